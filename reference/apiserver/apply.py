@@ -5,13 +5,12 @@ conflict, unless the apply is forced. A field that this manager applied before a
 another manager owns it. Lists merge by key.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from reference.apiserver import managed_fields, status, writes
-from reference.apiserver.field_sets import FieldPath, encode, flatten, item_key, shown, value_key
 from reference.apiserver.kinds import Strategy
+from reference.apiserver.managed_fields import encode, flatten, item_key, shown, value_key
 from reference.apiserver.merge_rules import ListRule, ListRules, is_atomic
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
@@ -19,16 +18,11 @@ from reference.apiserver.strategic_merge import union
 from reference.client import Object
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """The object after an apply, and whether it is new."""
+def apply(registry: Registry, target: ObjectRef, config: Any, call: Call, *, force: bool) -> tuple[Stored, bool]:
+    """Apply `config`, which must be private to this call. Return the object and whether it is new.
 
-    stored: Stored
-    created: bool
-
-
-def apply(registry: Registry, target: ObjectRef, config: Any, call: Call, *, force: bool) -> Applied:
-    """Apply `config`, which must be private to this call. Raises `ApiError`: 400, 404, 409, 415, 422."""
+    Raises `ApiError`: 400, 404, 409, 415, 422.
+    """
     strategy = registry.strategy(target.resource).rules(target.view)
     if target.view is not None and target.view.strategy is None:
         raise status.failure(415, "UnsupportedMediaType", f"apply {target.resource} as {strategy.resource.api_version}")
@@ -42,9 +36,12 @@ def apply(registry: Registry, target: ObjectRef, config: Any, call: Call, *, for
         if live is None:
             if target.subresource:
                 raise status.not_found(strategy.resource, target.name)
-            return Applied(_create(registry, strategy, target, config, call), created=True)
+            fields = flatten(config, strategy.list_rules())
+            owner = managed_fields.new_owner(call.manager, "Apply", "", fields, config)
+            config["metadata"]["managedFields"] = managed_fields.write([owner])
+            return writes.create(registry, target, config, call), True
         merged = _merge(strategy, live.copy(), config, call.manager, target.subresource, force=force)
-        return Applied(writes.update(registry, target, merged, call), created=False)
+        return writes.update(registry, target, merged, call), False
 
 
 def _checked(config: Any, target: ObjectRef, strategy: Strategy) -> Object:
@@ -69,13 +66,6 @@ def _reset(config: Object, path: tuple[str, ...]) -> None:
     config.pop(name, None)
 
 
-def _create(registry: Registry, strategy: Strategy, target: ObjectRef, config: Object, call: Call) -> Stored:
-    fields = flatten(config, strategy.list_rules())
-    owner = managed_fields.new_owner(call.manager, "Apply", "", fields, config)
-    config["metadata"]["managedFields"] = managed_fields.write([owner])
-    return writes.create(registry, target, config, call)
-
-
 def _merge(strategy: Strategy, live: Object, config: Object, manager: str, subresource: str, *, force: bool) -> Object:
     rules = strategy.list_rules()
     wanted, present = flatten(config, rules), flatten(live, rules)
@@ -92,7 +82,7 @@ def _merge(strategy: Strategy, live: Object, config: Object, manager: str, subre
     merged = _merge_object(live, config, (), rules)
     if before is not None:
         dropped = before.fields - wanted.keys() - {path for each in others for path in each.fields}
-        merged = _without(merged, dropped, rules)
+        _prune(merged, encode(dropped), (), rules)
     mine = managed_fields.new_owner(*me, wanted, live)
     if before is not None and before.fields == mine.fields:
         mine = before  # so that an apply which changes nothing writes nothing
@@ -127,13 +117,8 @@ def _merge_list(live: list[Any], config: list[Any], names: tuple[str, ...], rule
     return list(merged.values())
 
 
-def _without(obj: Object, paths: Iterable[FieldPath], rules: ListRules) -> Object:
-    _prune(obj, encode(paths), (), rules)
-    return obj
-
-
 def _prune(node: Any, removed: Object, names: tuple[str, ...], rules: ListRules) -> None:
-    """Remove fields, a FieldsV1 tree, and the enclosing objects that become empty. Each item is looked at once."""
+    """Remove the fields of a FieldsV1 tree, and enclosing objects that become empty. Each item is visited once."""
     if isinstance(node, list):
         _prune_items(node, removed, names, rules)
     elif isinstance(node, dict):

@@ -160,7 +160,6 @@ def parse(head: bytes) -> Head | None:
 
 @functools.lru_cache(maxsize=512)  # a client's headers seldom change (14 us)
 def _fields(head: bytes) -> tuple[Mapping[str, str], int] | None:
-    """Return the header fields and the content length."""
     if _ODD_HEAD.search(head):
         return None
     headers: dict[str, str] = {}

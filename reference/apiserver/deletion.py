@@ -44,8 +44,7 @@ def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: 
         _check_preconditions(strategy, current.object["metadata"], options)
         if target.resource == NAMESPACES:
             return _delete_namespace(registry, strategy, current, call)
-        deleted = _delete(registry, strategy, current, options, call)
-        return _delete_objects(registry, target.name, deleted, call) if target.resource == DEFINITIONS else deleted
+        return _delete(registry, strategy, current, options, call)
 
 
 def delete_collection(
@@ -54,11 +53,7 @@ def delete_collection(
     strategy = registry.strategy(resource)
     with registry.store.lock:
         chosen = [each for each in registry.store.items(resource) if selection.matches(each.object)]
-        deleted = [_delete(registry, strategy, each, options, call) for each in chosen]
-        if resource == DEFINITIONS:
-            for each in deleted:
-                _delete_objects(registry, each.stored.object["metadata"]["name"], each, call)
-        return [each.stored for each in deleted]
+        return [_delete(registry, strategy, each, options, call).stored for each in chosen]
 
 
 def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
@@ -96,9 +91,11 @@ def _delete(registry: Registry, strategy: Strategy, current: Stored, options: De
             return Deleted(current, remains=False)
         return Deleted(remove(registry, strategy, obj), remains=False)
     _mark(meta, grace)
-    if call.dry_run or meta == current.object["metadata"]:
-        return Deleted(current, remains=True)
-    return Deleted(registry.store.put(strategy.resource.key, obj), remains=True)
+    if not call.dry_run and meta != current.object["metadata"]:
+        current = registry.store.put(strategy.resource.key, obj)
+    if not call.dry_run and strategy.resource.key == DEFINITIONS:
+        return _delete_objects(registry, current, call)
+    return Deleted(current, remains=True)
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
@@ -141,20 +138,19 @@ def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, c
     return Deleted(left or current, remains=left is not None)
 
 
-def _delete_objects(registry: Registry, definition: str, deleted: Deleted, call: Call) -> Deleted:
+def _delete_objects(registry: Registry, definition: Stored, call: Call) -> Deleted:
     """Delete all objects of a definition that is marked, and then the definition."""
-    if call.dry_run or not deleted.remains:
-        return deleted
-    strategy = registry.strategies.get(definition)
-    for each in registry.store.items(definition) if strategy is not None else ():
-        _delete(registry, registry.strategy(definition), each, DeleteOptions(grace=0), call)
-    _remove_definition(registry, definition)
-    left = registry.store.get(DEFINITIONS, ("", definition))
-    return Deleted(left or deleted.stored, remains=left is not None)
+    name = definition.object["metadata"]["name"]
+    if (strategy := registry.strategies.get(name)) is not None:
+        for each in registry.store.items(name):
+            _delete(registry, strategy, each, DeleteOptions(grace=0), call)
+    _remove_definition(registry, name)
+    left = registry.store.get(DEFINITIONS, ("", name))
+    return Deleted(left or definition, remains=left is not None)
 
 
 def _remove_definition(registry: Registry, name: str) -> None:
-    """Remove a definition that is being deleted, if no objects and no finalizers of others are left."""
+    """Remove a definition that is being deleted, if no objects and no finalizers of clients are left."""
     found = registry.store.get(DEFINITIONS, ("", name))
     if found is None or not found.object["metadata"].get("deletionTimestamp"):
         return

@@ -143,8 +143,8 @@ def _patch(registry: Registry, request: Request) -> Response:
             'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
         )
     force = request.http.query.get("force", "").lower() in {"true", "1"}
-    applied = apply.apply(registry, target, value, call, force=force)
-    return _object(request, 201 if applied.created else 200, applied.stored, call)
+    stored, is_new = apply.apply(registry, target, value, call, force=force)
+    return _object(request, 201 if is_new else 200, stored, call)
 
 
 def _delete(registry: Registry, request: Request) -> Response:
@@ -181,16 +181,14 @@ def _evict(registry: Registry, request: Request) -> Response:
 
 def _scale(registry: Registry, request: Request, fields: Scale) -> Response:
     target, call = request.route.target, _call(request)
-    match request.http.method:
-        case "GET":
-            found = scale.read(registry.get(target.resource, target.namespace, target.name), fields)
-        case "PUT":
-            found = scale.write(registry, target, fields, request.decoded(), call)
-        case "PATCH":
-            kind = media.parse(request.http.content_type)[0]
-            found = scale.write(registry, target, fields, request.decoded(), call, patch_type=kind)
-        case _:
-            raise status.method_not_allowed(request.http.method)
+    method = request.http.method
+    if method not in {"GET", "PUT", "PATCH"}:
+        raise status.method_not_allowed(method)
+    if method == "GET":
+        found = scale.read(registry.get(target.resource, target.namespace, target.name), fields)
+    else:
+        patch_type = media.parse(request.http.content_type)[0] if method == "PATCH" else ""
+        found = scale.write(registry, target, fields, request.decoded(), call, patch_type=patch_type)
     return Response(200, orjson.dumps(found), tuple(call.warnings))
 
 

@@ -5,13 +5,13 @@ its router and middlewares, because all paths of this API have the same few form
 """
 
 import asyncio
+import functools
 import math
 import ssl
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -65,7 +65,7 @@ class HttpFrontend:
         self._sweep: asyncio.TimerHandle | None = None
         self._server = web.Server(
             self._handle,
-            request_factory=self._request,
+            request_factory=functools.partial(web.BaseRequest, loop=loop, client_max_size=MAX_BODY_BYTES),
             loop=loop,
             access_log=None,
             logger=bounded_log.log,
@@ -106,9 +106,6 @@ class HttpFrontend:
         for each in list(self._plain):
             each.end_if_silent(time.monotonic() - self._silence)
         self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None
-
-    def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-        return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY_BYTES)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         asked = HttpRequest(request.method, request.path, request.query_string, request.query, request.headers)

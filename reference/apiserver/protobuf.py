@@ -55,21 +55,16 @@ def _message(data: bytes, name: str) -> Object:
 
 def _add(found: Object, value: int | bytes, name: str, kind: str, how: str) -> None:
     if how == "map":
-        key, entry = _entry(_bytes(value), kind)
-        found.setdefault(name, {})[key] = entry
+        parts = dict(_parts(_bytes(value)))
+        found.setdefault(name, {})[_bytes(parts.get(1, b"")).decode()] = _value(parts.get(2, b""), kind)
         return
     read = _value(value, kind)
     if how == "list":
         found.setdefault(name, []).append(read)
     elif not name:
-        found.update(read)  # its fields stand in this object
+        found.update(read)  # its fields are fields of this object
     elif not (how == "omitted" and read in (0, "", None, {})) and read is not None:
         found[name] = read
-
-
-def _entry(data: bytes, kind: str) -> tuple[str, Any]:
-    parts = dict(_parts(data))
-    return _bytes(parts.get(1, b"")).decode(), _value(parts.get(2, b""), kind)
 
 
 def _value(value: int | bytes, kind: str) -> Any:
@@ -107,7 +102,7 @@ def _int_or_string(value: int | bytes) -> int | str:
 
 
 def _first(value: int | bytes) -> bytes:
-    """Return the only field of a message: the text of a quantity, or raw JSON."""
+    """Return the only field of a message: a quantity, or raw JSON."""
     return _bytes(dict(_parts(_bytes(value))).get(1, b""))
 
 

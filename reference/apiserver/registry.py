@@ -60,7 +60,7 @@ class Registry:
 
     def add(self, strategy: Strategy) -> None:
         with self.store.lock:
-            self.store.add_resource(strategy.resource.key)
+            self.store.serve(strategy.resource.key, strategy.served(self.features))
             self.strategies = {**self.strategies, strategy.resource.key: strategy}
 
     def strategy(self, resource: str) -> Strategy:

@@ -29,7 +29,7 @@ class Selection:
     labels: tuple[Test, ...] = ()
     fields: tuple[Callable[[Object], bool], ...] = ()
     source: tuple[str, str] = ("", "")
-    """The texts of the label and field selectors. Equal namespaces and texts select the same objects."""
+    """The label selector and the field selector as sent. Together with the namespace, they determine the selection."""
 
     @property
     def everything(self) -> bool:
@@ -60,7 +60,8 @@ def select(strategy: Strategy, namespace: str = "", labels: str = "", fields: st
 
 def parse_labels(text: str) -> tuple[Test, ...]:
     """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises `ValueError` with the invalid requirement."""
-    return tuple(_requirement(each) for each in _split(text))
+    parts = re.split(r",(?![^(]*\))", text) if text.strip() else []
+    return tuple(_requirement(each.strip()) for each in parts)
 
 
 def parse_fields(text: str, strategy: Strategy) -> tuple[Callable[[Object], bool], ...]:
@@ -74,11 +75,6 @@ def parse_fields(text: str, strategy: Strategy) -> tuple[Callable[[Object], bool
         tests.append(_field_test(match["key"], match["operator"], re.sub(r"\\(.)", r"\1", match["value"]), strategy))
         position = match.end() + 1
     return tuple(tests)
-
-
-def _split(text: str) -> list[str]:
-    parts = re.split(r",(?![^(]*\))", text) if text.strip() else []
-    return [each.strip() for each in parts]
 
 
 def _requirement(text: str) -> Test:

@@ -6,7 +6,7 @@ a reference, and an object is encoded at most once for all watchers.
 Each resource has a bounded list of changes. The list serves watches that resume. Read backwards, it also reconstructs
 older revisions for lists with continue tokens. Requests for revisions before the list receive 410 Expired.
 
-Clients may write without an end, so the bytes of all objects and of each list of changes are bounded as well.
+Clients may write endlessly, so the bytes of all objects and of each list of changes are bounded as well.
 
 A store outlives its server. The next server's release may lack some fields. These fields stay stored, separately from
 the served object, until that server writes the object.
@@ -145,10 +145,6 @@ class Store:
             self._tables = _HandedOver()
         return successor
 
-    def add_resource(self, resource: str) -> None:
-        with self.lock:
-            self._tables[resource] = _Table(horizon=self.revision)
-
     def serve(self, resource: str, served: Served | None) -> None:
         """Return the objects of a resource, which may be new, as this function describes them from now on."""
         with self.lock:
@@ -240,7 +236,6 @@ class Store:
 
     @staticmethod
     def _forget(table: _Table, count: int) -> None:
-        """Forget the oldest changes of a table."""
         table.horizon = table.changes[count - 1].revision
         table.bytes_of_changes -= sum(len(each.new.json) for each in table.changes[:count])
         del table.changes[:count]

@@ -103,35 +103,26 @@ class Watcher:
         self._call.clear()
 
 
-class Lines:
-    """The lines for some changes of a resource, created once for all watchers with the same selection and form."""
+def _send(watcher: Watcher, changes: list[Change], known: dict[object, bytes]) -> None:
+    """Send changes of a resource to a watcher. If the watcher is behind afterwards, none of them were sent.
 
-    def __init__(self, changes: list[Change]) -> None:
-        self._changes = changes
-        self._made: dict[object, bytes] = {}
+    `known` keeps the lines for the other watchers with the same selection and form.
+    """
+    in_between = watcher.since >= changes[0].revision  # this watch began in the middle of the changes
+    lines = None if in_between else known.get(watcher.sees)
+    if lines is None:
+        lines = _lines(watcher, changes)
+    if not in_between:
+        known[watcher.sees] = lines
+    if lines:
+        watcher.send(lines)
+    if not watcher.behind:
+        watcher.since = max(watcher.since, changes[-1].revision)
 
-    def send(self, watcher: Watcher) -> None:
-        """Send a watcher its lines. One that is behind afterwards has received none of them."""
-        if lines := self._of(watcher):
-            watcher.send(lines)
-        if not watcher.behind:
-            watcher.since = max(watcher.since, self._changes[-1].revision)
 
-    def _of(self, watcher: Watcher) -> bytes:
-        """Return the lines for a watcher. Changes that it does not select or has already received are left out."""
-        if watcher.since >= self._changes[0].revision:  # it began amid these, which no other did
-            return self._make(watcher)
-        made = self._made.get(watcher.sees)
-        if made is None:
-            made = self._made[watcher.sees] = self._make(watcher)
-        return made
-
-    def _make(self, watcher: Watcher) -> bytes:
-        return b"".join(
-            line_for(change, watcher.selection, watcher.renderer)
-            for change in self._changes
-            if change.revision > watcher.since
-        )
+def _lines(watcher: Watcher, changes: list[Change]) -> bytes:
+    new = (change for change in changes if change.revision > watcher.since)
+    return b"".join(line_for(change, watcher.selection, watcher.renderer) for change in new)
 
 
 class Hub:
@@ -267,10 +258,10 @@ class Hub:
             self._queue.clear()
             self._woken = False
         for resource in {change.resource for change in changes}:
-            lines_of = Lines([change for change in changes if change.resource == resource])
+            of_resource, known = [change for change in changes if change.resource == resource], dict[object, bytes]()
             for watcher in tuple(self._watchers[resource]):
                 if not watcher.behind:
-                    lines_of.send(watcher)
+                    _send(watcher, of_resource, known)
                     self.count(watcher)
 
 

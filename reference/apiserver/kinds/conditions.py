@@ -10,15 +10,11 @@ from typing import Any
 
 from reference.apiserver.kinds import errors, names
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import INTEGER, STRING, Shape, is_time
+from reference.apiserver.kinds.shapes import INTEGER, STRING, Shape, fields, is_time
 
 CONDITION: Shape = {
-    "type": STRING,
-    "status": STRING,
+    **fields(STRING, "type", "status", "lastTransitionTime", "reason", "message"),
     "observedGeneration": INTEGER,
-    "lastTransitionTime": STRING,
-    "reason": STRING,
-    "message": STRING,
 }
 
 MAX_REASON = 1024
@@ -39,9 +35,7 @@ def validate(conditions: Sequence[Mapping[str, Any]], path: str) -> Iterator[Fie
     seen: set[str] = set()
     for index, each in enumerate(conditions):
         at, kind = f"{path}[{index}]", each.get("type") or ""
-        if kind in seen:
-            yield errors.duplicate(f"{at}.type", kind)
-        seen.add(kind)
+        yield from errors.unique(f"{at}.type", kind, seen)
         yield from errors.violations(f"{at}.type", kind, names.qualified_name)
         yield from _validate_condition(each, at)
 

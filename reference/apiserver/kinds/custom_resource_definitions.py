@@ -1,7 +1,7 @@
 """CustomResourceDefinitions. The registry serves the kind of each definition as soon as it is stored.
 
-Not supported, and refused, is conversion by a webhook. Rules in CEL (`x-kubernetes-validations`) are not evaluated;
-whoever writes such a definition is warned.
+Conversion webhooks are not supported, and refused. CEL rules (`x-kubernetes-validations`) are not evaluated, and
+a write of such a definition gets a warning.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from reference.apiserver.kinds import columns, errors, json_paths, names, schema_rules
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import ANY, BOOLEAN, CONDITION, INTEGER, OTHERS, STRING, Shape, of_object
+from reference.apiserver.kinds.shapes import ANY, BOOLEAN, CONDITION, INTEGER, OTHERS, STRING, Shape, fields, of_object
 from reference.apiserver.kinds.strategy import ALL_BUT_STATUS, Resource, Strategy
 from reference.client import Object
 from reference.features import Features
@@ -21,18 +21,18 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 MAX_VERSIONS = 20
 APPROVED = "api-approved.kubernetes.io"
 _NAMES: Shape = {
-    **dict.fromkeys(("plural", "singular", "kind", "listKind"), STRING),
+    **fields(STRING, "plural", "singular", "kind", "listKind"),
     "shortNames": [STRING],
     "categories": [STRING],
 }
 _PATHS = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
 _VERSION: Shape = {
-    **dict.fromkeys(("served", "storage", "deprecated"), BOOLEAN),
-    **dict.fromkeys(("name", "deprecationWarning"), STRING),
+    **fields(BOOLEAN, "served", "storage", "deprecated"),
+    **fields(STRING, "name", "deprecationWarning"),
     "schema": {"openAPIV3Schema": ANY},
-    "subresources": {"status": {OTHERS: ANY}, "scale": dict.fromkeys(_PATHS, STRING)},
+    "subresources": {"status": {OTHERS: ANY}, "scale": fields(STRING, *_PATHS)},
     "additionalPrinterColumns": [
-        {**dict.fromkeys(("name", "type", "format", "description", "jsonPath"), STRING), "priority": INTEGER}
+        {**fields(STRING, "name", "type", "format", "description", "jsonPath"), "priority": INTEGER}
     ],
     "selectableFields": [{"jsonPath": STRING}],
 }
@@ -199,7 +199,7 @@ def _versions(versions: list[Object]) -> Iterator[FieldError]:
 
 
 def _paths(version: Object, path: str) -> Iterator[FieldError]:
-    """Yield the errors of the JSONPath expressions of a version, and of what stands beside them."""
+    """Yield the errors of the JSONPath expressions of a version, and of the fields next to them."""
     scale = (version.get("subresources") or {}).get("scale")
     if scale is not None:
         for name in ("specReplicasPath", "statusReplicasPath"):

@@ -157,16 +157,13 @@ def _cell(value: Any, kind: str) -> Any:
     """Return a cell; None if the value is not of the column's type."""
     if value is None:
         return None
-    match kind:
-        case "date":
-            valid = isinstance(value, str) and shapes.is_time(value)
-            return columns.age(value) if valid else "<invalid>"
-        case "integer":
-            return int(value) if type(value) in {int, float} else None
-        case "number":
-            return value if type(value) in {int, float} else None
-        case "boolean":
-            return value if isinstance(value, bool) else None
+    if kind == "date":
+        valid = isinstance(value, str) and shapes.is_time(value)
+        return columns.age(value) if valid else "<invalid>"
+    if kind in {"integer", "number"}:
+        return None if type(value) not in {int, float} else int(value) if kind == "integer" else value
+    if kind == "boolean":
+        return value if isinstance(value, bool) else None
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 

@@ -12,6 +12,7 @@ from reference.apiserver.kinds.shapes import (
     STRING,
     STRING_MAP,
     Shape,
+    fields,
     of_object,
 )
 from reference.apiserver.kinds.strategy import Resource, Strategy
@@ -31,9 +32,7 @@ _HINTS: Shape = {"forZones": [{"name": STRING}], "forNodes": [{"name": STRING}]}
 _ENDPOINT: Shape = {
     "addresses": [STRING],
     "conditions": {"ready": BOOLEAN, "serving": BOOLEAN, "terminating": BOOLEAN},
-    "hostname": STRING,
-    "nodeName": STRING,
-    "zone": STRING,
+    **fields(STRING, "hostname", "nodeName", "zone"),
     "targetRef": OBJECT_REFERENCE,
     "deprecatedTopology": STRING_MAP,
     "hints": _HINTS,
@@ -213,9 +212,7 @@ def _validate_ports(obj: Object, features: Features) -> Iterator[FieldError]:
         path, name = f"ports[{index}]", port.get("name") or ""
         if name:
             yield from errors.violations(f"{path}.name", name, names.dns_label)
-        if name in seen:
-            yield errors.duplicate(f"{path}.name", name)
-        seen.add(name)
+        yield from errors.unique(f"{path}.name", name, seen)
         yield from errors.choice(f"{path}.protocol", port.get("protocol") or "", addresses.PROTOCOLS)
         if port.get("appProtocol") is not None:
             yield from errors.violations(f"{path}.appProtocol", port["appProtocol"], names.qualified_name)

@@ -81,6 +81,13 @@ def violations(field: str, value: str, rule: Rule) -> list[FieldError]:
     return [invalid(field, value, each) for each in rule(value)]
 
 
+def unique(field: str, value: str, seen: set[str]) -> list[FieldError]:
+    """Return an error if `seen` contains the value, and add the value to it."""
+    found = [duplicate(field, value)] if value in seen else []
+    seen.add(value)
+    return found
+
+
 def duplicate(field: str, value: Any) -> FieldError:
     return FieldError("Duplicate", field, value)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import ANY, INTEGER, OBJECT_REFERENCE, OTHERS, STRING, TIME, of_object
+from reference.apiserver.kinds.shapes import ANY, INTEGER, OBJECT_REFERENCE, OTHERS, STRING, TIME, fields, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy, View
 from reference.client import Object
 from reference.features import Features
@@ -24,7 +24,6 @@ _NEWER_NAMES = {
 }
 _CORE_NAMES = {newer: core for core, newer in _NEWER_NAMES.items()}
 _ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_SOURCE = {"component": STRING, "host": STRING}
 
 
 def _to_core(obj: Object) -> Object:
@@ -89,17 +88,10 @@ class Events(Strategy):
     shape = of_object(
         involvedObject=OBJECT_REFERENCE,
         related=OBJECT_REFERENCE,
-        reason=STRING,
-        message=STRING,
-        type=STRING,
-        action=STRING,
+        **fields(STRING, "reason", "message", "type", "action", "reportingComponent", "reportingInstance"),
+        **fields(TIME, "firstTimestamp", "lastTimestamp", "eventTime"),
         count=INTEGER,
-        source=_SOURCE,
-        firstTimestamp=TIME,
-        lastTimestamp=TIME,
-        eventTime=TIME,
-        reportingComponent=STRING,
-        reportingInstance=STRING,
+        source=fields(STRING, "component", "host"),
         series={"count": INTEGER, "lastObservedTime": TIME, OTHERS: ANY},
     )
     views = (View("events.k8s.io", "v1", _to_core, _to_newer),)

@@ -2,7 +2,7 @@
 
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import ANY, INTEGER, OTHERS, STRING, TIME, of_object
+from reference.apiserver.kinds.shapes import ANY, INTEGER, OTHERS, STRING, TIME, fields, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
 from reference.client import Object
 from reference.features import Features
@@ -15,10 +15,8 @@ class Leases(Strategy):
     shape = of_object(
         spec={
             "holderIdentity": STRING,
-            "leaseDurationSeconds": INTEGER,
-            "leaseTransitions": INTEGER,
-            "acquireTime": TIME,
-            "renewTime": TIME,
+            **fields(INTEGER, "leaseDurationSeconds", "leaseTransitions"),
+            **fields(TIME, "acquireTime", "renewTime"),
             OTHERS: ANY,
         }
     )

@@ -1,4 +1,4 @@
-"""Validation rules for names. A rule is a function that returns the errors of a text.
+"""Validation rules for names. A rule is a function that returns the errors of a string.
 
 As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print errors.
 """
@@ -22,8 +22,8 @@ def _regex(message: str, pattern: str, *examples: str) -> str:
     return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
-def _rule(doc: str, pattern: str, limit: int, message: str, *examples: str) -> Rule:
-    """Return a rule for a pattern and a maximum length. Error texts are built once, to save time."""
+def _rule(pattern: str, limit: int, message: str, *examples: str) -> Rule:
+    """Return a rule for a pattern and a maximum length. Error messages are built once, to save time."""
     matches, complaint = re.compile(pattern).fullmatch, _regex(message, pattern, *examples)
 
     def check(text: str) -> list[str]:
@@ -32,27 +32,25 @@ def _rule(doc: str, pattern: str, limit: int, message: str, *examples: str) -> R
         found = [f"must be no more than {limit} bytes"] if len(text.encode()) > limit else []
         return found if matches(text) else [*found, complaint]
 
-    check.__doc__ = doc
     return check
 
 
 dns_label = _rule(
-    "RFC 1123 label: lower-case letters, digits and inner dashes, at most 63 characters.",
     _LABEL,
     63,
     f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ENDS}",
     "my-name",
     "123-abc",
 )
+"""RFC 1123 label: lower-case letters, digits and inner dashes, at most 63 characters."""
 dns_subdomain = _rule(
-    "RFC 1123 subdomain: labels joined with dots, at most 253 characters.",
     _SUBDOMAIN,
     253,
     f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ENDS}",
     "example.com",
 )
+"""RFC 1123 subdomain: labels joined with dots, at most 253 characters."""
 dns_1035_label = _rule(
-    "RFC 1035 label: like an RFC 1123 label, but the first character is a letter.",
     _LABEL_1035,
     63,
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
@@ -60,8 +58,8 @@ dns_1035_label = _rule(
     "my-name",
     "abc-123",
 )
+"""RFC 1035 label: like an RFC 1123 label, but the first character is a letter."""
 label_value = _rule(
-    "The value of a label: empty, or at most 63 letters, digits, inner dashes, dots and underscores.",
     _LABEL_VALUE,
     63,
     f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
@@ -69,10 +67,11 @@ label_value = _rule(
     "my_value",
     "12345",
 )
+"""The value of a label: empty, or at most 63 letters, digits, inner dashes, dots and underscores."""
 
 _QUALIFIED_RULE = f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS}"
 _QUALIFIED_EXAMPLES = ("MyName", "my.name", "123-abc")
-_qualified_part = _rule("The name part of a key.", _QUALIFIED, 63, _QUALIFIED_RULE, *_QUALIFIED_EXAMPLES)
+_qualified_part = _rule(_QUALIFIED, 63, _QUALIFIED_RULE, *_QUALIFIED_EXAMPLES)
 _TWO_SLASHES = (
     _regex(f"a qualified name {_QUALIFIED_RULE}", _QUALIFIED, *_QUALIFIED_EXAMPLES)
     + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -96,12 +95,10 @@ def qualified_name(text: str) -> list[str]:
 
 def port_name(text: str) -> list[str]:
     """Validate an IANA service name, for container ports and target ports: at most 15 characters, with a letter."""
+    sound = re.fullmatch(r"[-a-z0-9]*", text)
     complaints = (
         (len(text) > 15, "must be no more than 15 characters"),
-        (
-            not re.fullmatch(r"[-a-z0-9]*", text),
-            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
-        ),
+        (not sound, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"),
         (not re.search(r"[a-z]", text), "must contain at least one letter (a-z)"),
         ("--" in text, "must not contain consecutive hyphens"),
         (text.startswith("-") or text.endswith("-"), "must not begin or end with a hyphen"),

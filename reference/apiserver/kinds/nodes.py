@@ -15,6 +15,7 @@ from reference.apiserver.kinds.shapes import (
     STRING,
     TIME,
     Shape,
+    fields,
     of_object,
 )
 from reference.apiserver.kinds.strategy import Resource, Strategy
@@ -25,9 +26,8 @@ _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 _SPEC: Shape = {
-    "podCIDR": STRING,
+    **fields(STRING, "podCIDR", "providerID"),
     "podCIDRs": [STRING],
-    "providerID": STRING,
     "unschedulable": BOOLEAN,
     "taints": [{"key": STRING, "value": STRING, "effect": STRING, "timeAdded": TIME}],
     OTHERS: ANY,
@@ -35,8 +35,7 @@ _SPEC: Shape = {
 _STATUS: Shape = {
     "addresses": [{"type": STRING, "address": STRING}],
     "conditions": [CONDITION],
-    "allocatable": QUANTITIES,
-    "capacity": QUANTITIES,
+    **fields(QUANTITIES, "allocatable", "capacity"),
     "nodeInfo": {"kubeletVersion": STRING, OTHERS: ANY},
     OTHERS: ANY,
 }

@@ -61,9 +61,7 @@ def _validate_container(container: Mapping[str, Any], path: str, seen: set[str])
         yield errors.required(f"{path}.name")
     else:
         yield from errors.violations(f"{path}.name", name, names.dns_label)
-        if name in seen:
-            yield errors.duplicate(f"{path}.name", name)
-        seen.add(name)
+        yield from errors.unique(f"{path}.name", name, seen)
     if not container.get("image"):
         yield errors.required(f"{path}.image")
 
@@ -74,9 +72,7 @@ def _validate_ports(container: Mapping[str, Any], path: str) -> Iterator[FieldEr
         at, name = f"{path}.ports[{index}]", port.get("name") or ""
         if name:
             yield from errors.violations(f"{at}.name", name, names.port_name)
-            if name in seen:
-                yield errors.duplicate(f"{at}.name", name)
-            seen.add(name)
+            yield from errors.unique(f"{at}.name", name, seen)
         number = port.get("containerPort") or 0
         if not number:
             yield errors.required(f"{at}.containerPort")

@@ -20,6 +20,7 @@ from reference.apiserver.kinds.shapes import (
     STRING_MAP,
     TIME,
     Shape,
+    fields,
     of_object,
 )
 from reference.apiserver.kinds.strategy import Resource, Strategy
@@ -42,34 +43,23 @@ _CONTAINER: Shape = {
     OTHERS: ANY,
 }
 _SPEC: Shape = {
-    "containers": [_CONTAINER],
-    "initContainers": [_CONTAINER],
-    "ephemeralContainers": [_CONTAINER],
+    **fields([_CONTAINER], "containers", "initContainers", "ephemeralContainers"),
+    **fields(_NAMED, "imagePullSecrets", "resourceClaims", "schedulingGates", "volumes"),
     "hostAliases": [{"ip": STRING, "hostnames": [STRING]}],
-    "imagePullSecrets": _NAMED,
-    "resourceClaims": _NAMED,
-    "schedulingGates": _NAMED,
     "topologySpreadConstraints": [{"topologyKey": STRING, "whenUnsatisfiable": STRING, OTHERS: ANY}],
-    "volumes": _NAMED,
-    "nodeName": STRING,
+    **fields(STRING, "nodeName", "hostname", "subdomain", "restartPolicy", "serviceAccountName"),
     "hostNetwork": BOOLEAN,
-    "hostname": STRING,
-    "subdomain": STRING,
-    "restartPolicy": STRING,
     "terminationGracePeriodSeconds": INTEGER,
     "nodeSelector": STRING_MAP,
     "tolerations": [{OTHERS: ANY}],
-    "serviceAccountName": STRING,
     OTHERS: ANY,
 }
 _STATE: Shape = {
     "running": {"startedAt": TIME, OTHERS: ANY},
     "terminated": {
-        "exitCode": INTEGER,
-        "finishedAt": TIME,
+        **fields(INTEGER, "exitCode", "signal"),
+        **fields(TIME, "startedAt", "finishedAt"),
         "reason": STRING,
-        "signal": INTEGER,
-        "startedAt": TIME,
         OTHERS: ANY,
     },
     "waiting": {"message": STRING, "reason": STRING},
@@ -78,20 +68,19 @@ _CONTAINER_STATUSES: Shape = [
     {"name": STRING, "ready": BOOLEAN, "restartCount": INTEGER, "state": _STATE, "lastState": _STATE, OTHERS: ANY}
 ]
 _STATUS: Shape = {
-    "phase": STRING,
-    "reason": STRING,
+    **fields(STRING, "phase", "reason", "podIP", "hostIP"),
     "startTime": TIME,
-    "podIP": STRING,
-    "podIPs": [{"ip": STRING}],
-    "hostIP": STRING,
-    "hostIPs": [{"ip": STRING}],
+    **fields([{"ip": STRING}], "podIPs", "hostIPs"),
     "conditions": [CONDITION],
-    "containerStatuses": _CONTAINER_STATUSES,
-    "initContainerStatuses": _CONTAINER_STATUSES,
+    **fields(_CONTAINER_STATUSES, "containerStatuses", "initContainerStatuses"),
     OTHERS: ANY,
 }
 
 _FINAL = {"Succeeded", "Failed"}
+
+
+def _field(part: str, name: str, missing: str = "") -> Any:
+    return lambda pod: str(pod.get(part, {}).get(name) or missing)
 
 
 def _shown_ready(pod: Object) -> str:
@@ -160,13 +149,11 @@ _TABLE = (
     columns.text("Restarts", "Number of container restarts.", _shown_restarts),
     columns.AGE,
     columns.text("IP", "Address of the pod.", _address, wide=True),
-    columns.text(
-        "Node", "Node that the pod runs on.", lambda pod: pod["spec"].get("nodeName") or columns.NONE, wide=True
-    ),
+    columns.text("Node", "Node that the pod runs on.", _field("spec", "nodeName", columns.NONE), wide=True),
     columns.text(
         "Nominated Node",
         "Node on which other pods are evicted for this pod.",
-        lambda pod: pod.get("status", {}).get("nominatedNodeName") or columns.NONE,
+        _field("status", "nominatedNodeName", columns.NONE),
         wide=True,
     ),
     columns.text(
@@ -175,8 +162,7 @@ _TABLE = (
 )
 
 
-def _field(part: str, name: str, missing: str = "") -> Any:
-    return lambda obj: str(obj.get(part, {}).get(name) or missing)
+_SELECTABLE_IN_SPEC = ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName")
 
 
 class Pods(Strategy):
@@ -189,14 +175,9 @@ class Pods(Strategy):
     generation_since = 33  # KEP-5067
     table = _TABLE
     selectable_fields: ClassVar = {
-        "spec.nodeName": _field("spec", "nodeName"),
-        "spec.restartPolicy": _field("spec", "restartPolicy"),
-        "spec.schedulerName": _field("spec", "schedulerName"),
-        "spec.serviceAccountName": _field("spec", "serviceAccountName"),
+        **{f"spec.{name}": _field("spec", name) for name in _SELECTABLE_IN_SPEC},
+        **{f"status.{name}": _field("status", name) for name in ("phase", "podIP", "nominatedNodeName")},
         "spec.hostNetwork": lambda obj: str(bool(obj.get("spec", {}).get("hostNetwork"))).lower(),
-        "status.phase": _field("status", "phase"),
-        "status.podIP": _field("status", "podIP"),
-        "status.nominatedNodeName": _field("status", "nominatedNodeName"),
     }
 
     def default(self, obj: Object) -> None:

@@ -204,7 +204,6 @@ def _inside(schema: Mapping[str, Any], path: str, *, typed: bool = False) -> Ite
 
 
 def _defaults(schema: Mapping[str, Any], path: str, work: schemas.Work) -> Iterator[FieldError]:
-    """Yield the errors of defaults."""
     for below, place in _within(schema, path):
         if "default" in below:
             yield from schemas.Schema(below).validate(below["default"], f"{place}.default", work)

@@ -51,9 +51,7 @@ def _validate_values(spec: Spec) -> Iterator[FieldError]:
         path = f"spec.ipFamilies[{index}]"
         if family not in FAMILIES:
             yield errors.not_supported(path, family, FAMILIES)
-        if family in seen:
-            yield errors.duplicate(path, family)
-        seen.add(family)
+        yield from errors.unique(path, family, seen)
     if policy is not None and policy not in POLICIES:
         yield errors.not_supported("spec.ipFamilyPolicy", policy, POLICIES)
 

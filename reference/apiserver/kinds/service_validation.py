@@ -129,9 +129,7 @@ def _validate_port(port: Mapping[str, Any], path: str, *, name_required: bool, s
     name, target = port.get("name") or "", port.get("targetPort", 0)
     if name:
         yield from errors.violations(f"{path}.name", name, names.dns_label)
-        if name in seen:
-            yield errors.duplicate(f"{path}.name", name)
-        seen.add(name)
+        yield from errors.unique(f"{path}.name", name, seen)
     elif name_required:
         yield errors.required(f"{path}.name")
     yield from addresses.validate_port(port.get("port", 0), f"{path}.port")

@@ -1,6 +1,6 @@
 """Services."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from reference.apiserver.kinds import (
@@ -31,6 +31,7 @@ from reference.apiserver.kinds.shapes import (
     STRING,
     STRING_MAP,
     Shape,
+    fields,
     of_object,
 )
 from reference.apiserver.kinds.strategy import Allocations, Resource, Strategy
@@ -42,36 +43,19 @@ _GATED = tuple(field for field in versioned_fields.fields_of("Service") if field
 
 
 _PORT: Shape = {
-    "name": STRING,
-    "protocol": STRING,
-    "appProtocol": STRING,
-    "port": INTEGER,
+    **fields(STRING, "name", "protocol", "appProtocol"),
+    **fields(INTEGER, "port", "nodePort"),
     "targetPort": INT_OR_STRING,
-    "nodePort": INTEGER,
 }
-
 _SPEC: Shape = {
-    "type": STRING,
+    **fields(STRING, "type", "clusterIP", "ipFamilyPolicy", "externalName", "loadBalancerIP", "loadBalancerClass"),
+    **fields(STRING, "externalTrafficPolicy", "internalTrafficPolicy", "sessionAffinity", "trafficDistribution"),
+    **fields([STRING], "clusterIPs", "ipFamilies", "externalIPs", "loadBalancerSourceRanges", "topologyKeys"),
+    **fields(BOOLEAN, "allocateLoadBalancerNodePorts", "publishNotReadyAddresses"),
+    "healthCheckNodePort": INTEGER,
     "selector": STRING_MAP,
     "ports": [_PORT],
-    "clusterIP": STRING,
-    "clusterIPs": [STRING],
-    "ipFamilies": [STRING],
-    "ipFamilyPolicy": STRING,
-    "externalIPs": [STRING],
-    "externalName": STRING,
-    "externalTrafficPolicy": STRING,
-    "internalTrafficPolicy": STRING,
-    "healthCheckNodePort": INTEGER,
-    "loadBalancerIP": STRING,
-    "loadBalancerClass": STRING,
-    "loadBalancerSourceRanges": [STRING],
-    "allocateLoadBalancerNodePorts": BOOLEAN,
-    "publishNotReadyAddresses": BOOLEAN,
-    "sessionAffinity": STRING,
     "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": INTEGER}},
-    "topologyKeys": [STRING],
-    "trafficDistribution": STRING,
 }
 
 _STATUS: Shape = {
@@ -175,7 +159,7 @@ class Services(Strategy):
         return super().validate_status_update(new, old, features) + service_validation.validate_status(new)
 
     def warnings(self, obj: Object, features: Features) -> list[str]:
-        return _warnings(obj, features)
+        return list(_warnings(obj, features))
 
     def allocations(self, obj: Object) -> Allocations:
         spec: Spec = obj["spec"]
@@ -209,41 +193,26 @@ def _keeps_value(new: Object, old: Object, features: Features) -> bool:
 
 def _families_settled(spec: Spec, old: Spec) -> bool:
     """Return whether the families are unchanged. A new second Service CIDR does not change existing Services."""
-    fields = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
-    return all(spec.get(name) == old.get(name) for name in fields)
+    return all(spec.get(name) == old.get(name) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"))
 
 
-def _warnings(service: Object, features: Features) -> list[str]:
+def _warnings(service: Object, features: Features) -> Iterator[str]:
     spec: Spec = service.get("spec") or {}
-    kind, headless = spec.get("type"), is_headless(spec)
-    external_ips = bool(spec.get("externalIPs"))
+    kind, headless, external_ips = spec.get("type"), is_headless(spec), bool(spec.get("externalIPs"))
     old, new = service_validation.HINTS_ANNOTATION, service_validation.MODE_ANNOTATION
-    said = (
-        (
-            features.at_least(27) and old in (service["metadata"].get("annotations") or {}),
-            f"annotation {old} is deprecated, please use {new} instead",
-        ),
-        (headless and spec.get("loadBalancerIP"), "spec.loadBalancerIP is ignored for headless services"),
-        (headless and external_ips, "spec.externalIPs is ignored for headless services"),
-        (
-            headless and spec.get("sessionAffinity", "None") != "None",
-            "spec.SessionAffinity is ignored for headless services",
-        ),
-        (
-            features.at_least(36) and external_ips and not headless and kind != "ExternalName",
-            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
-        ),
-        (
-            external_ips and kind == "ExternalName",
-            'spec.externalIPs is ignored when spec.type is "ExternalName"',
-        ),
-        (
-            spec.get("externalName") and kind != "ExternalName",
-            'spec.externalName is ignored when spec.type is not "ExternalName"',
-        ),
-        (
-            features.at_least(35) and spec.get("trafficDistribution") == "PreferClose",
-            'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"',
-        ),
-    )
-    return [text for applies, text in said if applies]
+    if features.at_least(27) and old in (service["metadata"].get("annotations") or {}):
+        yield f"annotation {old} is deprecated, please use {new} instead"
+    if headless and spec.get("loadBalancerIP"):
+        yield "spec.loadBalancerIP is ignored for headless services"
+    if headless and external_ips:
+        yield "spec.externalIPs is ignored for headless services"
+    if headless and spec.get("sessionAffinity", "None") != "None":
+        yield "spec.SessionAffinity is ignored for headless services"
+    if features.at_least(36) and external_ips and not headless and kind != "ExternalName":
+        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    if external_ips and kind == "ExternalName":
+        yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
+    if spec.get("externalName") and kind != "ExternalName":
+        yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
+    if features.at_least(35) and spec.get("trafficDistribution") == "PreferClose":
+        yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'

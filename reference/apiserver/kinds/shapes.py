@@ -32,62 +32,40 @@ OTHERS = "*"
 """A field with this name in a shape allows any additional fields, without a check of their types."""
 
 
+def fields(shape: Shape, *names: str) -> Mapping[str, Shape]:
+    """Return several fields of the same type, for a shape."""
+    return dict.fromkeys(names, shape)
+
+
 METADATA: Shape = {
-    "name": STRING,
-    "generateName": STRING,
-    "namespace": STRING,
-    "uid": STRING,
-    "resourceVersion": STRING,
-    "generation": INTEGER,
-    "creationTimestamp": TIME,
-    "deletionTimestamp": TIME,
-    "deletionGracePeriodSeconds": INTEGER,
-    "labels": STRING_MAP,
-    "annotations": STRING_MAP,
+    **fields(STRING, "name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"),
+    **fields(TIME, "creationTimestamp", "deletionTimestamp"),
+    **fields(INTEGER, "generation", "deletionGracePeriodSeconds"),
+    **fields(STRING_MAP, "labels", "annotations"),
     "finalizers": [STRING],
     "managedFields": [
         {
-            "manager": STRING,
-            "operation": STRING,
-            "apiVersion": STRING,
+            **fields(STRING, "manager", "operation", "apiVersion", "fieldsType", "subresource"),
             "time": TIME,
-            "fieldsType": STRING,
             "fieldsV1": FIELDS,
-            "subresource": STRING,
         }
     ],
-    "selfLink": STRING,
     "ownerReferences": [
         {
-            "apiVersion": STRING,
-            "kind": STRING,
-            "name": STRING,
-            "uid": STRING,
-            "controller": BOOLEAN,
-            "blockOwnerDeletion": BOOLEAN,
+            **fields(STRING, "apiVersion", "kind", "name", "uid"),
+            **fields(BOOLEAN, "controller", "blockOwnerDeletion"),
         }
     ],
 }
 
-OBJECT_REFERENCE: Shape = {
-    "apiVersion": STRING,
-    "kind": STRING,
-    "name": STRING,
-    "namespace": STRING,
-    "uid": STRING,
-    "resourceVersion": STRING,
-    "fieldPath": STRING,
-}
+OBJECT_REFERENCE: Shape = fields(
+    STRING, "apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath"
+)
 
 CONDITION: Shape = {
-    "type": STRING,
-    "status": STRING,
-    "reason": STRING,
-    "message": STRING,
+    **fields(STRING, "type", "status", "reason", "message"),
     "observedGeneration": INTEGER,
-    "lastTransitionTime": TIME,
-    "lastHeartbeatTime": TIME,
-    "lastProbeTime": TIME,
+    **fields(TIME, "lastTransitionTime", "lastHeartbeatTime", "lastProbeTime"),
     OTHERS: ANY,
 }
 

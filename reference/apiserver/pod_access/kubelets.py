@@ -6,7 +6,6 @@ copies bytes in both directions until one side closes it.
 
 import asyncio
 import contextlib
-import os
 import socket
 import ssl
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from reference.apiserver.pod_access.pod_location import (
     Location,
     OpenSocket,
     Wanted,
+    reason_of,
     unreached,
 )
 from reference.apiserver.registry import Registry
@@ -296,8 +296,7 @@ def _internal_error(why: str) -> ApiError:
 
 
 def _said(error: Exception) -> str:
-    """Return the reason in the words of Go's error message."""
     if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
         return str(error)
-    number = error.errno if isinstance(error, OSError) else None
-    return f"connect: {os.strerror(number).lower()}" if number else "i/o timeout"
+    reason = reason_of(error)
+    return f"connect: {reason}" if reason else "i/o timeout"

@@ -5,6 +5,7 @@ network. Rules and error messages are the same as in Kubernetes' registry of pod
 """
 
 import ipaddress
+import os
 import re
 import socket
 import ssl
@@ -83,6 +84,11 @@ def locate(registry: Registry, asked: Wanted) -> Location:
 def unreached(why: str) -> ApiError:
     """Return the 503 error for a pod that exists but could not be reached."""
     return status.failure(503, "ServiceUnavailable", f"error trying to reach service: {why}")
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason of a failed connection as Go's error message has it; "" if there is none."""
+    return os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else ""
 
 
 DIAL_SECONDS = 30.0  # as kube-apiserver

@@ -5,7 +5,6 @@ are not implemented. Each request uses its own connection. Pods and their addres
 kept open does not show that its pod has been deleted.
 """
 
-import os
 from urllib.parse import quote
 
 import aiohttp
@@ -15,7 +14,7 @@ from yarl import URL
 
 from reference.apiserver import status
 from reference.apiserver.pod_access import pod_location
-from reference.apiserver.pod_access.pod_location import NO_WAY, Forwarder, Location, Wanted, unreached
+from reference.apiserver.pod_access.pod_location import NO_WAY, Forwarder, Location, Wanted, reason_of, unreached
 from reference.client import ApiError
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -111,8 +110,7 @@ def _refusal(error: Exception, location: Location) -> ApiError:
         return unreached("EOF")
     if isinstance(error, aiohttp.ClientResponseError):
         return unreached("malformed HTTP response")
-    number = error.errno if isinstance(error, OSError) else None
-    said = os.strerror(number).lower() if number else str(error) or type(error).__name__
+    said = reason_of(error) or str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorError):
         return unreached(f"dial tcp {location.host}: connect: {said}")
     return unreached(said)

@@ -56,7 +56,7 @@ def by_apply(api: ApiServer, plural: str, live: Object, change: Object) -> Objec
     meta = live["metadata"]
     config = {"apiVersion": live["apiVersion"], "kind": live["kind"], **change}
     target = ObjectRef(plural, meta.get("namespace", ""), meta["name"], "status")
-    return apply(api.registry, target, config, Call(manager="me"), force=True).stored.object
+    return apply(api.registry, target, config, Call(manager="me"), force=True)[0].object
 
 
 def create(api: ApiServer, plural: str, **metadata: Any) -> Object:
