@@ -1,4 +1,4 @@
-"""Authentication and authorization of requests, and the reviews by which clients ask for both.
+"""Authentication and authorization of requests, and the reviews with which clients query both.
 
 The bearer of the server's token may do everything. No KEP mentions users, so roles and service accounts do not exist.
 """
@@ -15,7 +15,7 @@ from reference.client import Object
 Review = Literal["SelfSubjectAccessReview", "SelfSubjectReview"]
 
 ADMIN: Object = {"username": "admin", "groups": ["system:masters", "system:authenticated"]}
-"""The user who may do everything, in the form that reviews contain."""
+"""The user who may do everything, as in the status of reviews."""
 
 
 @dataclass(slots=True)
@@ -29,11 +29,11 @@ class Access:
     """Whether a user may do what the spec of a SelfSubjectAccessReview describes."""
 
     check: Callable[[Object, HttpRequest, Any], None] = lambda user, asked, target: None  # noqa: ARG005
-    """Raises `ApiError` (403) if a user may not send a request. The target is a `Route`, a `Wanted` pod, or None."""
+    """Raises `ApiError` (403) if a user may not send a request. The target is a `Route`, a `PodRequest` or None."""
 
 
 def bearer_of(token: str) -> Access:
-    """Return the checks of a server that lets the bearer of this token do everything."""
+    """Return the checks of a server that allows everything to the bearer of this token."""
 
     def authenticate(authorization: str) -> Object:
         if not hmac.compare_digest(authorization.encode(errors="surrogateescape"), f"Bearer {token}".encode()):

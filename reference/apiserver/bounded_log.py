@@ -24,7 +24,7 @@ class _Few(logging.Filter):
             self._since, self._count = now, 0
         self._count += 1
         if self._count > MOST:
-            record.msg, record.args = "more errors of requests follow, and are not logged for a minute", ()
+            record.msg, record.args = "more request errors occurred; they are not logged for a minute", ()
             record.exc_info = record.exc_text = None
         return self._count <= MOST + 1
 

@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
             abort(self._transport)
 
     def buffer_updated(self, nbytes: int) -> None:
-        if not self._unread:  # a request begins; it does not live longer if its client sends it in small pieces
+        if not self._unread:  # a request begins; sending it in small pieces does not extend its time limit
             self._heard = time.monotonic()
         self._unread += self._buffer[:nbytes]
         self._work()

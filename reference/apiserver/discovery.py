@@ -89,7 +89,7 @@ class Discovery:
         """Return the kinds by group and version. Some kinds (for example Events) are served in two groups."""
         found: dict[str, dict[str, list[Strategy]]] = {"": {"v1": []}}
         for strategy in self._registry.strategies.values():
-            for place, rules in strategy.places:
+            for place, rules in strategy.group_versions:
                 found.setdefault(place.group, {}).setdefault(place.version, []).append(rules)
         return found
 

@@ -42,7 +42,7 @@ class Dispatcher:
 
     def answer(self, asked: HttpRequest) -> Response | None:
         """Return the response, which may be an error. None means that the request is answered and recorded later."""
-        if asked.streams or asked.path.startswith("/openapi/") or pod_location.wanted(asked.path):
+        if asked.streams or asked.path.startswith("/openapi/") or pod_location.parse(asked.path):
             return None
         try:
             answer = self._answer(asked)
@@ -116,7 +116,7 @@ def _json(code: int, value: Any) -> Response:
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS = "/metrics"
 _GATES = "kubernetes_feature_enabled"
-_GATES_HEAD = f"# HELP {_GATES} [BETA] The stage of a feature gate, and whether it is on.\n# TYPE {_GATES} gauge\n"
+_GATES_HEAD = f"# HELP {_GATES} [BETA] The stage of a feature gate, and whether it is enabled.\n# TYPE {_GATES} gauge\n"
 
 
 def _metrics(features: Features) -> bytes:

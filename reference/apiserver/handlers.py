@@ -15,7 +15,7 @@ from reference.apiserver import apply, deletion, media, patches, reads, scale, s
 from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.kinds import Scale, shapes
-from reference.apiserver.media import Answer
+from reference.apiserver.media import ResponseForm
 from reference.apiserver.registry import Call, Registry
 from reference.apiserver.render import Renderer
 from reference.apiserver.routes import Route
@@ -43,7 +43,7 @@ class Request:
 
     http: HttpRequest
     route: Route
-    answer: Answer
+    answer: ResponseForm
 
     @property
     def renderer(self) -> Renderer:
@@ -74,7 +74,7 @@ class Response:
 
 
 def handle(registry: Registry, request: Request) -> Response:
-    """Answer any request except a watch. Raises `ApiError`."""
+    """ResponseForm any request except a watch. Raises `ApiError`."""
     if request.http.method == "POST" and request.route.subresource == "eviction":
         return _evict(registry, request)
     route, resource = request.route, request.route.strategy.resource

@@ -111,11 +111,11 @@ class HttpFrontend:
         asked = HttpRequest(request.method, request.path, request.query_string, request.query, request.headers)
         try:
             user = self.dispatcher.authenticate(asked)
-            if wanted := pod_location.wanted(asked.path):
+            if wanted := pod_location.parse(asked.path):
                 self.dispatcher.record(asked)
                 self._access.check(user, asked, wanted)
-                forward = self._pods if wanted.subresource == "proxy" else self._kubelets
-                return await forward.pass_on(request, wanted)
+                forwarder = self._pods if wanted.subresource == "proxy" else self._kubelets
+                return await forwarder.forward(request, wanted)
             asked = replace(asked, body=await self._body(request))
             if self.dispatcher.is_long(asked):
                 answer = await self._loop.run_in_executor(self._long, self.dispatcher.answer, asked)

@@ -52,7 +52,7 @@ class ListeningPort:
         self._serving: tuple[_Listener, asyncio.Server] | None = None
         self._accepted: WeakSet[socket.socket] = WeakSet()
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # it is bound again beside its connections
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that it can be bound twice
 
     async def listen(self, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext) -> None:
         """Accept connections, and create a new protocol for each connection."""
@@ -61,19 +61,19 @@ class ListeningPort:
         server = await loop.create_server(protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
         self._serving = listener, server
 
-    async def rest(self) -> None:
+    async def stop_listening(self) -> None:
         """Refuse connections until `listen` is called again. Connections that were already accepted remain open."""
         if self._serving is not None:
             listener, server = self._serving
             listener.done = True
-            await asyncio.sleep(0)  # an accepted socket gets a transport; once the server is closed, nothing closes it
+            await asyncio.sleep(0)  # accepted sockets get a transport, which later closes them
             server.close()
             self._serving = None
         if not self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return
         self._socket.shutdown(socket.SHUT_RD)
         try:
-            self._socket.bind(self._address)  # a port that the kernel had chosen is let go of, at once taken again
+            self._socket.bind(self._address)  # the shutdown freed a port that the kernel had chosen
         except OSError as error:
             if error.errno not in _STILL_BOUND:
                 raise
@@ -83,7 +83,7 @@ class ListeningPort:
         await hang_up(self._accepted)
 
     def close(self) -> None:
-        """Close the socket and free the port. Call `rest` first."""
+        """Close the socket and free the port. Call `stop_listening` first."""
         self._socket.close()
 
 

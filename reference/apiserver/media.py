@@ -35,7 +35,7 @@ _FORMS: dict[str, Form] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResponseForm:
     """The form of a response."""
 
     form: Form = "object"
@@ -44,7 +44,7 @@ class Answer:
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str) -> Answer | None:
+def negotiate(accept: str) -> ResponseForm | None:
     """Return the first acceptable media type that this server can write, or None if there is none."""
     for entry in (accept or "*/*").split(","):
         media, parameters = parse(entry)
@@ -52,7 +52,7 @@ def negotiate(accept: str) -> Answer | None:
         if form is None or (form != "object" and version not in {"v1", "v1beta1"}):
             continue
         if media in {JSON, "*/*", "application/*"}:
-            return Answer(form, meta_version=version)
+            return ResponseForm(form, meta_version=version)
     return None
 
 
@@ -68,7 +68,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def _number(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a constructor of numbers that are short, and not in base 60 (`1:30`), which is a text for Kubernetes."""
+    """Return a constructor of short numbers. `1:30`, a number in base 60 for YAML 1.1, is a string for Kubernetes."""
 
     def constructed(loader: Any, node: Any) -> Any:
         if len(node.value) > _MAX_NUMBER:

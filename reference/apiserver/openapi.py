@@ -1,4 +1,4 @@
-"""OpenAPI documents of all served kinds. kubectl uses them to validate manifests and to explain fields.
+"""OpenAPI documents of all served kinds. kubectl uses them to validate manifests and explain fields.
 
 Fields, types and descriptions are read from the models of the `kubernetes` package, which are generated from
 Kubernetes' OpenAPI document. Merge keys come from `merge_rules`. The models are imported at the first
@@ -52,7 +52,7 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
                 "topologyKeys are labels of nodes, in order of preference, at most 16. The first key decides for which "
                 "an endpoint is on a node with the same value as the client's node: only such endpoints are used. When "
                 'there is none for any key, connections fail; the last key may be "*", which every endpoint meets. May '
-                "not be used together with externalTrafficPolicy Local. Only with feature gate ServiceTopology."
+                "not be used together with externalTrafficPolicy Local. Only with the ServiceTopology feature gate."
             ),
         }
     }
@@ -82,7 +82,7 @@ def document(registry: Registry, path: str) -> bytes:
 
 def _served(strategies: Iterable[Strategy]) -> Iterator[Served]:
     for strategy in strategies:
-        for place, rules in strategy.places:
+        for place, rules in strategy.group_versions:
             schema = rules.schema if isinstance(rules, CustomResources) else None
             yield Served(rules.resource, place.group, place.version, rules.scale is not None, schema)
 

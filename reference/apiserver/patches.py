@@ -28,7 +28,7 @@ MAX_COPIED_BYTES = 3 * 1024 * 1024
 """The maximum number of bytes that the copy operations of a JSON patch may add, as in kube-apiserver."""
 
 MAX_MOVED_ITEMS = 10_000_000
-"""The maximum number of items behind those that a JSON patch adds to lists or removes from lists."""
+"""The maximum number of list items that a JSON patch may shift, by adding or removing items before them."""
 
 _SHOWN = 1000  # characters of an error, which may contain the whole object
 PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
@@ -84,7 +84,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _applied(obj: Object, patch: list[Any]) -> Any:
-    """Return the patched object. What is copied and moved within lists is limited, so that each operation is cheap."""
+    """Return the patched object. Copied bytes and shifted list items are limited, so that each operation is cheap."""
     copied = moved = 0
     for each in patch:
         if isinstance(each, dict) and each.get("op") == "copy" and isinstance(each.get("from"), str):
@@ -95,7 +95,7 @@ def _applied(obj: Object, patch: list[Any]) -> Any:
             each = {"op": "add", "path": each.get("path"), "value": orjson.loads(value)}  # noqa: PLW2901
         moved += sum(_behind(obj, each, pointer) for pointer in ("path", "from"))
         if moved > MAX_MOVED_ITEMS:
-            raise status.too_large(f"operations on items of lists may move at most {MAX_MOVED_ITEMS} items behind them")
+            raise status.too_large(f"operations on list items may shift at most {MAX_MOVED_ITEMS} items")
         obj = jsonpatch.JsonPatch([each]).apply(obj, in_place=True)
     return obj
 

@@ -74,13 +74,13 @@ def _value(value: int | bytes, kind: str) -> Any:
 
 def _int(value: int | bytes) -> int:
     if not isinstance(value, int):
-        raise ValueError("a number was expected")
+        raise ValueError("expected a number")
     return value - (1 << 64) if value >> 63 else value
 
 
 def _bytes(value: int | bytes) -> bytes:
     if not isinstance(value, bytes):
-        raise ValueError("bytes were expected")
+        raise ValueError("expected bytes")
     return value
 
 
@@ -131,13 +131,13 @@ def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind == _BYTES:
             length, at = _varint(data, at)
             if at + length > len(data):
-                raise ValueError("a field is cut off")
+                raise ValueError("a field is truncated")
             yield number, data[at : at + length]
             at += length
         elif kind in {_FIXED_64, _FIXED_32}:  # floating point, which no kind here has
             at += 8 if kind == _FIXED_64 else 4
         else:
-            raise ValueError(f"wire type {kind} is not known")
+            raise ValueError(f"unknown wire type {kind}")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -148,4 +148,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if not byte & 0x80:
             return value & _MASK, at
-    raise ValueError("a number is cut off, or longer than 64 bits")
+    raise ValueError("a number is truncated, or longer than 64 bits")

@@ -114,7 +114,7 @@ class Registry:
         return found is not None and bool(found.object["metadata"].get("deletionTimestamp"))
 
     def _define(self, change: Change) -> None:
-        """Serve the kind of a definition from now on, or no longer. Kinds with rules of this server keep them."""
+        """Serve the kind of a definition, or stop serving it. Built-in kinds keep their own rules."""
         definition, key = change.new.object, change.new.object["metadata"]["name"]
         own = {
             (each.resource.group, each.resource.plural) for each in self.strategies.values() if each.resource.key != key

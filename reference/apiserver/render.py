@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from reference.apiserver import status
-from reference.apiserver.media import Answer
+from reference.apiserver.media import ResponseForm
 from reference.apiserver.reads import Page
 from reference.apiserver.routes import Route
 from reference.apiserver.store import Stored
@@ -22,7 +22,7 @@ class Renderer:
     """Renders the objects of one request. `include` is the Table's `includeObject`. Raises `ApiError` (400)."""
 
     route: Route
-    answer: Answer
+    answer: ResponseForm
     include: str = "Metadata"
 
     def __post_init__(self) -> None:
@@ -30,7 +30,7 @@ class Renderer:
             raise status.bad_request(f"unrecognized includeObject value: {self.include!r}")
 
     @property
-    def form(self) -> tuple[str, Answer, str]:
+    def form(self) -> tuple[str, ResponseForm, str]:
         """Renderers of the same resource with equal values of this property produce equal output."""
         return self.route.api_version, self.answer, self.include
 

@@ -69,7 +69,7 @@ class Routes:
         if self._known is not strategies:
             self._served = {}
             for strategy in strategies.values():
-                for place, rules in strategy.places:
+                for place, rules in strategy.group_versions:
                     view = place if isinstance(place, View) else None
                     self._served[place.group, place.version, strategy.resource.plural] = rules, view
             self._known = strategies

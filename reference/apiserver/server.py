@@ -157,7 +157,7 @@ class HttpServer:
     async def _listen(self, port: ListeningPort) -> None:
         self._ports.append(port)
         if self._frontend is None:
-            await port.rest()
+            await port.stop_listening()
         else:
             await port.listen(self._frontend.protocol, self._tls)
 
@@ -170,7 +170,7 @@ class HttpServer:
 
     async def _end(self) -> None:
         for port in self._ports:
-            await port.rest()
+            await port.stop_listening()
         if self._frontend is not None:
             await self._frontend.close()
         for port in self._ports:

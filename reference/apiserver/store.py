@@ -146,7 +146,7 @@ class Store:
         return successor
 
     def serve(self, resource: str, served: Served | None) -> None:
-        """Return the objects of a resource, which may be new, as this function describes them from now on."""
+        """From now on, return the objects of a resource, which may be new, as `served` describes them."""
         with self.lock:
             table = self._tables.setdefault(resource, _Table(horizon=self.revision))
             table.objects = _as_served(table.objects, served)

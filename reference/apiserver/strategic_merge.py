@@ -73,7 +73,7 @@ def _merge_list(target: list[Any], patch: list[Any], path: Path, rules: ListRule
         if not isinstance(item, dict):
             raise ValueError(f"{'.'.join(path)}: an item of a list with merge key {key!r} must be an object")
         directive = item.get(_DIRECTIVE)
-        if directive == "replace" and len(item) == 1:  # the whole list, by the other items of the patch
+        if directive == "replace" and len(item) == 1:  # replace the whole list with the other items of the patch
             return [each for each in patch if not isinstance(each, dict) or _DIRECTIVE not in each]
         if key not in item:
             raise ValueError(f"map: {item} does not contain declared merge key: {key}")
@@ -95,7 +95,7 @@ class _KeyedList:
             self._places.setdefault(_identity(each.get(key)), []).append(place)
 
     def get(self, like: Object) -> Object:
-        """Return the first item with the same key, or an empty one."""
+        """Return the first item with the same key, or an empty item."""
         places = self._places.get(_identity(like[self._key]))
         return self._items[places[0]] if places else {}
 

@@ -4,10 +4,10 @@ A writer only queues its change, so its cost does not depend on the number of cl
 whole queue, creates each line once, and sends it to all clients that selected the object. A burst of changes is sent as
 one write.
 
-What a client has not read waits in the small buffer of its connection. A client whose buffer is full gets no more from
-the queue. When it reads on, it catches up from the changes that the store remembers, as if it had watched again. If the
-store remembers them no longer, the watch ends with 410, as in kube-apiserver. If all buffers together are too large,
-the connections with the largest ones are closed.
+Unread lines wait in the small buffer of the client's connection. A client whose buffer is full gets no more lines from
+the queue. When it reads again, it catches up from the changes that the store remembers, as if it had watched again. If
+the store no longer remembers them, the watch ends with 410, as in kube-apiserver. If all buffers together are too
+large, the connections with the largest ones are closed.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ CHUNK = 64 * 1024
 """The size from which lines are sent to a client that catches up. Single lines would be slow."""
 
 PAUSE = 0.002
-"""Seconds between deliveries. A write after a pause is delivered at once. In a burst the writes of this time are
-delivered together, because each delivery costs a TLS record and a system call for every watcher."""
+"""Seconds between deliveries. A write after a pause is delivered immediately. In a burst, all writes within
+this time are delivered together, because each delivery costs a TLS record and a system call for every watcher."""
 
 _PREFIX = {
     each: b'{"type":"%s","object":' % each.encode() for each in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -68,7 +68,7 @@ class Watcher:
         """Watchers with equal values of this property receive equal lines."""
         self.ended = False
         self.behind = True
-        """True while the connection's task sends the initial state, or the changes that the client was too slow for."""
+        """True while the connection's task sends the initial state, or changes that the client did not read in time."""
         self.counted = 0
         """The bytes of this watch in the sum of its hub."""
         self.initial: deque[Key] | None = None
@@ -166,7 +166,7 @@ class Hub:
         watcher.counted = 0
 
     def count(self, watcher: Watcher, more: int = 0) -> None:
-        """Count what waits for a client, and `more` bytes. If all have too much, close connections, largest first."""
+        """Count the unread bytes of a client, and `more`. If the sum is too large, close connections, largest first."""
         if watcher not in self._watchers[watcher.renderer.route.resource]:
             return
         counted = watcher.waiting + more
@@ -188,15 +188,15 @@ class Hub:
         """Send the revision up to which the client has received all changes."""
         with self._store.lock:
             self._deliver()
-            if not watcher.behind:  # else it has not received all changes
+            if not watcher.behind:  # if it is behind, it has not received all changes
                 watcher.send(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
                 self.count(watcher)
 
     def missed(self, watcher: Watcher) -> bytes | None:
-        """Return the next lines of a watcher that is behind; None if it is behind no longer.
+        """Return the next lines of a watcher that is behind; None if it is no longer behind.
 
-        Only the store keeps old objects, and not each slow client. Raises `ApiError` (410) if it remembers them no
-        longer.
+        Old objects are kept only by the store, not for each slow client. Raises `ApiError` (410) if the store no longer
+        remembers them.
         """
         lines, resource = bytearray(), watcher.renderer.route.resource
         with self._store.lock:

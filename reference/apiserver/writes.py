@@ -102,7 +102,7 @@ def _accept(strategy: Strategy, obj: Any, target: ObjectRef) -> dict[str, Any]:
     for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         if (obj.get(field) or expected) != expected:
             raise status.bad_request(
-                f"{resource.kind} in version {resource.version!r} was expected: the object has {field} {obj[field]!r}"
+                f"expected {resource.kind} in version {resource.version!r}, but the object has {field} {obj[field]!r}"
             )
         obj[field] = expected
     meta: dict[str, Any] = obj["metadata"]
@@ -194,7 +194,7 @@ def _refuse(strategy: Strategy, obj: Object, errors: list[FieldError]) -> None:
 
 
 def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, call: Call) -> Stored:
-    if new == old.object and not old.hides:  # any write loses the fields that this release does not know
+    if new == old.object and not old.hides:  # any write drops the fields that this release does not know
         return old
     ledger = _allocate(registry, strategy, new, old.object)
     if call.dry_run:

@@ -15,7 +15,7 @@ from typing import Any
 from reference.apiserver import status
 from reference.apiserver.access import ADMIN, Access
 from reference.apiserver.http_request import HttpRequest
-from reference.apiserver.pod_access.pod_location import Wanted
+from reference.apiserver.pod_access.pod_location import PodRequest
 from reference.apiserver.routes import Route
 from reference.apiserver.server import HttpServer
 from reference.client import ApiError, Object
@@ -135,7 +135,7 @@ def forbidden(user: str, wanted: Attributes) -> ApiError:
 def _attributes(asked: HttpRequest, target: Any) -> list[Attributes]:
     """Return all that a user must be allowed for a request."""
     verb = _VERBS.get((asked.method, True), asked.method.lower())
-    if isinstance(target, Wanted):
+    if isinstance(target, PodRequest):
         verbs = [verb]
         if target.subresource in _CREATED and verb == "get":
             verbs.append("create")

@@ -63,7 +63,7 @@ class KubeletServer:
 
     async def _end(self, server: web.Server) -> None:
         for port in self._ports:
-            await port.rest()
+            await port.stop_listening()
         await server.shutdown(timeout=_GRACE)
         await asyncio.gather(*filter(None, self._tasks), return_exceptions=True)
         for port in self._ports:

@@ -133,7 +133,7 @@ class CustomResourceDefinitions(Strategy):
 
 
 def _status(obj: Object, before: Mapping[str, Any]) -> Object:
-    """Return the status of a definition that is served at once."""
+    """Return the status of a definition, whose kind is served immediately."""
     wanted = (
         ("NamesAccepted", "NoConflicts", "no conflicts found"),
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),

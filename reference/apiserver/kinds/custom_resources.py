@@ -66,8 +66,8 @@ class CustomResources(Strategy):
         self.table = (columns.NAME, *(shown or [columns.AGE]))
 
     @property
-    def places(self) -> tuple[tuple[Resource | View, Strategy], ...]:
-        return super().places if self.version["served"] else super().places[1:]
+    def group_versions(self) -> tuple[tuple[Resource | View, Strategy], ...]:
+        return super().group_versions if self.version["served"] else super().group_versions[1:]
 
     def list_rules(self) -> merge_rules.ListRules:
         return self._list_rules
@@ -78,7 +78,7 @@ class CustomResources(Strategy):
     def decode(self, obj: Object, features: Features) -> list[str]:
         identity = {name: obj[name] for name in _IDENTITY if name in obj}
         unknown = shapes.conform(identity, _IDENTITY)
-        for name in _IDENTITY:  # a null is gone
+        for name in _IDENTITY:  # nulls were removed
             if name in obj and name not in identity:
                 del obj[name]
         return sorted(unknown + self.schema.prune(obj))
@@ -122,8 +122,8 @@ def _view(definition: Object, version: Object, stored: Object) -> View:
     equal = version["schema"] == stored["schema"]
 
     def to_stored(obj: Object) -> Object:
-        right = (obj.get("apiVersion") or outside) == outside
-        return {**obj, "apiVersion": inside} if right else {**obj, "apiVersion": f"{obj['apiVersion']} (not {name})"}
+        correct = (obj.get("apiVersion") or outside) == outside
+        return {**obj, "apiVersion": inside} if correct else {**obj, "apiVersion": f"{obj['apiVersion']} (not {name})"}
 
     def from_stored(obj: Object) -> Object:
         obj["apiVersion"] = outside

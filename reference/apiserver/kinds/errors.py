@@ -1,6 +1,6 @@
 """Field errors with the messages of Kubernetes.
 
-Clients compare these texts and paths, so both are the same as in apimachinery's field.Error.
+Clients compare these messages and paths, so both are the same as in apimachinery's field.Error.
 """
 
 import json
@@ -38,7 +38,7 @@ class FieldError:
 
     @property
     def message(self) -> str:
-        """Return the text without the path: `Unsupported value: "x": supported values: "Cluster", "Local"`."""
+        """The message without the path: `Unsupported value: "x": supported values: "Cluster", "Local"`."""
         label = _LABELS[self.type]
         body = label if self.type in _WITHOUT_VALUE else f"{label}: {_shown(self.value)}"
         return f"{body}: {self.detail}" if self.detail else body

@@ -70,11 +70,9 @@ _TABLE = (
     columns.text("Type", "Normal or Warning.", lambda event: event.get("type", "")),
     columns.text("Reason", "Reason, in one word.", lambda event: event.get("reason", "")),
     columns.text("Object", "Object that the event describes.", _target),
-    columns.text(
-        "Subobject", "Which part.", lambda event: event.get("involvedObject", {}).get("fieldPath", ""), wide=True
-    ),
-    columns.text("Source", "Who says so.", _source, wide=True),
-    columns.text("Message", "What happened.", lambda event: event.get("message", "").strip()),
+    columns.text("Subobject", "Part of the object that the event describes.", _about("fieldPath"), wide=True),
+    columns.text("Source", "Component that reported the event.", _source, wide=True),
+    columns.text("Message", "Message of the event.", lambda event: event.get("message", "").strip()),
     columns.text("First Seen", "Time when the event first occurred.", _first, wide=True),
     columns.Column("Count", "integer", "", "Number of times that the event occurred.", 1, _count),
     columns.Column("Name", "string", "name", "Name of the event.", 1, lambda event: event["metadata"]["name"]),

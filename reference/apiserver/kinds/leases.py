@@ -22,7 +22,7 @@ class Leases(Strategy):
     )
     table = (
         columns.NAME,
-        columns.text("Holder", "Who has it.", lambda obj: obj.get("spec", {}).get("holderIdentity", "")),
+        columns.text("Holder", "Holder of the lease.", lambda obj: obj.get("spec", {}).get("holderIdentity", "")),
         columns.AGE,
     )
 

@@ -1,6 +1,6 @@
 """Pods: their nodes, addresses, ports and readiness.
 
-This server includes no scheduler and no kubelet. The client that creates a pod may set its node, and the client that
+This server has no scheduler and no kubelet. The client that creates a pod may set its node, and the client that
 runs the pod writes its status. Only the container fields that Services use are validated.
 """
 
@@ -203,7 +203,7 @@ class Pods(Strategy):
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = metadata.validate_update(new, old) + super().validate(new, features)
-        if new["spec"] == old["spec"]:  # found valid when it was stored, by this server with the same features
+        if new["spec"] == old["spec"]:  # valid, because this server with the same features has stored it
             return found
         update = pod_validation.validate_spec_update(new["spec"], old["spec"])
         return [*found, *pod_validation.validate_spec(new["spec"]), *update]

@@ -1,6 +1,6 @@
-"""The rules for the schemas of CustomResourceDefinitions: which keywords they may have, and what makes them structural.
+"""The rules for the schemas of CustomResourceDefinitions: allowed keywords, and structural schemas.
 
-A structural schema gives each value a type in one place; `allOf`, `anyOf`, `oneOf` and `not` only restrict it. As in
+A structural schema gives each value its type in one place. `allOf`, `anyOf`, `oneOf` and `not` only restrict it. As in
 Kubernetes, other schemas are refused, and so are keywords that cannot be enforced (`$ref`, `uniqueItems`, ...).
 """
 
@@ -151,7 +151,7 @@ def _common(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def _patterns(document: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Yield the error of the first pattern that is wrong, or with which the patterns of the schema are too large."""
+    """Yield the error of the first pattern that is invalid or makes the patterns of the schema too large."""
     waiting, known, size = [(document, path)], set(), 0
     while waiting:
         schema, place = waiting.pop()
@@ -193,7 +193,7 @@ def _lists(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def _inside(schema: Mapping[str, Any], path: str, *, typed: bool = False) -> Iterator[FieldError]:
-    """Yield the errors of a schema in a junctor, which only restricts what the schema around it describes."""
+    """Yield the errors of a schema within `allOf`, `anyOf`, `oneOf` or `not`, which may only restrict values."""
     free = typed and set(schema) == {"type"} and schema["type"] in {"integer", "string"}  # of an int-or-string
     for name in (*_NOT_IN_JUNCTORS, "type"):
         if schema.get(name) and not free:

@@ -5,8 +5,8 @@ each value is described in one place, so one walk over an object does the work. 
 which clients compare.
 
 Clients write the schemas, and may be hostile. So the work for one object is bounded: the number of schema nodes that
-are compared with its values, the size of its defaults, and the number of letters that each instruction of a pattern may
-have to look at. Patterns are those of Go (RE2), whose matching takes linear time.
+are compared with its values, the size of its defaults, and the number of characters that each instruction of a pattern
+may have to examine. Patterns are those of Go (RE2), whose matching takes linear time.
 """
 
 import ipaddress
@@ -33,9 +33,9 @@ MAX_DEFAULT_BYTES = 1536 * 1024
 """The maximum size of the defaults of one object. Larger objects cannot be stored, so the write is refused later."""
 
 MAX_PATTERN_WORK = 100_000_000
-"""The maximum sum, for one object, of the letters of texts times the instructions of their patterns."""
+"""The maximum sum, for one object, of the lengths of its strings times the instructions of their patterns."""
 
-_SHOWN = 1000  # errors of one object, and letters of a value or message
+_SHOWN = 1000  # errors of one object, and characters of a value or message
 EMBEDDED = ("apiVersion", "kind", "metadata")
 """The fields that every object has, even if the schema does not mention them."""
 
@@ -175,7 +175,7 @@ class Work:
     def _matches(self, program: Any, value: str) -> bool:
         self.pattern_work += (len(value) + 1) * program.programsize
         if self.pattern_work > MAX_PATTERN_WORK:
-            raise TooCostlyError("matching the texts of this object with the patterns of its schema takes too long")
+            raise TooCostlyError("matching the strings of this object with the patterns of its schema takes too long")
         return program.search(value) is not None
 
     def _number(self, document: Document, value: float, path: Path) -> None:
@@ -377,7 +377,7 @@ FORMATS: Mapping[str, Callable[[str], bool]] = {
     "uuid": lambda text: _UUID.fullmatch(text) is not None,
     "byte": lambda text: _BASE64.fullmatch(text) is not None,
 }
-"""The formats of texts that are validated. Kubernetes ignores formats that it does not know, too."""
+"""The string formats that are validated. As in Kubernetes, unknown formats are ignored."""
 
 
 def _canonical(value: Any) -> bytes:
@@ -385,7 +385,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def _short(value: Any) -> Any:
-    """Return a value for a message, without most of a long text."""
+    """Return a value for a message; long strings, objects and lists are shortened."""
     if isinstance(value, str):
         return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
     return _type_of(value) if isinstance(value, dict | list) and len(_canonical(value)) > _SHOWN else value

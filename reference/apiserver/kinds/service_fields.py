@@ -27,7 +27,7 @@ def needs_cluster_ip(spec: Mapping[str, Any]) -> bool:
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
-    """Return whether `clusterIP` is the text "None"."""
+    """Return whether `clusterIP` is the string "None"."""
     return needs_cluster_ip(spec) and (spec.get("clusterIPs") or [spec.get("clusterIP")])[0] == HEADLESS
 
 

@@ -192,7 +192,7 @@ def _validate_source_ranges(
     spec: Spec, annotations: Mapping[str, str], *, is_load_balancer: bool
 ) -> Iterator[FieldError]:
     if spec.get("loadBalancerSourceRanges"):
-        path = "spec.LoadBalancerSourceRanges"  # capital in the released server too
+        path = "spec.LoadBalancerSourceRanges"  # with a capital L, as in the released server
         ranges = [(f"{path}[{index}]", each) for index, each in enumerate(spec["loadBalancerSourceRanges"])]
     elif SOURCE_RANGES_ANNOTATION in annotations:
         path = f"metadata.annotations[{SOURCE_RANGES_ANNOTATION}]"

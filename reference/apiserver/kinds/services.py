@@ -93,14 +93,14 @@ def _ports(service: Object) -> str:
 
 _TABLE = (
     columns.NAME,
-    columns.text("Type", "Way in which the service is exposed.", lambda service: service["spec"].get("type", "")),
-    columns.text("Cluster-IP", "Virtual IP address; None for a headless service.", _cluster_ip),
-    columns.text("External-IP", "Addresses or names for clients outside the cluster.", _external_ip),
+    columns.text("Type", "How the Service is exposed.", lambda service: service["spec"].get("type", "")),
+    columns.text("Cluster-IP", "Virtual IP address; None for a headless Service.", _cluster_ip),
+    columns.text("External-IP", "Addresses or names for external clients.", _external_ip),
     columns.text("Port(s)", "Port, node port and protocol of each port.", _ports),
     columns.AGE,
     columns.text(
         "Selector",
-        "Labels of the pods that the service selects.",
+        "Labels of the pods that the Service selects.",
         lambda service: columns.listed(map("=".join, sorted((service["spec"].get("selector") or {}).items()))),
         wide=True,
     ),
@@ -174,7 +174,7 @@ class Services(Strategy):
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
-    """Drop fields whose gate is off, unless the stored object uses them. Always drop fields that this version lacks."""
+    """Drop fields whose gate is disabled, unless the stored object uses them, and all fields that this version lacks."""
     for field in _GATED:
         name = field.path[-1]
         in_use = field.exists(features.version, features.asked_for) and bool(old.get(name))

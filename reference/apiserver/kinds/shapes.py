@@ -1,6 +1,6 @@
 """Shapes: the fields of objects and their JSON types, like Go's structs in the released server.
 
-Without shapes, the server would store a misspelled field, and later code would crash on a value of a wrong type. As in
+Without shapes, the server would store misspelled fields, and later code would crash on values of a wrong type. As in
 the released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type causes a
 400. An older server drops the fields of newer releases in the same way (`versioned_fields`).
 """
@@ -191,7 +191,7 @@ def _conform(value: Any, shape: Shape, path: Path, unknown: list[str]) -> None:
 def _conform_fields(value: dict[str, Any], shape: Mapping[str, Shape], path: Path, unknown: list[str]) -> None:
     for name, each in list(value.items()):
         field = shape.get(name) or shape.get(OTHERS)
-        if isinstance(field, str) and _EXACT.get(field) is type(each):  # nine of ten
+        if isinstance(field, str) and _EXACT.get(field) is type(each):  # nine out of ten values
             continue
         path.append(name)
         if field is None:

@@ -25,7 +25,7 @@ ALL_BUT_STATUS = (
     ("spec",),
     *(("metadata", each) for each in ("labels", "annotations", "finalizers", "ownerReferences")),
 )
-"""What a write to the status of most newer kinds does not change."""
+"""The fields that a write to the status of most newer kinds does not change."""
 
 
 def api_version(group: str, version: str) -> str:
@@ -72,7 +72,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where objects have what the scale subresource shows: paths of field names, () if they do not have it."""
+    """The fields that the scale subresource shows: paths of field names, () for a missing field."""
 
     replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
@@ -140,7 +140,7 @@ class Strategy:
         return names.dns_subdomain(name)
 
     @property
-    def places(self) -> "tuple[tuple[Resource | View, Strategy], ...]":
+    def group_versions(self) -> "tuple[tuple[Resource | View, Strategy], ...]":
         """The groups and versions that serve this kind, with the rules for each."""
         return (self.resource, self), *((each, self.rules(each)) for each in self.views)
 

@@ -33,7 +33,7 @@ class Field:
     older: str = ""
 
     def exists(self, version: Version, asked_for: AbstractSet[str] = frozenset()) -> bool:
-        """Return whether this release has the field, with its gate on or off. For `asked_for` see `Features`."""
+        """Return whether this release has the field, regardless of its gate. For `asked_for` see `Features`."""
         return self.since <= version[1] < self.until or not asked_for.isdisjoint((self.gate, self.older))
 
     def enabled(self, features: Features) -> bool:

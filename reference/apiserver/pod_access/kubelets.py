@@ -24,7 +24,7 @@ from reference.apiserver.pod_access.pod_location import (
     Forwarder,
     Location,
     OpenSocket,
-    Wanted,
+    PodRequest,
     reason_of,
     unreached,
 )
@@ -48,7 +48,7 @@ class Kubelets(Forwarder):
         self._tls = tls
         self._running: set[asyncio.Task[Any]] = set()
 
-    async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
+    async def forward(self, request: web.BaseRequest, asked: PodRequest) -> web.StreamResponse:
         """Serve one request completely. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
         methods = {"GET"} if asked.subresource == "log" else {"GET", "POST"}
         if request.method not in methods:
@@ -72,7 +72,7 @@ class Kubelets(Forwarder):
         await asyncio.gather(*running, return_exceptions=True)
         await super().close()
 
-    def _locate(self, request: web.BaseRequest, asked: Wanted) -> tuple[Location, str] | None:
+    def _locate(self, request: web.BaseRequest, asked: PodRequest) -> tuple[Location, str] | None:
         """Return the kubelet and the path and query of the request to it. Raises `ApiError`: 400, 404, 422, 500."""
         pod = self._registry.get("pods", asked.namespace, asked.identifier).object
         place = f"{asked.namespace}/{asked.identifier}"
@@ -104,7 +104,7 @@ class Kubelets(Forwarder):
                     async for piece in answer.content.iter_any():
                         await response.write(piece)
                 except aiohttp.ClientError as error:  # only an aborted connection shows that the answer is incomplete
-                    raise ConnectionResetError("the kubelet broke off its response") from error
+                    raise ConnectionResetError("the kubelet closed the connection too early") from error
                 await response.write_eof()
                 return response
         except (aiohttp.ClientConnectorError, TimeoutError) as error:
@@ -163,7 +163,7 @@ async def _carry(
 
 async def _to_kubelet(client: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await client.read(_CHUNK):
-        if not writer.is_closing():  # else the kubelet has gone, and the client has not read all that it said
+        if not writer.is_closing():  # if the kubelet has closed, the client may still read what it sent
             writer.write(data)
             with contextlib.suppress(OSError):
                 await writer.drain()
@@ -247,7 +247,7 @@ def _exec_query(request: web.BaseRequest) -> list[tuple[str, str]]:
     return found + [("command", each) for each in query.getall("command", [])]
 
 
-def _log_query(query: Mapping[str, str], asked: Wanted) -> list[tuple[str, str]]:
+def _log_query(query: Mapping[str, str], asked: PodRequest) -> list[tuple[str, str]]:
     """Return the query of a log request in the kubelet's form. Raises `ApiError`: 400, 422."""
     truths = {
         "follow": query.get("follow", ""),

@@ -29,7 +29,7 @@ _SCHEMES = frozenset({"", "http", "https"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PodRequest:
     """The pod in a path, with its identifier (`NAME`, `NAME:PORT`, `SCHEME:NAME:PORT`) and the path inside the pod."""
 
     namespace: str
@@ -59,16 +59,16 @@ class Location:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-def wanted(path: str) -> Wanted | None:
+def parse(path: str) -> PodRequest | None:
     """Return the pod and path in an API path, or None if the path does not name a pod."""
     found = _PATH.fullmatch(path) if "/pods/" in path else None
     if found is None:
         return None
     namespace, identifier, subresource, rest = found.groups("")
-    return None if rest and subresource != "proxy" else Wanted(namespace, identifier, subresource, rest)
+    return None if rest and subresource != "proxy" else PodRequest(namespace, identifier, subresource, rest)
 
 
-def locate(registry: Registry, asked: Wanted) -> Location:
+def locate(registry: Registry, asked: PodRequest) -> Location:
     """Return the address to connect to. Raises `ApiError`: 404 if the pod does not exist, 400 if it has no address."""
     scheme, name, port = asked.split()
     pod = registry.get("pods", asked.namespace, name).object

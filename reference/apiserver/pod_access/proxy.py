@@ -14,7 +14,7 @@ from yarl import URL
 
 from reference.apiserver import status
 from reference.apiserver.pod_access import pod_location
-from reference.apiserver.pod_access.pod_location import NO_WAY, Forwarder, Location, Wanted, reason_of, unreached
+from reference.apiserver.pod_access.pod_location import NO_WAY, Forwarder, Location, PodRequest, reason_of, unreached
 from reference.client import ApiError
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -32,7 +32,7 @@ _UNESCAPED = "/~!$&'()*+,;=:@"
 class PodProxy(Forwarder):
     """Forwards requests to pods."""
 
-    async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
+    async def forward(self, request: web.BaseRequest, asked: PodRequest) -> web.StreamResponse:
         """Return the response of the server in the pod. Raises `ApiError`: 400, 404, 405, 503."""
         if request.method not in METHODS:
             raise status.method_not_allowed(request.method)
@@ -75,7 +75,7 @@ async def _send_back(request: web.BaseRequest, answer: aiohttp.ClientResponse) -
     except aiohttp.ClientError as error:  # after the code, only an abort shows that data is missing
         if request.transport is not None:
             request.transport.abort()
-        raise ConnectionResetError("the server in the pod broke off its response") from error
+        raise ConnectionResetError("the server in the pod closed the connection too early") from error
     await response.write_eof()
     return response
 

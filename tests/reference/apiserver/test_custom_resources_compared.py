@@ -20,7 +20,7 @@ from harness.eventually import eventually
 from harness.model.release import Release
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
-from tests.reference.apiserver.comparing import Asking, reduced
+from tests.reference.apiserver.compare_servers import Asking, reduced
 from tests.reference.apiserver.widgets import DEFINITIONS, WIDGETS, Sent, definition, requests, wrong_definitions
 
 VERSION = "1.37"

@@ -125,7 +125,7 @@ BOMBS = {
     "deeper JSON": (Sent("POST", CONFIG_MAPS, b"[" * 100_000), 400, ""),
     "long YAML": (Sent("POST", CONFIG_MAPS, b"a: " + b"x" * 300_000, YAML), 413, "262144 bytes"),
     "doubling": (Sent("PATCH", f"{CONFIG_MAPS}/one", doubling(40), PATCHES), 413, "copies may add at most"),
-    "shifts": (Sent("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps(NUMBERS + SHIFTS), PATCHES), 413, "may move at most"),
+    "shifts": (Sent("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps(NUMBERS + SHIFTS), PATCHES), 413, "may shift at most"),
     "large": (Sent("POST", PODS, orjson.dumps({"metadata": {"name": "a"}, **POD})), 413, "is too large"),
     "items": (Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 60_000}})), 400, "too many items"),
     "texts": (Sent("POST", CONFIG_MAPS, config_map(metadata={"finalizers": [""] * 300_000})), 400, "too many items"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reference.apiserver import ApiServer, watch
-from reference.apiserver.media import Answer
+from reference.apiserver.media import ResponseForm
 from reference.apiserver.render import Renderer
 from reference.apiserver.routes import Routes
 from reference.apiserver.selectors import Selection
@@ -198,7 +198,7 @@ def test_watch_opened_during_the_stop_ends_with_the_server(api: ApiServer) -> No
     loop = asyncio.new_event_loop()
     hub = watch.Hub(api.registry.store, loop)
     hub.close()
-    renderer = Renderer(Routes(api.registry).find(CONFIGS), Answer())
+    renderer = Renderer(Routes(api.registry).find(CONFIGS), ResponseForm())
     with pytest.raises(ApiError) as refused:
         hub.open(Selection(), renderer, watch.WatchQuery(), Recorder())
     loop.close()
