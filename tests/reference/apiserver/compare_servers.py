@@ -1,4 +1,4 @@
-"""Send the same requests to API servers, and reduce their answers to what must be equal."""
+"""Send the same requests to API servers, and reduce their responses to the parts that must be equal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Asking:
                 return answer.status, json.loads(answer.read()), answer.headers.get_all("Warning") or []
         except urllib.error.HTTPError as error:
             with error:
-                said = error.read()  # for an unknown group, kube-apiserver sends a text
+                said = error.read()  # for an unknown group, kube-apiserver sends plain text
                 return (
                     error.code,
                     json.loads(said) if said.startswith(b"{") else {},
@@ -48,7 +48,7 @@ class Asking:
 
 
 def reduced(body: Any) -> Any:
-    """Return an answer without what differs between servers."""
+    """Return a response without the parts that differ between servers."""
     if isinstance(body, list):
         found = [reduced(each) for each in body]
         return sorted(found) if all(isinstance(each, str) for each in found) else found

@@ -28,7 +28,7 @@ from tests.reference.apiserver.conftest import Http
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 OBJECTS = 400
 SLACK = 256 * 1024
-"""Lines that are written at once, and what TLS holds."""
+"""Lines that are written together, and the buffer of TLS."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def connected(server: HttpServer) -> Iterator[ssl.SSLSocket]:
 
 
 def received(connection: ssl.SSLSocket) -> bytes:
-    """Return what the server sends until it closes the connection."""
+    """Return all bytes that the server sends until it closes the connection."""
     said = b""
     with contextlib.suppress(ConnectionError):
         while data := connection.recv(65536):
@@ -282,7 +282,10 @@ MALFORMED = (
 )
 
 
-def test_errors_before_authentication_do_not_fill_the_log(server: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_before_authentication_do_not_fill_the_log(
+    server: HttpServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_log, "_SECONDS", 3600.0)
     for _ in range(15):
         for sent in MALFORMED:
             with connected(server) as connection:

@@ -1,6 +1,6 @@
 """Tests that one request costs what its bytes justify, for each kind, list, patch type and content type.
 
-The unit is processor time of the thread. A cost is compared with the cost of an eighth of the same request, so the
+The unit is CPU time of the thread. A cost is compared with the cost of an eighth of the same request, so the
 speed of the machine does not matter; an algorithm that compares each item with each other fails by far.
 """
 
@@ -177,7 +177,7 @@ def _in(path: Path, value: Any) -> Any:
 
 
 def cost(prepared: list[Sent], sent: Sent) -> float:
-    """Return the processor time of a request in seconds."""
+    """Return the CPU time of a request in seconds."""
     asking = Asking()
     for each in prepared:
         asking(each)

@@ -192,7 +192,7 @@ def test_large_configuration_in_json_is_applied() -> None:
 
 
 def test_number_in_base_60_is_a_text() -> None:
-    """YAML 1.1 reads 1:30 as 90, and Kubernetes as a text."""
+    """YAML 1.1 reads 1:30 as 90, and Kubernetes as a string."""
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: 1:30, b: 1:30.5}\n"
     assert json.loads(Asking()(Sent("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {"a": "1:30", "b": "1:30.5"}
 

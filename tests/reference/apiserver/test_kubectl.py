@@ -1,4 +1,4 @@
-"""kubectl works with the server. Set `KUBECTL` to use another binary than the one in PATH."""
+"""kubectl works with the server. Set `KUBECTL` to use a binary other than the one in PATH."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_delete_waits_until_objects_are_deleted(kubectl: Kubectl, manifest: str,
 
 
 def test_drain_cordons_the_node_and_evicts_its_pods(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
-    with pytest.raises(AssertionError, match="evicting pod default/web-1"):  # a watch never ends by itself
+    with pytest.raises(AssertionError, match="evicting pod default/web-1"):  # kubectl never ends a watch
         kubectl("drain", "a1", "--force", "--grace-period=20", "--timeout=1s")
     assert api.get("nodes", "", "a1")["spec"]["unschedulable"]
     assert api.get("pods", "default", "web-1")["metadata"]["deletionGracePeriodSeconds"] == 20

@@ -1,4 +1,4 @@
-"""A small CustomResourceDefinition that uses what this server supports, and requests about it."""
+"""A small CustomResourceDefinition that uses all features that this server supports, and requests about it."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def widget(name: str = "one", /, **spec: Any) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request, and whether the texts of its errors are compared, too."""
+    """A request, and whether its error messages are compared as well."""
 
     method: str
     path: str
@@ -271,7 +271,7 @@ def requests() -> list[Sent]:
 
 
 def wrong_definitions() -> Iterator[tuple[str, Object]]:
-    """Yield definitions that are refused, by what is wrong."""
+    """Yield definitions that are refused, with the name of their error."""
 
     def changed(path: str, value: Any, *, remove: bool = False) -> Object:
         made: Any = definition()

@@ -1,4 +1,4 @@
-"""The texts of validation errors. Clients and users rely on these texts."""
+"""The messages of validation errors. Clients and users rely on them."""
 
 from __future__ import annotations
 

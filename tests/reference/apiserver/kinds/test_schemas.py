@@ -1,4 +1,4 @@
-"""The schemas of custom resources: what they accept, add and remove. jsonschema is the judge of generated cases."""
+"""The schemas of custom resources: validation, defaults and pruning. jsonschema checks the generated cases."""
 
 from __future__ import annotations
 
