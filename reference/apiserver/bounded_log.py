@@ -12,7 +12,7 @@ MOST = 20
 _SECONDS = 60.0
 
 
-class _Few(logging.Filter):
+class _RateLimit(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._since = time.monotonic()
@@ -30,5 +30,5 @@ class _Few(logging.Filter):
 
 
 log = logging.getLogger("reference.apiserver")
-log.addFilter(_Few())
-logging.getLogger("asyncio").addFilter(_Few())  # it warns of each write to a connection that its client has reset
+log.addFilter(_RateLimit())
+logging.getLogger("asyncio").addFilter(_RateLimit())  # it warns of each write to a connection that its client has reset

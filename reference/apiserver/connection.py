@@ -24,7 +24,7 @@ MAX_HEAD_BYTES = 8 * 1024
 MAX_BODY_BYTES = 256 * 1024
 READ_BYTES = 16 * 1024  # a TLS record
 _SPECIAL = frozenset({"connection", "transfer-encoding", "content-encoding", "expect", "upgrade"})
-_ODD_HEAD = re.compile(rb"[^\t\r\n -~]|(?<!\r)\n|\r(?!\n)")
+_UNUSUAL_HEAD = re.compile(rb"[^\t\r\n -~]|(?<!\r)\n|\r(?!\n)")
 _REQUEST_LINE = re.compile(
     rb"(GET|PUT|POST|PATCH|DELETE) "
     rb"((?:/(?![/.])[!\"$&-*,-.0->@-~]*)+)(?:\?([!\"$&-*,-~]*))? HTTP/1\.1"
@@ -160,7 +160,7 @@ def parse(head: bytes) -> Head | None:
 
 @functools.lru_cache(maxsize=512)  # a client's headers seldom change (14 us)
 def _fields(head: bytes) -> tuple[Mapping[str, str], int] | None:
-    if _ODD_HEAD.search(head):
+    if _UNUSUAL_HEAD.search(head):
         return None
     headers: dict[str, str] = {}
     lines = head.decode("ascii").split("\r\n")

@@ -23,7 +23,7 @@ from reference.features import GATES, Features, Gate
 LONG_BODY_BYTES = 128 * 1024
 LONG_YAML_BYTES = 8 * 1024
 MOST_AGENTS = 100
-"""The number of user agents whose written bytes are counted one by one."""
+"""The number of user agents whose written bytes are counted separately."""
 
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
@@ -82,7 +82,8 @@ class Dispatcher:
         self._access.check(user, asked, route)
         answer = media.negotiate(asked.accept)
         if answer is None:
-            raise status.not_acceptable((media.JSON,))
+            message = f"only the following media types are accepted: {media.JSON}"
+            raise status.failure(406, "NotAcceptable", message)
         return Request(asked, route, answer)
 
     def _answer(self, asked: HttpRequest) -> Response:

@@ -41,8 +41,8 @@ class HttpFrontend:
     def __init__(
         self,
         api: ApiServer,
-        loop: asyncio.AbstractEventLoop,
         *,
+        loop: asyncio.AbstractEventLoop,
         log: deque[RequestRecord],
         bookmark_seconds: float,
         silence_seconds: float,

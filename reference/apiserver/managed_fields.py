@@ -22,7 +22,7 @@ FieldPath = tuple[str, ...]
 T = TypeVar("T")
 
 MAX_ELEMENTS = 250_000
-"""The maximum length of all paths of an object together. Many fields at a great depth would cost their product."""
+"""The maximum length of all paths of an object together, which bounds the cost of many deeply nested fields."""
 
 _NOT_OWNED = frozenset({"apiVersion", "kind"})
 _NOT_OWNED_METADATA = frozenset(

@@ -80,7 +80,8 @@ class Registry:
     def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
         """Raise `ApiError` if the namespace of a new object does not exist (404) or is being deleted (403)."""
         if strategy.resource.custom and self._is_ending(strategy.resource.key):
-            raise status.definition_is_ending()
+            message = "create not allowed while custom resource definition is terminating"
+            raise status.failure(405, "MethodNotAllowed", message)
         if not strategy.resource.namespaced:
             return
         if not namespace:

@@ -1,4 +1,4 @@
-"""The API server over HTTPS, for clients outside this process: kubectl, client libraries, real proxies.
+"""The API server over HTTPS, for clients in other processes: kubectl, client libraries, real proxies.
 
 The server listens on a loopback address, and on sockets that a caller created elsewhere, for example in a network
 namespace. It has its own thread and event loop. A writer in another thread only queues its change.
@@ -6,6 +6,7 @@ namespace. It has its own thread and event loop. A writer in another thread only
 
 import asyncio
 import base64
+import functools
 import os
 import secrets
 import socket
@@ -56,12 +57,18 @@ class HttpServer:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log_error)
         self.thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
-        self._bookmark_seconds = bookmark_seconds
-        self._silence_seconds = silence_seconds
         self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
         self._open_socket: OpenSocket | None = None
-        self._kubelet_tls = kubelet_tls
         self.access = bearer_of(self.token)
+        self._make_frontend = functools.partial(
+            HttpFrontend,
+            loop=self._loop,
+            log=self._log,
+            bookmark_seconds=bookmark_seconds,
+            silence_seconds=silence_seconds,
+            access=self.access,
+            kubelet_tls=kubelet_tls,
+        )
         self._frontend: HttpFrontend | None = self._new_frontend(api)
         self._ports: list[ListeningPort] = []
 
@@ -141,18 +148,7 @@ class HttpServer:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _new_frontend(self, api: ApiServer | None) -> HttpFrontend | None:
-        if api is None:
-            return None
-        return HttpFrontend(
-            api,
-            self._loop,
-            log=self._log,
-            bookmark_seconds=self._bookmark_seconds,
-            silence_seconds=self._silence_seconds,
-            access=self.access,
-            open_socket=self._open_socket,
-            kubelet_tls=self._kubelet_tls,
-        )
+        return None if api is None else self._make_frontend(api, open_socket=self._open_socket)
 
     async def _listen(self, port: ListeningPort) -> None:
         self._ports.append(port)

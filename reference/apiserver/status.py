@@ -113,16 +113,6 @@ def method_not_allowed(method: str) -> ApiError:
     )
 
 
-def definition_is_ending() -> ApiError:
-    message = "create not allowed while custom resource definition is terminating"
-    return failure(405, "MethodNotAllowed", message)
-
-
-def not_acceptable(known: Sequence[str]) -> ApiError:
-    message = f"only the following media types are accepted: {', '.join(known)}"
-    return failure(406, "NotAcceptable", message)
-
-
 def unsupported_media(content_type: str, known: Sequence[str]) -> ApiError:
     message = (
         f"the body of the request was in an unknown format ({content_type or 'no content type'}) - "

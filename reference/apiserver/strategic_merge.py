@@ -85,7 +85,7 @@ def _merge_list(target: list[Any], patch: list[Any], path: Path, rules: ListRule
 
 
 class _KeyedList:
-    """A list whose items are found by their merge key. Searching for each item would cost the product of two lists."""
+    """A list whose items are found by their merge key. A search for each item would take quadratic time."""
 
     def __init__(self, items: list[Any], key: str) -> None:
         self._items: list[Any] = list(items)

@@ -78,7 +78,8 @@ def choice(field: str, value: str, supported: Collection[str]) -> list[FieldErro
 
 def violations(field: str, value: str, rule: Rule) -> list[FieldError]:
     """Return an error for each way in which a value breaks a rule of `names`."""
-    return [invalid(field, value, each) for each in rule(value)]
+    complaints = rule(value)
+    return [invalid(field, value, each) for each in complaints] if complaints else []
 
 
 def unique(field: str, value: str, seen: set[str]) -> list[FieldError]:

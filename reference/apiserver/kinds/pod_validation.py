@@ -86,7 +86,7 @@ def _validate_ports(container: Mapping[str, Any], path: str) -> Iterator[FieldEr
 def _validate_addresses(status: Mapping[str, Any], one: str, many: str) -> Iterator[FieldError]:
     every = [each.get("ip", "") for each in status.get(many) or []]
     path = f"status.{many}"
-    wrong = [e for index, each in enumerate(every) for e in addresses.validate_ip(each, f"{path}[{index}]")]
+    wrong = [error for index, each in enumerate(every) for error in addresses.validate_ip(each, f"{path}[{index}]")]
     yield from wrong
     if wrong or not every:
         return

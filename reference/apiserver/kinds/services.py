@@ -8,7 +8,7 @@ from reference.apiserver.kinds import (
     errors,
     metadata,
     names,
-    service_defaults,
+    service_fields,
     service_update,
     service_validation,
     versioned_fields,
@@ -73,12 +73,8 @@ def _external_ip(service: Object) -> str:
     spec: Spec = service["spec"]
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName", ""))
-    balancer = sorted(
-        {
-            each.get("ip") or each.get("hostname") or ""
-            for each in service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
-        }
-    )
+    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
+    balancer = sorted({each.get("ip") or each.get("hostname") or "" for each in ingress})
     if spec.get("type") == "LoadBalancer":
         return ",".join([*balancer, *(spec.get("externalIPs") or [])]) or "<pending>"
     return columns.listed(spec.get("externalIPs") or [])
@@ -125,14 +121,14 @@ class Services(Strategy):
         return names.dns_1035_label(name)
 
     def default(self, obj: Object) -> None:
-        service_defaults.apply(obj)
+        service_fields.set_defaults(obj)
 
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         spec = spec_of(obj)
         obj["status"] = {"loadBalancer": {}}
         _drop_disabled(spec, {}, features)
-        service_defaults.set_cluster_ips(spec)
-        service_defaults.choose_families(spec, self.families)
+        service_fields.set_cluster_ips(spec)
+        service_fields.choose_families(spec, self.families)
 
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         spec, was = spec_of(new), spec_of(old)
@@ -142,8 +138,8 @@ class Services(Strategy):
         service_update.keep_allocated(spec, was)
         service_update.drop_second_family(spec, was)
         if not needs_cluster_ip(was) or not _families_settled(spec, was):
-            service_defaults.set_cluster_ips(spec)
-            service_defaults.choose_families(spec, self.families)
+            service_fields.set_cluster_ips(spec)
+            service_fields.choose_families(spec, self.families)
         if spec.get("type") != "LoadBalancer":
             new["status"] = {**(new.get("status") or {}), "loadBalancer": {}}
 
@@ -174,7 +170,7 @@ class Services(Strategy):
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
-    """Drop fields whose gate is disabled, unless the stored object uses them, and all fields that this version lacks."""
+    """Drop fields that this version lacks, and fields whose gate is disabled, unless the stored object uses them."""
     for field in _GATED:
         name = field.path[-1]
         in_use = field.exists(features.version, features.asked_for) and bool(old.get(name))

@@ -94,7 +94,7 @@ class Kubelets(Forwarder):
         assert self._tls is not None
         url = URL(f"https://{kubelet.host}{target}", encoded=True)
         try:
-            async with await self._connected(self._tls).get(url) as answer:
+            async with await self._connected(tls=self._tls).get(url) as answer:
                 if answer.status >= 300:
                     reason = _REASONS.get(answer.status, "InternalError")
                     raise status.failure(answer.status, reason, (await answer.text()).strip())

@@ -109,7 +109,7 @@ class Forwarder:
             await self._session.close()
         await hang_up(self._sockets)
 
-    def _connected(self, tls: ssl.SSLContext | bool, **options: Any) -> aiohttp.ClientSession:
+    def _connected(self, *, tls: ssl.SSLContext | bool, **options: Any) -> aiohttp.ClientSession:
         """Return the session for HTTP requests, which opens a connection for each request."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls, socket_factory=self._socket)

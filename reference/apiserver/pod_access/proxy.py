@@ -50,7 +50,7 @@ class PodProxy(Forwarder):
             url = URL(f"{url}?{request.rel_url.raw_query_string}", encoded=True)
         body = request.content if request.body_exists else None
         session = self._connected(
-            False,
+            tls=False,  # as in Kubernetes, the certificates of pods are not verified
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=_ADDED_UNASKED,
             auto_decompress=False,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reference.apiserver.kinds import service_defaults
+from reference.apiserver.kinds import service_fields
 from reference.apiserver.kinds.services import Services
 
 FIELDS = st.fixed_dictionaries(
@@ -33,17 +33,17 @@ FIELDS = st.fixed_dictionaries(
 @given(FIELDS)
 def test_defaulting_is_idempotent(spec):
     service = {"metadata": {"name": "web"}, "spec": spec}
-    service_defaults.apply(service)
+    service_fields.set_defaults(service)
     once = copy.deepcopy(service)
-    service_defaults.apply(service)
+    service_fields.set_defaults(service)
     assert service == once
 
 
 @given(FIELDS, st.sampled_from([("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4")]))
 def test_family_selection_is_idempotent(spec, cluster):
-    service_defaults.choose_families(spec, cluster)
+    service_fields.choose_families(spec, cluster)
     once = copy.deepcopy(spec)
-    service_defaults.choose_families(spec, cluster)
+    service_fields.choose_families(spec, cluster)
     assert spec == once
 
 
