@@ -82,8 +82,7 @@ class Dispatcher:
         self._access.check(user, asked, route)
         answer = media.negotiate(asked.accept)
         if answer is None:
-            message = f"only the following media types are accepted: {media.JSON}"
-            raise status.failure(406, "NotAcceptable", message)
+            raise status.failure(406, "NotAcceptable", f"only the following media types are accepted: {media.JSON}")
         return Request(asked, route, answer)
 
     def _answer(self, asked: HttpRequest) -> Response:

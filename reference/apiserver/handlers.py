@@ -121,16 +121,16 @@ def _list(registry: Registry, request: Request) -> Response:
 
 def _create(registry: Registry, request: Request) -> Response:
     call, obj = _call(request), _stored_form(request)
-    return _object(request, 201, writes.create(registry, request.route.target, obj, call), call)
+    return _object(request, 201, writes.create(registry, request.route, obj, call), call)
 
 
 def _update(registry: Registry, request: Request) -> Response:
     call, obj = _call(request), _stored_form(request)
-    return _object(request, 200, writes.update(registry, request.route.target, obj, call), call)
+    return _object(request, 200, writes.update(registry, request.route, obj, call), call)
 
 
 def _patch(registry: Registry, request: Request) -> Response:
-    call, target = _call(request), request.route.target
+    call, target = _call(request), request.route
     content_type = media.parse(request.http.content_type)[0]
     known = patches.types_of(request.route.strategy.resource)
     if content_type not in known:
@@ -149,7 +149,7 @@ def _patch(registry: Registry, request: Request) -> Response:
 
 def _delete(registry: Registry, request: Request) -> Response:
     options, call = _delete_options(request)
-    deleted = deletion.delete(registry, request.route.target, options, call)
+    deleted = deletion.delete(registry, request.route, options, call)
     if deleted.remains or request.route.resource in _RETURN_DELETED:
         return _object(request, 200, deleted.stored)
     meta = deleted.stored.object["metadata"]
@@ -174,13 +174,13 @@ def _evict(registry: Registry, request: Request) -> Response:
     if ((body.get("metadata") or {}).get("name") or route.name) != route.name:
         raise status.bad_request("name in URL does not match name in Eviction object")
     options, call = _read_options(request, body.get("deleteOptions") or {})
-    deletion.delete(registry, route.target, options, call)
+    deletion.delete(registry, route, options, call)
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     return Response(201, orjson.dumps(done))
 
 
 def _scale(registry: Registry, request: Request, fields: Scale) -> Response:
-    target, call = request.route.target, _call(request)
+    target, call = request.route, _call(request)
     method = request.http.method
     if method not in {"GET", "PUT", "PATCH"}:
         raise status.method_not_allowed(method)

@@ -1,7 +1,7 @@
 """Maps a URL path to its resource and object."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reference.apiserver import status
 from reference.apiserver.kinds import Strategy, View
@@ -11,26 +11,14 @@ _OF_NAMESPACE_ITSELF = frozenset({"status", "finalize"})
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """A collection (`name` is "") or an object. `view` is set if the path uses the second group of a kind."""
+class Route(ObjectRef):
+    """An object, or a collection (`name` is ""), and the rules of its kind for the requested group and version."""
 
-    strategy: Strategy
-    view: View | None
-    namespace: str
-    name: str
-    subresource: str
-
-    @property
-    def resource(self) -> str:
-        return self.strategy.resource.key
+    strategy: Strategy = field(kw_only=True)
 
     @property
     def api_version(self) -> str:
         return self.view.api_version if self.view else self.strategy.resource.api_version
-
-    @property
-    def target(self) -> ObjectRef:
-        return ObjectRef(self.resource, self.namespace, self.name, self.subresource, self.view)
 
 
 class Routes:
@@ -62,7 +50,8 @@ class Routes:
             raise status.no_such_path()
         if name and served[0].resource.namespaced and not namespace:
             raise status.no_such_path()
-        return Route(*served, namespace, name, subresource)
+        strategy, view = served
+        return Route(strategy.resource.key, namespace, name, subresource, view, strategy=strategy)
 
     def _table(self) -> dict[tuple[str, str, str], tuple[Strategy, View | None]]:
         strategies = self._registry.strategies

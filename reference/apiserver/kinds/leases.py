@@ -32,6 +32,5 @@ class Leases(Strategy):
         if duration is not None and duration <= 0:
             found.append(errors.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
         if transitions is not None and transitions < 0:
-            said = "must be greater than or equal to 0"
-            found.append(errors.invalid("spec.leaseTransitions", transitions, said))
+            found.append(errors.invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
         return found

@@ -31,8 +31,7 @@ class ServiceCIDRs(Strategy):
             found += addresses.validate_cidr(cidr, f"spec.cidrs[{index}]")
         families = [addresses.family_of(cidr.partition("/")[0]) for cidr in cidrs]
         if len(families) > 2 or len(set(families)) < len(families):
-            said = "may specify no more than one IP for each IP family"
-            found.append(errors.invalid("spec.cidrs", cidrs, said))
+            found.append(errors.invalid("spec.cidrs", cidrs, "may specify no more than one IP for each IP family"))
         return found
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:

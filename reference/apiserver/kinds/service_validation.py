@@ -88,8 +88,7 @@ def _validate_type(spec: Spec) -> Iterator[FieldError]:
     kind = spec.get("type") or ""
     yield from errors.choice("spec.type", kind, TYPES)
     if kind in {"LoadBalancer", "NodePort"} and is_headless(spec):
-        said = f"may not be set to 'None' for {kind} services"
-        yield errors.invalid("spec.clusterIPs[0]", HEADLESS, said)
+        yield errors.invalid("spec.clusterIPs[0]", HEADLESS, f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
         yield from _validate_external_name(spec)
 
