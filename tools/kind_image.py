@@ -53,8 +53,8 @@ def kind_image(
     """Build a node image for kind without an image registry, and print its name.
 
     The image is built from Debian packages and Go modules, and loaded into the container engine: see
-    docs/kind-image.md. VERSION is a Kubernetes release like 1.34.2, or 1.34 for its newest patch. The default is the
-    newest release.
+    docs/kind-image.md. VERSION is a Kubernetes release like 1.34.2, or 1.34 for its latest patch. The default is the
+    latest release.
     """
     from rich.console import Console
 
@@ -68,7 +68,7 @@ def kind_image(
     if runtime is not None:
         tell(command.put_runtime(runtime))
     if cached:
-        click.echo(command.there(recipe))
+        click.echo(command.find_image(recipe.kubernetes))
         return
     with Terminal(Console(stderr=True)) as terminal:
         click.echo(command.make(recipe, cache=Cache(folder), watcher=terminal, jobs=jobs))

@@ -21,7 +21,6 @@ from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError
 from harness.netns import sandbox
 from tools.node_image import command
-from tools.node_image.gathering import Recipe
 
 _HEAD = """
 import os, pathlib, signal, threading
@@ -147,7 +146,7 @@ def node_image(network: None, engine: ContainerEngine) -> str:
     """Return the engine's node image for Kubernetes 1.34. Skip the test without engine, kind or image."""
     try:
         find_kind()
-        return command.there(Recipe(parse_wanted("1.34")))
+        return command.find_image(parse_wanted("1.34"))
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
 

@@ -1,4 +1,4 @@
-"""Find and run the `go` command, and convert its errors to errors with a remedy.
+"""Find and run the `go` command. Errors say how to fix the problem.
 
 All operations on Go modules use this command, so the user's own settings apply (GOPROXY, GONOSUMDB, credentials).
 """
@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.binaries.fetching import UndeliverableError
-from harness.errors import HarnessError, UnavailableError
+from harness.errors import UnavailableError
 
 _TAIL = 12  # number of lines of Go's output in an error
-_NO_ROOM = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_DISK_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _TOO_OLD = re.compile(r"requires go >= ?(\S+)|module requires Go (\S+)")
-_GONE = re.compile(
+_NOT_FOUND = re.compile(
     r"40[34] |410 |unknown revision|invalid version|not found|no matching versions|reading file:.*no such file",
     re.IGNORECASE,
 )
-_LACKING = re.compile(r"(\S+@v\S+): reading \S+: 40[34] ")
+_MISSING_MODULE = re.compile(r"(\S+@v\S+): reading \S+: 40[34] ")
 _NO_NETWORK = re.compile(
     r"dial tcp|no such host|i/o timeout|TLS handshake|connection re(?:set|fused)|module lookup disabled|"
     r"network is unreachable|proxyconnect|context deadline exceeded|50[234] ",
@@ -45,23 +45,23 @@ class Go:
         ours = {"CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on"}
         return {**theirs, **ours, **({"GOMAXPROCS": str(self.jobs)} if self.jobs else {})}
 
-    def ask(self, *arguments: str, folder: Path) -> str:
-        """Run a go command, and return its output. Raises `UnavailableError` or a subclass, with the remedy."""
+    def run(self, *arguments: str, folder: Path) -> str:
+        """Run a go command, and return its output. Raises `UnavailableError` or a subclass."""
         done = self._run(arguments, folder)
         if done.returncode != 0:
-            raise explain(done.stderr, arguments)
+            raise error_of(done.stderr, arguments)
         return done.stdout
 
-    def ask_json(self, *arguments: str, folder: Path) -> Any:
-        """Run a go command with -json, and return its value. Raises like `ask`, also for an error in the value."""
+    def run_json(self, *arguments: str, folder: Path) -> Any:
+        """Run a go command with -json, and return its value. Raises like `run`, including for an error in the value."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)
         except ValueError:
-            raise explain(done.stderr or done.stdout, arguments) from None
+            raise error_of(done.stderr or done.stdout, arguments) from None
         if value.get("Error"):
             problem = value["Error"]
-            raise explain(problem if isinstance(problem, str) else str(problem.get("Err")), arguments)
+            raise error_of(problem if isinstance(problem, str) else str(problem.get("Err")), arguments)
         return value
 
     def follow(self, *arguments: str, folder: Path, line: Callable[[str], None]) -> None:
@@ -85,7 +85,7 @@ class Go:
                 process.terminate()
                 raise
         if process.returncode != 0:
-            raise explain("".join(tail), arguments)
+            raise error_of("".join(tail), arguments)
 
     def _run(self, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # noqa: S603  the go command, with arguments that we made
@@ -101,16 +101,16 @@ def find_go(*, jobs: int = 0) -> Go:
             "compiling needs `go` on the PATH; install Go from https://go.dev/dl/, "
             "or download official binaries with --from release"
         )
-    version = Go(path, "").ask("env", "GOVERSION", folder=Path("/")).strip()
+    version = Go(path, "").run("env", "GOVERSION", folder=Path("/")).strip()
     return Go(path, version, jobs)
 
 
-def explain(words: str, arguments: Sequence[str]) -> HarnessError:
-    """Return an error with the remedy for the output of a failed go command."""
-    lines = [line for line in words.splitlines() if line.strip() and not line.startswith("go: downloading")]
+def error_of(output: str, arguments: Sequence[str]) -> UnavailableError:
+    """Return the error for the output of a failed go command."""
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     tail = "\n".join(lines[-_TAIL:]) or "no output"
-    old = _TOO_OLD.search(words)
-    if _NO_ROOM.search(words):
+    old = _TOO_OLD.search(output)
+    if _DISK_FULL.search(output):
         return UnavailableError(
             "the disk is too full to compile; free some space (`go clean -cache` empties Go's cache), "
             f"or set GOCACHE, GOMODCACHE and TMPDIR to folders on another disk\n{tail}"
@@ -120,12 +120,12 @@ def explain(words: str, arguments: Sequence[str]) -> HarnessError:
             f"Go {(old[1] or old[2]).rstrip(';,)')} or newer is needed; install it from https://go.dev/dl/, or let Go "
             f"fetch it with GOTOOLCHAIN=auto\n{tail}"
         )
-    if _NO_NETWORK.search(words):
+    if _NO_NETWORK.search(output):
         return UnavailableError(
             f"the Go module proxy cannot be reached; check the network, or set GOPROXY to another proxy\n{tail}"
         )
-    if lacking := dict.fromkeys(_LACKING.findall(words)):
-        return UndeliverableError(f"the Go module proxy does not have {', '.join(lacking)}")
-    if _GONE.search(words):
+    if missing := dict.fromkeys(_MISSING_MODULE.findall(output)):
+        return UndeliverableError(f"the Go module proxy does not have {', '.join(missing)}")
+    if _NOT_FOUND.search(output):
         return UndeliverableError(tail)
     return UnavailableError(f"`go {' '.join(arguments[:2])}` failed:\n{tail}")

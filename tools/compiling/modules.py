@@ -1,14 +1,14 @@
 """The small Go module in which a component is compiled: it pins one release and imports only the command.
 
+Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose go.mod replaces each staging module (k8s.io/api, …) with
+a folder of its repository. The folders do not exist outside the repository, but each module is published as v0.X.Y from
+the same commit. This module therefore repeats every replacement with that version, because Go reads replacements only
+in the main module. The Go version and GODEBUG settings match the release, because they affect run-time behaviour.
+
 If a release contains only the packages of a command (`e2e`), the module is that command. It imports staging modules
 directly and would use v0.X.Y, whereas the components of the release use v0.0.0, which is replaced by the same code. The
 compiler would treat the two versions as different packages. Version v0.X.Y is therefore excluded, so that cached
 compilations of components are reused.
-
-Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose go.mod replaces each staging module (k8s.io/api, …) by a
-folder of its repository. The folders do not exist outside the repository, but each module is published as v0.X.Y from
-the same commit. This module therefore repeats every replacement with that version, because Go reads replacements only
-in the main module. The Go version and GODEBUG settings match the release, because they affect run-time behaviour.
 
 This Python module has no side effects. It converts a parsed go.mod to text.
 """
@@ -54,7 +54,7 @@ def release_version(staging: Version) -> Version:
 
 
 def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) -> str:
-    """Return the text of go.mod. `described` is the output of `go mod edit -json` for the release's go.mod."""
+    """Return the content of go.mod. `described` is the output of `go mod edit -json` for the release's go.mod."""
     excluded = [f"\t{each}" for each in _staging(version, described)] if component.program else []
     settings = "".join(f"\ngodebug {each['Key']}={each['Value']}" for each in described.get("Godebug") or ())
     return _GO_MOD.format(
@@ -85,7 +85,7 @@ def _staging(version: Version, described: Mapping[str, Any]) -> Iterator[str]:
 
 
 def go_file(component: Binary) -> str:
-    """Return the text of the only Go file. For a command, which cannot be imported, it is never compiled."""
+    """Return the content of the only Go file. It is never compiled if it imports a command."""
     return component.program or _IMPORT.format(package=component.package)
 
 

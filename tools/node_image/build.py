@@ -6,7 +6,6 @@ the next build cleans up after a killed build.
 """
 
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -44,8 +43,7 @@ class Maker:
         name = f"{REPOSITORY}:{gathered.version.tag}"
         digest = self._digest(gathered)
         waiting = f"{name}: waiting for another process that builds an image"
-        # Only one build at a time, of any version, because the cleanup below cannot distinguish the steps of two
-        # builds.
+        # Only one build at a time, of any version, because `_clear` cannot distinguish the steps of two builds.
         with self._cache.locked("node-image", waiting=lambda: self._watcher.say(waiting)):
             self._clear(gathered.version)
             if label_of(self._engine, name) == digest:
@@ -96,14 +94,13 @@ class Maker:
         images = folder / "images.tar"
         layers.write(gathered.images, images)
         with tarfile.open(folder / "node.tar", "w") as archive:
-            for path, file in sorted(_under(gathered.kind)):
+            for file in sorted(each for each in gathered.kind.rglob("*") if each.is_file()):
+                path = str(file.relative_to(gathered.kind))
                 _add(archive, path, file, 0o755 if path.startswith(_SCRIPTS) else 0o644)
             for path, file in sorted(gathered.node.items()):
                 _add(archive, path, file, 0o755)
             for path, text in sorted(gathered.texts.items()):
-                member = tarfile.TarInfo(path)
-                member.size = len(text.encode())
-                archive.addfile(member, io.BytesIO(text.encode()))
+                layers.add(archive, path, text.encode())
             _add(archive, "node-image/images.tar", images, 0o644)
         images.unlink()  # otherwise Docker sends the file to the engine twice
 
@@ -114,10 +111,6 @@ def label_of(engine: ContainerEngine, name: str) -> str:
         return engine.ask("image", "inspect", "--format", f'{{{{index .Config.Labels "{LABEL}"}}}}', name).strip()
     except UnavailableError:
         return ""
-
-
-def _under(folder: Path) -> list[tuple[str, Path]]:
-    return [(str(file.relative_to(folder)), file) for file in folder.rglob("*") if file.is_file()]
 
 
 def _add(archive: tarfile.TarFile, path: str, file: Path, mode: int) -> None:

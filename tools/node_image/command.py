@@ -1,42 +1,38 @@
-"""Create a node image for `trafficdist kind-image`, or find an image in the engine."""
+"""Build or find a node image for `trafficdist kind-image`."""
 
 import shutil
-import sys
 from pathlib import Path
 
 from harness.backends.containers.engine import find_engine
 from harness.binaries.cache import Cache, said_plainly
-from harness.binaries.versions import parse_version
+from harness.binaries.versions import Wanted, parse_version
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
-from tools.compiling.go import find_go
+from tools.compiling.source import FromSource
 from tools.node_image import contents
 from tools.node_image.build import REPOSITORY, Maker
 from tools.node_image.gathering import Gatherer, Recipe
 
-_FOLDER = Path("kind-configs") / "node-image"
 _RUNTIME = "runc-without-sys-resource"
 
 
 def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> str:
-    """Return the name of the image. Create the image unless it exists. Raises `UsageError`, `UnavailableError`."""
+    """Return the name of the image. Build the image unless it exists. Raises `UsageError`, `UnavailableError`."""
     contents.check(recipe.kubernetes)
     engine = find_engine()
     engine.facts()  # check the engine before hours of work
-    gathered = Gatherer(find_go(jobs=jobs), cache, watcher, files()).gather(recipe)
+    gathered = Gatherer(FromSource(jobs), cache, watcher, files()).gather(recipe)
     name = Maker(engine, cache, watcher, files()).make(gathered)
     for note in gathered.notes:
         watcher.say(f"note: {note}")
     return name
 
 
-def there(recipe: Recipe) -> str:
+def find_image(wanted: Wanted) -> str:
     """Return the name of the latest image in the engine for this release. Raises `UnavailableError`."""
-    listed = find_engine().ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY).split()
-    versions = [version for tag in listed if (version := parse_version(tag))]
-    chosen = recipe.kubernetes.choose(versions)
+    tags = find_engine().ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY).split()
+    chosen = wanted.choose(version for tag in tags if (version := parse_version(tag)))
     if not chosen:
-        wanted = recipe.kubernetes
         raise UnavailableError(
             f"the engine has no node image of Kubernetes {wanted}: make kind-image KUBERNETES={wanted}"
         )
@@ -55,8 +51,5 @@ def put_runtime(folder: Path) -> str:
 
 
 def files() -> Path:
-    """Return the folder kind-configs/node-image in the checkout or in the installed package."""
-    for root in (Path(__file__).parents[4], Path(sys.prefix) / "share" / "trafficdist"):
-        if (root / _FOLDER / "setup").exists():
-            return root / _FOLDER
-    raise UnavailableError(f"there is no folder {_FOLDER}: it is part of a checkout and of the package")
+    """Return the folder kind-configs/node-image of the checkout."""
+    return Path(__file__).parents[2] / "kind-configs" / "node-image"

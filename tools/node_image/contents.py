@@ -1,6 +1,6 @@
 """Choose the images that a node needs, and the program of each image, from kubeadm's list.
 
-This module has no side effects. It maps names and versions to values.
+This module has no side effects.
 """
 
 import re
@@ -12,50 +12,41 @@ from harness.errors import UsageError
 
 OLDEST = Version(1, 31, 0)
 SYSTEM = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
-REPLACED = (
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-proxy",
-)  # scenarios replace these programs with another release
+REPLACED = ("kube-apiserver", "kube-controller-manager", "kube-proxy")  # scenarios change their release
 PODROUTES = "trafficdist.dev/podroutes:1"  # as in kind-configs/node-image/default-cni.yaml
 _IMAGE = re.compile(r"(?P<repository>.*/(?P<name>[a-z-]+)):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:-\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """An image in kubeadm's list: its name, the name of its program, and the version in its tag."""
+class ListedImage:
+    """An image in kubeadm's list: its name, the name of its program, and the version in its tag if it is complete."""
 
     image: str
     program: str
-    version: str
-
-    @property
-    def exact(self) -> Version | None:
-        """The version, if the tag is a full version, or None."""
-        return parse_version(self.version)
+    version: Version | None
 
 
-def parse_list(text: str) -> list[Named]:
+def parse_list(text: str) -> list[ListedImage]:
     """Return the images in the output of `kubeadm config images list`. Raises `UsageError`."""
     found = []
     for image in text.split():
         match = _IMAGE.fullmatch(image)
         if match is None:
             raise UsageError(f"kubeadm lists image {image!r}, whose tag is not a version")
-        found.append(Named(image, match["name"], match["version"]))
+        found.append(ListedImage(image, match["name"], parse_version(match["version"])))
     return found
 
 
 def nearest(wanted: Version, listed: Collection[Version]) -> Version | None:
-    """Return the wanted version, or else the newest of the same minor version, or else the newest of all."""
+    """Return the wanted version, or else the latest of the same minor version, or else the latest of all."""
     if wanted in listed:
         return wanted
-    released = sorted(each for each in listed if not each.pre)
+    released = [each for each in listed if not each.pre]
     same = [each for each in released if each.series == wanted.series]
-    return next(reversed(same or released), None)
+    return max(same or released, default=None)
 
 
-def image_of_release(images: Sequence[Named], program: str, version: Version) -> str:
+def image_of_release(images: Sequence[ListedImage], program: str, version: Version) -> str:
     """Return the image name of a Kubernetes program at another version."""
     like = next(each for each in images if each.program == program)
     return f"{like.image.rpartition(':')[0]}:{version.tag}"

@@ -1,5 +1,7 @@
 """Collect the parts of a node image: compiled programs and Debian's file system. The cache is used if possible."""
 
+import hashlib
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,23 +10,24 @@ from pathlib import Path
 
 from harness.backends.any_cluster import pods
 from harness.binaries.cache import Cache
-from harness.binaries.component import COREDNS, ETCD, KIND, Binary, component_named
+from harness.binaries.component import COREDNS, ETCD, KIND, KUBERNETES_MODULE, Binary, component_named
 from harness.binaries.fetching import fetch
 from harness.binaries.versions import Version, Wanted, parse_wanted
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
-from tools.compiling import source
-from tools.compiling.from_source import FromSource
-from tools.compiling.go import Go
-from tools.node_image import contents, debian, layers, parts, userland
+from tools.compiling.source import FromSource
+from tools.node_image import contents, debian, layers
 
 _PROXY = ("conntrack", "dash", "ipset", "iptables", "kmod", "nftables")
 _SHELL = ("coreutils", "dash")  # version of the agnhost image that client pods use
+_NO_VERSION = re.compile("")
+_CRICTL = Binary("crictl", "sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/cmd/crictl", _NO_VERSION)
+_CRICTL_VERSION = Version(1, 34, 0)  # works with containerd 1.6 and newer, and any Kubernetes
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The requested image: the release, further releases with their components, and Debian's suite and mirror."""
+    """The requested image: its release, the releases whose components it has as well, Debian's suite and mirror."""
 
     kubernetes: Wanted
     also: tuple[Wanted, ...] = ()
@@ -40,7 +43,7 @@ class Gathered:
     version: Version
     images: tuple[layers.Image, ...]
     node: Mapping[str, Path]  # programs by path on the node
-    texts: Mapping[str, str]
+    texts: Mapping[str, str]  # other files by path on the node
     kind: Path
     base: Path
     notes: tuple[str, ...]
@@ -49,9 +52,9 @@ class Gathered:
 class Gatherer:
     """Collects and compiles parts with one Go installation and one cache."""
 
-    def __init__(self, go: Go, cache: Cache, watcher: Watcher, files: Path) -> None:
+    def __init__(self, source: FromSource, cache: Cache, watcher: Watcher, files: Path) -> None:
         """`files` is the folder kind-configs/node-image."""
-        self._go = go
+        self._source = source
         self._cache = cache
         self._watcher = watcher
         self._files = files
@@ -59,108 +62,123 @@ class Gatherer:
     def gather(self, recipe: Recipe) -> Gathered:
         """Return all parts of the image. Raises `UsageError`, `UnavailableError`."""
         kubelet, version = self._component("kubelet", recipe.kubernetes)
-        same = Wanted(str(version), exact=version)
+        same = parse_wanted(str(version))
         kubeadm, _ = self._component("kubeadm", same)
         kubectl, _ = self._component("kubectl", same)
         listed = contents.parse_list(_run(kubeadm, "config", "images", "list", "--kubernetes-version", version.tag))
-        made = {
-            part.binary.name: parts.get(part, version, self._go, self._cache, self._watcher)
-            for part in parts.parts(self._files)
-        }
         base = debian.file_system(
             debian.packages(self._files), suite=recipe.suite, mirror=recipe.mirror,
             cache=self._cache, watcher=self._watcher, again=recipe.again,
         )  # fmt: skip
         with tarfile.open(base) as archive:
-            under, shell = (layers.layer(userland.take(archive, each)) for each in (_PROXY, _SHELL))
+            under, shell = (layers.layer(debian.extract(archive, each)) for each in (_PROXY, _SHELL))
         notes: list[str] = []
-        images = [self._image(each, version, made, under, notes) for each in listed]
+        images = [self._image(each, version, under, notes) for each in listed]
         images += [image for wanted in recipe.also for image in self._also(wanted, listed, under)]
-        images += _ours(made, under, shell)
+        images += self._ours(version, under, shell)
         notes.append(f"podroutes replaces kindnetd, our pause replaces Kubernetes' pause; agnhost is that of {version}")
         pause = next(each.image for each in listed if each.program == "pause")
         node = {
             "usr/bin/kubelet": kubelet,
             "usr/bin/kubeadm": kubeadm,
             "usr/bin/kubectl": kubectl,
-            "usr/local/bin/crictl": made["crictl"],
+            "usr/local/bin/crictl": self._compiled(_CRICTL, _CRICTL_VERSION),
         }
         texts = self._texts(version, pause)
         return Gathered(version, tuple(images), node, texts, self._kind_files(), base, tuple(notes))
 
     def _texts(self, version: Version, pause: str) -> dict[str, str]:
-        def text(name: str) -> str:
-            return (self._files / name).read_text(encoding="utf-8")
-
         return {
             "kind/version": version.tag,
-            "kind/manifests/default-cni.yaml": text("default-cni.yaml"),
-            "etc/systemd/system/containerd.service.d/10-oom.conf": text("containerd-oom.conf"),
-            "node-image/setup": text("setup"),
+            "kind/manifests/default-cni.yaml": self._text("default-cni.yaml"),
+            "etc/systemd/system/containerd.service.d/10-oom.conf": self._text("containerd-oom.conf"),
+            "node-image/setup": self._text("setup"),
             "node-image/pause": pause,
         }
 
-    def _image(
-        self, named: contents.Named, version: Version, made: Mapping[str, Path], under: bytes, notes: list[str]
-    ) -> layers.Image:
-        if named.program in contents.SYSTEM:
-            path, _ = self._component(named.program, Wanted(str(version), exact=version))
-            return _own(named.image, named.program, path, under if named.program == "kube-proxy" else None)
-        if named.program == "pause":
-            return layers.Image((named.image,), {"/pause": made["pause"]}, ("/pause",))
-        known = {ETCD.name: ETCD, COREDNS.name: COREDNS}.get(named.program)
-        if known is None or named.exact is None:
-            raise UsageError(f"kubeadm {version} needs image {named.image}, which cannot be built")
-        taken = contents.nearest(named.exact, self._available(known))
-        path, got = self._component(named.program, Wanted(str(taken), exact=taken) if taken else parse_wanted(""))
-        if got != named.exact:
-            notes.append(f"{named.image} is {named.program} {got}: {named.exact} is not available as a module")
-        if known is COREDNS:
-            return layers.Image((named.image,), {"/coredns": path}, ("/coredns",))
-        return _own(named.image, named.program, path)
+    def _text(self, name: str) -> str:
+        return (self._files / name).read_text(encoding="utf-8")
 
-    def _also(self, wanted: Wanted, listed: Sequence[contents.Named], under: bytes) -> Iterator[layers.Image]:
+    def _image(self, listed: contents.ListedImage, version: Version, under: bytes, notes: list[str]) -> layers.Image:
+        if listed.program in contents.SYSTEM:
+            path, _ = self._component(listed.program, parse_wanted(str(version)))
+            return _image_of(listed.image, listed.program, path, under if listed.program == "kube-proxy" else None)
+        if listed.program == "pause":
+            return layers.Image((listed.image,), {"/pause": self._substitute("pause", version)}, ("/pause",))
+        if listed.program not in (ETCD.name, COREDNS.name) or listed.version is None:
+            raise UsageError(f"kubeadm {version} needs image {listed.image}, which cannot be built")
+        taken = contents.nearest(listed.version, self._available(component_named(listed.program)))
+        path, got = self._component(listed.program, parse_wanted(str(taken or "")))
+        if got != listed.version:
+            notes.append(f"{listed.image} is {listed.program} {got}: {listed.version} is not available as a module")
+        if listed.program == COREDNS.name:
+            return layers.Image((listed.image,), {"/coredns": path}, ("/coredns",))
+        return _image_of(listed.image, listed.program, path)
+
+    def _also(self, wanted: Wanted, listed: Sequence[contents.ListedImage], under: bytes) -> Iterator[layers.Image]:
         for program in contents.REPLACED:
             path, version = self._component(program, wanted)
             image = contents.image_of_release(listed, program, version)
-            yield _own(image, program, path, under if program == "kube-proxy" else None)
+            yield _image_of(image, program, path, under if program == "kube-proxy" else None)
+
+    def _ours(self, version: Version, under: bytes, shell: bytes) -> Iterator[layers.Image]:
+        """Yield the image of client pods, and the image that replaces kindnetd."""
+        tagged, _, digest = pods.image().partition("@")
+        names = (tagged, f"{tagged.rpartition(':')[0]}@{digest}")  # CRI prefers the second name
+        agnhost, _ = self._component("agnhost", parse_wanted(str(version)))
+        yield layers.Image(names, {"/agnhost": agnhost}, ("/agnhost",), shell)
+        podroutes = "/usr/local/bin/podroutes"
+        program = self._substitute("podroutes", version)
+        yield layers.Image((contents.PODROUTES,), {podroutes: program}, (podroutes,), under)
 
     def _component(self, name: str, wanted: Wanted) -> tuple[Path, Version]:
-        entry = fetch(component_named(name), wanted, FromSource(lambda: self._go), self._cache, self._watcher)
+        entry = fetch(component_named(name), wanted, self._source, self._cache, self._watcher)
         return entry.path, entry.version
+
+    def _substitute(self, name: str, version: Version) -> Path:
+        """Return a program of this project that replaces one that cannot be compiled from a Go module.
+
+        kind publishes no module of kindnetd, and Kubernetes implements `pause` in C.
+        """
+        return self._compiled(
+            Binary(name, KUBERNETES_MODULE, ".", _NO_VERSION, program=self._text(f"{name}.go")), version
+        )
+
+    def _compiled(self, binary: Binary, version: Version) -> Path:
+        """Return a program that is not a component. Compile it unless the same sources are cached."""
+        sources = "\n".join((binary.module, version.tag, binary.package, binary.program))
+        name = f"{binary.name}-{hashlib.sha256(sources.encode()).hexdigest()[:12]}"
+        path = self._cache.folder / "node-image" / name / binary.name
+        waiting = f"{binary.name}: waiting for another process that compiles it"
+        with self._cache.locked(name, waiting=lambda: self._watcher.say(waiting)):
+            if not path.exists():
+                _, make = self._source.resolve(binary, parse_wanted(str(version)), self._watcher)
+                folder = self._cache.workspace(name, version, "source")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                make(folder).binary.rename(path)
+                folder.rmdir()
+        return path
 
     def _available(self, component: Binary) -> list[Version]:
         """Return the available versions, or the cached versions if the module proxy is unavailable."""
         try:
-            return source.available(component, self._go)
+            return self._source.available(component)
         except UnavailableError:
-            there = [entry.version for entry in self._cache.entries(component.name)]
-            if not there:
+            cached = [entry.version for entry in self._cache.entries(component.name)]
+            if not cached:
                 raise
-            return there
+            return cached
 
     def _kind_files(self) -> Path:
-        """Return the folder images/base/files of kind's latest module."""
-        try:
-            version = source.resolve(KIND, parse_wanted(""), self._go, self._watcher).version
-        except UnavailableError:
-            version = max(self._available(KIND))  # of the cache; Go has its module, too
-        got = self._go.ask_json("mod", "download", "-json", f"{KIND.module}@{version.tag}", folder=Path("/"))
-        folder = Path(got["Dir"]) / "images" / "base" / "files"
+        """Return the folder images/base/files of kind's module, at the version of the kind program in the cache."""
+        _, version = self._component(KIND.name, parse_wanted(""))
+        folder = Path(self._source.download(KIND, version)["Dir"]) / "images" / "base" / "files"
         if not folder.is_dir():
-            raise UnavailableError(f"kind {version} no longer has a folder images/base/files: {got['Dir']}")
+            raise UnavailableError(f"kind {version} no longer has this folder: {folder}")
         return folder
 
 
-def _ours(made: Mapping[str, Path], under: bytes, shell: bytes) -> Iterator[layers.Image]:
-    tagged, _, digest = pods.image().partition("@")
-    agnhost = (tagged, f"{tagged.rpartition(':')[0]}@{digest}")  # CRI prefers the second name
-    yield layers.Image(agnhost, {"/agnhost": made["agnhost"]}, ("/agnhost",), shell)
-    podroutes = "/usr/local/bin/podroutes"
-    yield layers.Image((contents.PODROUTES,), {podroutes: made["podroutes"]}, (podroutes,), under)
-
-
-def _own(image: str, program: str, path: Path, under: bytes | None = None) -> layers.Image:
+def _image_of(image: str, program: str, path: Path, under: bytes | None = None) -> layers.Image:
     return layers.Image((image,), {f"/usr/local/bin/{program}": path}, (), under)
 
 

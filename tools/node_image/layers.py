@@ -26,7 +26,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image: its names, its programs by path in the image, and the index of its shared base layer, if it has one."""
+    """An image: its names, its programs by path in the image, and the base layer that it shares with others, if any."""
 
     names: tuple[str, ...]
     programs: Mapping[str, Path]
@@ -56,8 +56,8 @@ def write(images: Sequence[Image], target: Path) -> None:
         written = _Blobs(archive)
         described = [each for image in images for each in _describe(image, written)]
         index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": described}
-        _add(archive, "index.json", _json(index))
-        _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
+        add(archive, "index.json", _json(index))
+        add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
 
 
 class _Blobs:
@@ -68,13 +68,13 @@ class _Blobs:
         self._there: set[str] = set()
         self._packed: dict[str, tuple[dict[str, Any], str]] = {}
 
-    def add(self, content: bytes, kind: str) -> dict[str, Any]:
+    def add(self, content: bytes, media_type: str) -> dict[str, Any]:
         """Add content, and return its descriptor."""
         digest = hashlib.sha256(content).hexdigest()
         if digest not in self._there:
             self._there.add(digest)
-            _add(self._archive, f"blobs/sha256/{digest}", content)
-        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
+            add(self._archive, f"blobs/sha256/{digest}", content)
+        return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
 
     def add_layer(self, content: bytes) -> tuple[dict[str, Any], str]:
         """Add a layer, and return its descriptor, and the digest of the unpacked layer."""
@@ -104,7 +104,8 @@ def _describe(image: Image, written: _Blobs) -> list[dict[str, Any]]:
     return [{**described, **platform, "annotations": {NAME: name}} for name in image.names]
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add a file that root owns to an archive."""
     member = tarfile.TarInfo(name)
     member.size = len(content)
     archive.addfile(member, io.BytesIO(content))

@@ -15,12 +15,12 @@ import pytest
 from harness.binaries.cache import Cache
 from harness.binaries.component import component_named
 from harness.binaries.fetching import UndeliverableError, fetch
-from harness.binaries.versions import Version, parse_wanted
+from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
 from tests.harness.binaries.servers import Heard
 from tools.compiling import source
-from tools.compiling.from_source import FromSource
-from tools.compiling.go import Go, explain, find_go
+from tools.compiling.go import error_of, find_go
+from tools.compiling.source import FromSource
 
 KUBE_PROXY = component_named("kube-proxy")
 BASE = "k8s.io/component-base"
@@ -77,120 +77,108 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
     return served
 
 
-@pytest.fixture
-def go() -> Go:
-    """Return the path of the Go toolchain on this machine."""
-    return find_go()
-
-
-def resolve(wanted: str, go: Go, heard: Heard | None = None) -> str:
-    return str(source.resolve(KUBE_PROXY, parse_wanted(wanted), go, heard or Heard()).version)
-
-
 @needs_go
-def test_component_is_compiled_with_its_staging_modules_and_reports_its_version(
-    modules: Modules, go: Go, cache: Cache
-) -> None:
+def test_component_is_compiled_with_its_staging_modules_and_reports_its_version(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(2)
     heard = Heard()
-    entry = fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(lambda: go), cache, heard)
+    entry = fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard)
     assert subprocess.check_output([entry.path, "--version"], text=True) == "Kubernetes v1.34.2\n"
     assert entry.origin is not None
-    assert (entry.origin.at, entry.origin.made_with) == ("k8s.io/kubernetes@v1.34.2", go.version)
+    assert (entry.origin.at, entry.origin.made_with) == ("k8s.io/kubernetes@v1.34.2", find_go().version)
     assert f"{BASE} => {BASE} v0.34.2" in (entry.path.parent / "go.mod").read_text()
     assert f"{BASE} v0.34.2 h1:" in (entry.path.parent / "go.sum").read_text()
     assert heard.totals[0] >= 3  # two packages that are not in the compiler's cache, and linking
 
 
 @needs_go
-def test_a_minor_version_is_its_newest_patch_also_where_only_staging_lists_it(modules: Modules, go: Go) -> None:
+def test_minor_version_is_its_latest_patch_even_if_only_staging_modules_list_it(modules: Modules) -> None:
     modules.kubernetes(9)
     modules.kubernetes(10, listed=False)
-    assert resolve("1.34", go) == "1.34.10"
-    assert resolve("", go) == "1.34.10"
+    for wanted in ("1.34", ""):
+        assert str(FromSource().resolve(KUBE_PROXY, parse_wanted(wanted), Heard())[0]) == "1.34.10"
 
 
 @needs_go
-def test_patch_that_is_listed_but_not_served_is_skipped_with_a_message(modules: Modules, go: Go) -> None:
+def test_patch_that_is_listed_but_not_served_is_skipped_with_a_message(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(9)
     modules.publish(BASE, "v0.34.10", f"module {BASE}\n", {})
     heard = Heard()
-    assert resolve("1.34", go, heard) == "1.34.9"
-    assert heard.lines[0].startswith("kube-proxy 1.34.10 is listed, but missing")
+    assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard).version) == "1.34.9"
+    said = "kube-proxy 1.34.10 is listed, but k8s.io/kubernetes@v1.34.10 is missing; trying an older one"
+    assert heard.lines[0] == said
 
 
 @needs_go
-def test_patch_without_all_staging_modules_is_replaced_by_an_older_one(modules: Modules, go: Go, cache: Cache) -> None:
+def test_patch_without_all_staging_modules_is_replaced_by_an_older_one(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(9)
     modules.kubernetes(10)
     (modules.folder / BASE / "@v" / "v0.34.10.zip").unlink()
     heard = Heard()
-    assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(lambda: go), cache, heard).version) == "1.34.9"
+    assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard).version) == "1.34.9"
     said = f"kube-proxy 1.34.10 is listed, but {BASE}@v0.34.10 is missing; trying an older one"
     assert said in heard.lines
     with pytest.raises(UnavailableError, match=r"v0\.34\.10"):
-        fetch(KUBE_PROXY, parse_wanted("1.34.10"), FromSource(lambda: go), cache, heard)
+        fetch(KUBE_PROXY, parse_wanted("1.34.10"), FromSource(), cache, heard)
 
 
 @needs_go
-def test_unknown_version_lists_the_existing_ones(modules: Modules, go: Go) -> None:
+def test_unknown_version_lists_the_existing_ones(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(2)
     modules.kubernetes(3)
     with pytest.raises(UsageError, match=r"no kube-proxy 1\.34\.7; of 1\.34 it has 1\.34\.2, 1\.34\.3"):
-        resolve("1.34.7", go)
-    with pytest.raises(UsageError, match=r"no kube-proxy 1\.99; it has 1\.34\.3 \(the newest of each"):
-        resolve("1.99", go)
+        fetch(KUBE_PROXY, parse_wanted("1.34.7"), FromSource(), cache, Heard())
+    with pytest.raises(UsageError, match=r"no kube-proxy 1\.99; it has 1\.34\.3 \(the latest of each"):
+        fetch(KUBE_PROXY, parse_wanted("1.99"), FromSource(), cache, Heard())
 
 
 @needs_go
-def test_old_go_is_reported_with_the_remedy(modules: Modules, go: Go) -> None:
+def test_old_go_is_reported_with_a_solution(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(2, go="1.99")
     with pytest.raises(UnavailableError, match=r"Go 1\.99 or newer is needed.*GOTOOLCHAIN=auto"):
-        resolve("1.34", go)
+        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, Heard())
 
 
 @needs_go
-def test_unreachable_module_proxy_is_reported_with_the_remedy(
-    modules: Modules, go: Go, closed_port: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wanted", ["1.34", "1.34.2"])
+def test_unreachable_module_proxy_is_reported_with_a_solution(
+    modules: Modules, cache: Cache, closed_port: str, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
     monkeypatch.setenv("GOPROXY", closed_port)
     with pytest.raises(UnavailableError, match=r"module proxy cannot be reached.*GOPROXY"):
-        resolve("1.34", go)
-    with pytest.raises(UnavailableError, match=r"module proxy cannot be reached.*GOPROXY"):
-        resolve("1.34.2", go)
+        fetch(KUBE_PROXY, parse_wanted(wanted), FromSource(), cache, Heard())
 
 
 @needs_go
-def test_failed_compilation_leaves_only_its_error(modules: Modules, go: Go, cache: Cache) -> None:
+def test_failed_compilation_leaves_only_its_error(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(2)
     modules.publish(
         "k8s.io/kubernetes", "v1.34.3", "module k8s.io/kubernetes\ngo 1.21\n", {"cmd/kube-proxy/p.go": "oops"}
     )
     with pytest.raises(UnavailableError, match="expected 'package'"):
-        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(lambda: go), cache, Heard())
+        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(), cache, Heard())
     assert cache.entries() == []
     assert list((cache.folder / "partial").rglob("module-*")) == []
 
 
-def test_missing_go_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_go_is_reported_with_a_solution(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match=r"compiling needs `go` on the PATH.*--from release"):
         find_go()
 
 
-def test_full_disk_is_reported_with_the_remedy() -> None:
+def test_full_disk_is_reported_with_a_solution() -> None:
     words = "k8s.io/api/core/v1: write $WORK/b001/_pkg_.a: no space left on device"
-    assert "GOCACHE" in str(explain(words, ["build"]))
+    assert "GOCACHE" in str(error_of(words, ["build"]))
 
 
 @needs_go
 def test_low_disk_space_is_reported_before_compiling(
-    monkeypatch: pytest.MonkeyPatch, modules: Modules, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, modules: Modules, cache: Cache
 ) -> None:
-    monkeypatch.setattr(source, "_ROOM", 1 << 62)
-    release = source.SourceRelease(Version(1, 34, 2), tmp_path)
+    monkeypatch.setattr(source, "_FREE_BYTES", 1 << 62)
+    modules.kubernetes(2)
     with pytest.raises(UnavailableError, match=r"are free for the cache .* free some space"):
-        source.compile_binary(KUBE_PROXY, release, find_go(), tmp_path, Heard())
+        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, Heard())
 
 
 def test_modules_that_the_proxy_lacks_are_named_once() -> None:
@@ -198,6 +186,6 @@ def test_modules_that_the_proxy_lacks_are_named_once() -> None:
         "x.go:3:2: {0}@v1.0.1: reading https://proxy.example/{0}/@v/v1.0.1.zip: 403 Forbidden\n\tserver response: No.\n"
     )
     words = line.format("sigs.example/diff") * 3 + line.format("sigs.example/wrap")
-    error = explain(words, ["build"])
+    error = error_of(words, ["build"])
     assert isinstance(error, UndeliverableError)
     assert str(error) == "the Go module proxy does not have sigs.example/diff@v1.0.1, sigs.example/wrap@v1.0.1"

@@ -18,15 +18,15 @@ from tools.node_image.gathering import Recipe
 Install = Callable[[str, str], Path]
 
 
-def test_newest_image_of_the_release_is_found(install: Install) -> None:
+def test_latest_image_of_the_release_is_found(install: Install) -> None:
     install("docker", "printf 'v1.34.2\\nv1.34.12\\nv1.33.9\\n'")
-    assert command.there(Recipe(parse_wanted("1.34"))) == "trafficdist.dev/kind-node:v1.34.12"
+    assert command.find_image(parse_wanted("1.34")) == "trafficdist.dev/kind-node:v1.34.12"
 
 
 def test_missing_image_is_reported_with_the_command_that_builds_it(install: Install) -> None:
     install("docker", "echo v1.33.9")
     with pytest.raises(UnavailableError, match=r"make kind-image KUBERNETES=1\.34"):
-        command.there(Recipe(parse_wanted("1.34")))
+        command.find_image(parse_wanted("1.34"))
 
 
 def test_unresponsive_engine_is_reported_before_any_work(install: Install, tmp_path: Path) -> None:

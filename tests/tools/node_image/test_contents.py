@@ -5,7 +5,7 @@ import pytest
 from harness.binaries.versions import Version, parse_wanted
 from harness.errors import UsageError
 from tools.node_image.contents import (
-    Named,
+    ListedImage,
     check,
     image_of_release,
     nearest,
@@ -23,11 +23,11 @@ registry.k8s.io/etcd:3.6.5-0
 
 def test_each_image_has_its_program_and_version() -> None:
     assert parse_list(LISTED) == [
-        Named("registry.k8s.io/kube-apiserver:v1.34.12", "kube-apiserver", "1.34.12"),
-        Named("registry.k8s.io/kube-proxy:v1.34.12", "kube-proxy", "1.34.12"),
-        Named("registry.k8s.io/coredns/coredns:v1.12.1", "coredns", "1.12.1"),
-        Named("registry.k8s.io/pause:3.10.1", "pause", "3.10.1"),
-        Named("registry.k8s.io/etcd:3.6.5-0", "etcd", "3.6.5"),
+        ListedImage("registry.k8s.io/kube-apiserver:v1.34.12", "kube-apiserver", Version(1, 34, 12)),
+        ListedImage("registry.k8s.io/kube-proxy:v1.34.12", "kube-proxy", Version(1, 34, 12)),
+        ListedImage("registry.k8s.io/coredns/coredns:v1.12.1", "coredns", Version(1, 12, 1)),
+        ListedImage("registry.k8s.io/pause:3.10.1", "pause", Version(3, 10, 1)),
+        ListedImage("registry.k8s.io/etcd:3.6.5-0", "etcd", Version(3, 6, 5)),
     ]
 
 
@@ -40,8 +40,8 @@ def test_image_without_version_is_refused_by_name() -> None:
     ("wanted", "taken"),
     [
         (Version(3, 6, 5), Version(3, 6, 5)),
-        (Version(3, 6, 6), Version(3, 6, 8)),  # the newest of the same minor version
-        (Version(3, 4, 1), Version(3, 7, 0)),  # no match: the newest version, without pre-releases
+        (Version(3, 6, 6), Version(3, 6, 8)),  # the latest of the same minor version
+        (Version(3, 4, 1), Version(3, 7, 0)),  # no match: the latest version, without pre-releases
     ],
 )
 def test_unavailable_version_has_a_nearest_one(wanted: Version, taken: Version) -> None:

@@ -3,7 +3,7 @@
 import io
 import tarfile
 
-from tools.node_image.userland import closure, needs, place, take
+from tools.node_image.debian import closure, dependencies, extract, name_in_archive
 
 STATUS = """\
 Package: nftables
@@ -28,18 +28,18 @@ Package: perl
 
 
 def test_dependencies_are_read_without_versions_and_alternatives() -> None:
-    assert needs(STATUS)["nftables"] == {"libnftables1", "libc6"}
-    assert needs(STATUS)["libnftables1"] == {"dpkg", "libjansson4", "libc6"}
+    assert dependencies(STATUS)["nftables"] == {"libnftables1", "libc6"}
+    assert dependencies(STATUS)["libnftables1"] == {"dpkg", "libjansson4", "libc6"}
 
 
 def test_closure_has_all_transitive_dependencies_except_installers() -> None:
-    assert closure(["nftables"], needs(STATUS)) == ["libc6", "libjansson4", "libnftables1", "nftables"]
+    assert closure(["nftables"], dependencies(STATUS)) == ["libc6", "libjansson4", "libnftables1", "nftables"]
 
 
 def test_files_are_where_merged_folders_have_them() -> None:
-    assert place("/sbin/modprobe") == "./usr/sbin/modprobe"
-    assert place("/lib64/ld-linux-x86-64.so.2") == "./usr/lib64/ld-linux-x86-64.so.2"
-    assert place("/usr/sbin/nft") == "./usr/sbin/nft"
+    assert name_in_archive("/sbin/modprobe") == "./usr/sbin/modprobe"
+    assert name_in_archive("/lib64/ld-linux-x86-64.so.2") == "./usr/lib64/ld-linux-x86-64.so.2"
+    assert name_in_archive("/usr/sbin/nft") == "./usr/sbin/nft"
 
 
 def _file_system(files: dict[str, str]) -> tarfile.TarFile:
@@ -64,5 +64,5 @@ def test_files_of_other_packages_are_excluded() -> None:
             "./usr/bin/perl": "perl",
         }
     )
-    taken = {member.name: content for member, content in take(archive, ["kmod"]) if member.isreg()}
+    taken = {member.name: content for member, content in extract(archive, ["kmod"]) if member.isreg()}
     assert taken == {"./usr/sbin/modprobe": b"program", "./usr/lib/x/libkmod.so.2": b"library"}
