@@ -23,7 +23,7 @@ from harness.run.folder import write_whole
 from tools.shelf import place
 from tools.shelf.entry import described
 from tools.shelf.excerpts import excerpts
-from tools.shelf.markdown import readme
+from tools.shelf.pages import readme
 
 
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
@@ -77,7 +77,7 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
 
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:
-    """Return the text of evidence.txt. The report may already be published."""
+    """Return the content of evidence.txt. The report may already be published."""
     if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
         most = published.MOST_BYTES
         return content(folder / published.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")

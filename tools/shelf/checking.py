@@ -1,4 +1,4 @@
-"""Check a submitted report: it can be verified, it is in the right folder, and the folder contains no other files.
+"""Check a submitted report: it can be verified, is in the correct folder, and the folder contains no other files.
 
 A reviewer may overlook a wrong folder, a file that does not belong to the report, or a README.md with advertising.
 """
@@ -17,7 +17,7 @@ from harness.report.verified import Refusal, attested, refusals
 from harness.scenario.rehearsal import ExpectedByCase
 from tools.shelf import place
 from tools.shelf.entry import HOLDS, Entry, described
-from tools.shelf.markdown import readme
+from tools.shelf.pages import readme
 
 AHEAD = datetime.timedelta(days=1)
 """The maximum time by which the clock of the submitter's machine may be ahead."""
@@ -45,24 +45,25 @@ def check(
 def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
     here = "/".join(folder.absolute().parts[-3:])
     try:
-        right = str(place.place_of(report))
+        expected = str(place.place_of(report))
     except UsageError as error:
         yield Refusal("place", str(error))
         return
-    if here != right:
-        yield Refusal("place", f"the folder is {here}, but must be {right}")
+    if here != expected:
+        yield Refusal("place", f"the folder is {here}, but must be {expected}")
 
 
 def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
     named = {each["path"] for each in report["artifacts"]} & {published.EVIDENCE}
-    right = {place.REPORT, place.README, place.HISTORY, attestation.FILE, *named}
+    allowed = {place.REPORT, place.README, place.HISTORY, attestation.FILE, *named}
     found = {
         str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir()
     }
-    for name in sorted(found.keys() - right):
-        yield Refusal("files", f"{name} is not part of the report")
-    for name in sorted(name for name in found.keys() & right if found[name].is_symlink() or not found[name].is_file()):
-        yield Refusal("files", f"{name} is not a regular file")
+    for name, path in sorted(found.items()):
+        if name not in allowed:
+            yield Refusal("files", f"{name} is not part of the report")
+        elif path.is_symlink() or not path.is_file():
+            yield Refusal("files", f"{name} is not a regular file")
     for name in sorted({place.README, place.HISTORY} - found.keys()):
         yield Refusal("files", f"{name} is missing")
     evidence = found.get(published.EVIDENCE)

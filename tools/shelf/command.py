@@ -17,7 +17,7 @@ def shelf() -> None:
     """Publish reports: one folder for each implementation, version, mode and Kubernetes release, and an index."""
 
 
-def _on(command: Callable[..., Any]) -> Callable[..., Any]:
+def _shelf_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--shelf",
         "place",
@@ -32,13 +32,13 @@ def _on(command: Callable[..., Any]) -> Callable[..., Any]:
 _ADDED = """\b
 Exit codes:
    0  the report is on the shelf
-   4  RUN is no folder of a run, or its report does not say what was judged
+   4  RUN is not the folder of a finished run, or its report does not name the implementation
   13  the report is refused, for each reason that is shown; nothing was written"""
 
 
 @shelf.command(epilog=examples("shelf add latest", "shelf add trafficdist-results/shelf/*", codes=_ADDED))
 @click.argument("runs", nargs=-1, required=True, type=PLACE, metavar="RUN...")
-@_on
+@_shelf_option
 @SUITE
 def add(runs: Sequence[str], place: Path, suite: str) -> int:
     """Add the report of a finished RUN to the shelf, unless `trafficdist verify` rejects it.
@@ -64,7 +64,7 @@ def add(runs: Sequence[str], place: Path, suite: str) -> int:
 
 @shelf.command(epilog=examples("shelf index", "shelf index --again"))
 @click.option("--again", is_flag=True, help="Verify all reports, including those that index.json lists as verified.")
-@_on
+@_shelf_option
 @SUITE
 def index(again: bool, place: Path, suite: str) -> None:
     """Create the index of the shelf from its reports: index.html, and a section in README.md.
@@ -86,8 +86,8 @@ def index(again: bool, place: Path, suite: str) -> None:
 
 _CHECKED = """\b
 Exit codes:
-   0  each report can stand where it is
-   4  FOLDER is no folder with a report
+   0  all reports can be published
+   4  a FOLDER contains no report
   13  a report is refused, for each reason that is shown"""
 
 

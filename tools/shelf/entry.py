@@ -3,7 +3,7 @@
 import contextlib
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -85,7 +85,7 @@ class Entry:
     unmet: Sequence[Unmet]
     unclaimed: Sequence[str]
     causes: Sequence[Cause]
-    judges: str = judged.PACKETS
+    judges: str
 
     @property
     def title(self) -> str:
@@ -116,15 +116,23 @@ class Entry:
         level = "" if any(each.level == Level.MUST for _, each in found) else "SHOULD "
         return f"{number_of(len(found), 'cause')}, {number_of(len(failed), f'{level}requirement')}" if found else ""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return all fields as values for JSON."""
-        return asdict(self)
+    @property
+    def by_cause(self) -> list[tuple[Cause, list[Unmet]]]:
+        """Each cause with its unmet requirements."""
+        unmet = {each.id: each for each in self.unmet}
+        return [(each, [unmet[name] for name in each.requirements if name in unmet]) for each in self.causes]
+
+    @property
+    def without_cause(self) -> list[Unmet]:
+        """The requirements whose verdict is inconclusive."""
+        known = {name for each in self.causes for name in each.requirements}
+        return [each for each in self.unmet if each.id not in known]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the entry that `as_json` wrote. Raises `TypeError` or `KeyError` for invalid values."""
-        unmet = tuple(Unmet(**{**each, "features": tuple(each["features"])}) for each in value["unmet"])
-        return cls(**{**value, "unmet": unmet, "unclaimed": tuple(value["unclaimed"]), "causes": _causes(value)})
+        """Return the entry from the JSON of its fields. Raises `TypeError` or `KeyError` for invalid values."""
+        unmet, causes = [Unmet(**each) for each in value["unmet"]], [Cause(**each) for each in value["causes"]]
+        return cls(**{**value, "unmet": unmet, "causes": causes})
 
 
 def entry_of(
@@ -169,9 +177,12 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
         uncertifiable="; ".join(report["run"].get("certifiableReasons", ())),
         met=counted(report["tests"]),
         features=by_feature(report),
-        unmet=tuple(_unmet(report, folder)),
-        unclaimed=tuple(each["name"] for each in report["features"] if not each["declared"]),
-        causes=_causes(report if "causes" in report else {"causes": derived_causes(report, folder)}),
+        unmet=_unmet(report, folder),
+        unclaimed=[each["name"] for each in report["features"] if not each["declared"]],
+        causes=[
+            Cause(each["headline"], each["level"], each["requirements"])
+            for each in (report["causes"] if "causes" in report else derived_causes(report, folder))
+        ],
         judges=judged_by(report),
     )
 
@@ -190,16 +201,11 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
             each["message"][:_LONGEST],
             f"{published.EVIDENCE}#L{lines[each['id']]}" if each["id"] in lines else "",
             each["profile"],
-            tuple(each["features"]),
+            each["features"],
             sentences.get(each["id"], ""),
         )
         for of, each in sorted(bad, key=lambda pair: (order.index(pair[0]), pair[1]["id"]))
     ]
-
-
-def _causes(value: Mapping[str, Any]) -> tuple[Cause, ...]:
-    found = value["causes"]
-    return tuple(Cause(each["headline"], each["level"], tuple(each["requirements"])) for each in found)
 
 
 def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
@@ -232,7 +238,7 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a report, as texts. `holds` is true if the report is verified, certifiable, current and valid."""
+    """The state of a report, as phrases. `holds` is true if the report is verified, certifiable, current and valid."""
 
     holds: bool
     texts: Sequence[str]

@@ -52,21 +52,21 @@ class _File:
         """Return whole lines with at most this number of bytes: the first lines, or for a log the last lines."""
         if self.size <= most:
             return self.text
-        lines, room = self.text.splitlines(keepends=True), most - len(_ENDS.encode())
+        lines, left = self.text.splitlines(keepends=True), most - len(_ENDS.encode())
         lines = lines[::-1] if self.path.endswith(".log") else lines
         kept: list[str] = []
         for line in lines:
-            room -= len(line.encode())
-            if room < 0:
+            left -= len(line.encode())
+            if left < 0:
                 break
             kept.append(line)
         return "".join([_ENDS, *kept[::-1]] if self.path.endswith(".log") else [*kept, _ENDS])
 
 
 def excerpts(folder: Path, tests: Iterable[Sequence[str]]) -> str:
-    """Return the text of evidence.txt for tests that did not pass. It lists the paths of each test's evidence.
+    """Return the content of evidence.txt, at most `published.MOST_BYTES` bytes. Binary files are omitted.
 
-    The text has at most `published.MOST_BYTES` bytes. Binary files are omitted.
+    `tests` has the paths of the evidence of each test that did not pass.
     """
     tests = [paths for paths in tests if paths]
     left = min(published.MOST_BYTES, _MOST_OF_TEST * len(tests)) - len(_ABOUT.encode())

@@ -1,34 +1,41 @@
-"""Write the index of the shelf: index.html, the section in README.md, and the cache index.json."""
+"""Write the index of the shelf: index.html, the section in README.md, and index.json.
+
+index.json caches the entries, so that a new report does not require verifying two hundred others again. A cached entry
+is valid while the digest of the files is the same. A report stays verified when requirements change, or when a later
+release displays more data of the report. A rejected report is verified again each time.
+"""
 
 import datetime
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
-from harness.model.files import MEGABYTE, content
+from harness.model.files import MEGABYTE, content, sha256_of_folder
 from harness.model.requirements import Requirement
 from harness.run.folder import write_whole
-from tools.shelf import memory, stated
-from tools.shelf.entry import Entry
-from tools.shelf.markdown import BEGIN, END, replaced, section
-from tools.shelf.page import as_html
-from tools.shelf.place import README
+from tools.shelf import stated
+from tools.shelf.entry import NEVER_VERIFIED, Entry, entry_of
+from tools.shelf.pages import BEGIN, END, as_html, replaced, section
+from tools.shelf.place import README, REPORT
 
-PAGE = "index.html"
-_MOST = 16 * MEGABYTE
+PAGE, CACHE = "index.html", "index.json"
+_MOST, _MOST_CACHED = 16 * MEGABYTE, 64 * MEGABYTE
 
 
 def write(
     shelf: Path, catalogue: Callable[[], Sequence[Requirement]], today: datetime.date, *, again: bool = False
 ) -> list[Entry]:
     """Write the index, and return its entries. Raises `UsageError` before anything is written."""
-    found, said = memory.entries(shelf, catalogue, again=again), stated.read(shelf)
+    found, deviations = entries(shelf, catalogue, again=again), stated.read(shelf)
     page = shelf / README
     before = content(page, what="page", most=_MOST).decode(errors="replace") if page.exists() else f"{BEGIN}\n{END}\n"
     texts = {
-        README: replaced(before, section(found, today, said)),
-        PAGE: as_html(found, today, said),
-        memory.FILE: memory.as_json(found),
+        README: replaced(before, section(found, today, deviations)),
+        PAGE: as_html(found, today, deviations),
+        CACHE: as_json(found),
     }
     try:
         for name, text in texts.items():
@@ -36,3 +43,58 @@ def write(
     except OSError as error:
         raise UsageError(f"cannot write the index of {shelf}: {error.strerror or error}") from error
     return found
+
+
+def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[Entry]:
+    """Return the entry of each report on the shelf, ordered by place. Raises `UsageError` for a damaged report.
+
+    `again` ignores the cache and verifies all reports.
+    """
+    cached = {} if again else _cached(shelf / CACHE)
+    found = []
+    for folder in _folders(shelf):
+        place, digest = str(folder.relative_to(shelf)), digest_of(folder)
+        known = cached.get(place, {})
+        valid = known.get("digest") == digest and known.get("refused") in ("", *NEVER_VERIFIED)
+        found.append(
+            (_entry(known) if valid else None)
+            or entry_of(folder, place, digest, catalogue, refused=known["refused"] if valid else None)
+        )
+    return found
+
+
+def _folders(shelf: Path) -> list[Path]:
+    """Return all folders that contain a report. Raises `UsageError` if there is no report."""
+    every = (path.relative_to(shelf) for path in shelf.rglob(REPORT))
+    found = sorted(shelf / path.parent for path in every if not any(part.startswith(".") for part in path.parts))
+    if not found:
+        raise UsageError(f"{shelf}: no folder in it contains a {REPORT}")
+    return found
+
+
+def digest_of(folder: Path) -> str:
+    """Return a digest of the names and contents of all files in a folder."""
+    return f"sha256:{sha256_of_folder(folder)}"
+
+
+def as_json(found: Iterable[Entry]) -> str:
+    """Return the content of index.json, with one entry per line."""
+    lines = ",\n".join(json.dumps(asdict(each), ensure_ascii=True) for each in found)
+    return f'{{"reports": [\n{lines}\n]}}\n'
+
+
+def _cached(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the cached values by place. Empty if the file has another format."""
+    try:
+        found = json.loads(content(path, what="index", most=_MOST_CACHED))["reports"] if path.exists() else []
+        return {str(each["place"]): each for each in found}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _entry(known: Mapping[str, Any]) -> Entry | None:
+    """Return a cached entry, or None if another release wrote the entry in a different format."""
+    try:
+        return Entry.from_json(known)
+    except (KeyError, TypeError):
+        return None

@@ -6,11 +6,12 @@ This module has no side effects. It converts entries to texts for Markdown and H
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.model.judged import mark
 from harness.report.comparison import MET, NOT_RUN
 from harness.run.plan import EXEMPTED
-from tools.shelf.entry import Entry, Unmet
+from tools.shelf.entry import Entry
 from tools.shelf.stated import Stated, of
 
 UNCLAIMED = "·"
@@ -19,8 +20,49 @@ KEY = (
     "last. Stated: the implementation's documentation describes the deviation."
 )
 
+_MOST_NUMBERS = 3  # causes; a cell with more shows only their count
 _BROKEN, _WARNED = "✗?", "!"
 _LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The result of a report for a feature: "✓ 12", "✗ 3/12", "·" or "-".
+
+    `causes` are the numbers of the causes behind it. `notes` are "not claimed", "stated" or "2 stated".
+    """
+
+    result: str
+    causes: Sequence[int]
+    notes: Sequence[str]
+
+    def __str__(self) -> str:
+        return ", ".join([self.result, *self.notes])
+
+    @property
+    def mark(self) -> str:
+        return self.result[0]
+
+    @property
+    def green(self) -> bool:
+        """True if the cell needs no explanation."""
+        return self.mark in (MET, NOT_RUN, UNCLAIMED)
+
+    @property
+    def met(self) -> str:
+        """The result without its mark, because only cells without a cause need the mark."""
+        return self.result.removeprefix(self.mark).strip() if self.causes else self.result
+
+    @property
+    def more(self) -> str:
+        """The causes and the notes: "cause 2, 1 stated"."""
+        numbers = ", ".join(map(str, self.causes))
+        about = f"{len(self.causes)} causes" if len(self.causes) > _MOST_NUMBERS else f"causes {numbers}"
+        return ", ".join([*([f"cause {numbers}" if len(self.causes) == 1 else about] * bool(self.causes)), *self.notes])
+
+    @property
+    def shown(self) -> str:
+        return ", ".join(filter(None, (self.met, self.more)))
 
 
 def profiles(entries: Sequence[Entry]) -> list[str]:
@@ -29,50 +71,36 @@ def profiles(entries: Sequence[Entry]) -> list[str]:
     return sorted(set(found), key=lambda name: (-found.count(name), name))
 
 
-def columns(profile: str, entries: Sequence[Entry]) -> list[str]:
-    """Return the features of a profile in all reports."""
+def of_profile(profile: str, entries: Sequence[Entry], stated: Sequence[Stated]) -> dict[str, Any]:
+    """Return the matrix of a profile: its features, rows with a cell for each feature, and first versions."""
+    names = _columns(profile, entries)
+    return {
+        "profile": profile,
+        "features": names,
+        "rows": [
+            (each, [cell(each, profile, name, stated) for name in names])
+            for each in entries
+            if profile in each.features
+        ],
+        "since": since(profile, entries),
+    }
+
+
+def _columns(profile: str, entries: Sequence[Entry]) -> list[str]:
     return sorted({name for each in entries for name in each.features.get(profile, ())})
 
 
-def cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()) -> str:
-    """Return the cell of a report and a feature: "✓ 12", "✗ 3/12, 2 stated", "✗ 0/2, not claimed", "·" or "-"."""
-    found = entry.features.get(profile, {}).get(feature)
+def cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()) -> Cell:
+    result = entry.features.get(profile, {}).get(feature)
     claimed = feature not in entry.unclaimed
-    if found is None:
-        return NOT_RUN if claimed else UNCLAIMED
-    known = [of(entry.project, each.id, stated) is not None for each in behind(entry, profile, feature)]
-    more = [] if claimed else ["not claimed"]
-    more += ["stated" if all(known) else f"{sum(known)} stated"] if any(known) else []
-    return ", ".join([found, *more])
-
-
-def shown(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()) -> str:
-    """Return a cell as readers see it: "11/12, cause 2" instead of a mark in the column of each feature."""
-    text, numbers = cell(entry, profile, feature, stated), numbers_of(entry, profile, feature)
-    if not numbers:
-        return text
-    met, comma, more = text.removeprefix(text[0]).strip().partition(", ")
-    about = f"cause {numbers[0]}" if len(numbers) == 1 else f"causes {', '.join(map(str, numbers))}"
-    return f"{met}, {about if len(numbers) <= _MOST_NUMBERS else f'{len(numbers)} causes'}{comma}{more}"
-
-
-_MOST_NUMBERS = 3
-
-
-def numbers_of(entry: Entry, profile: str, feature: str) -> list[int]:
-    """Return the numbers of the causes behind a cell."""
-    ids = {each.id for each in behind(entry, profile, feature)}
-    return [number for number, each in entry.causes_in(profile) if ids & set(each.requirements)]
-
-
-def is_green(text: str) -> bool:
-    """Return whether a cell needs no explanation."""
-    return text[0] in (MET, NOT_RUN, UNCLAIMED)
-
-
-def behind(entry: Entry, profile: str, feature: str) -> list[Unmet]:
-    """Return the unmet requirements that explain a cell."""
-    return [each for each in entry.unmet if each.profile == profile and feature in each.features]
+    if result is None:
+        return Cell(NOT_RUN if claimed else UNCLAIMED, (), ())
+    unmet = [each.id for each in entry.unmet if each.profile == profile and feature in each.features]
+    known = sum(of(entry.project, each, stated) is not None for each in unmet)
+    notes = [] if claimed else ["not claimed"]
+    notes += ["stated" if known == len(unmet) else f"{known} stated"] if known else []
+    causes = [number for number, each in entry.causes_in(profile) if {*unmet} & {*each.requirements}]
+    return Cell(result, causes, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +126,13 @@ def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]
             name = " ".join(filter(None, (each.project, each.mode, mark(each.judges))))
             versions.setdefault(name, {})[_number(each.version)] = each
     several = {name: [found[key] for key in sorted(found)] for name, found in versions.items() if len(found) > 1}
-    names = columns(profile, [each for found in several.values() for each in found])
+    names = _columns(profile, [each for found in several.values() for each in found])
     return {name: {each: _since(found, profile, each) for each in names} for name, found in several.items()}
 
 
 def _since(versions: Sequence[Entry], profile: str, feature: str) -> Since:
     """Return the first version of one implementation. `versions` begins with the oldest version."""
-    cells = [cell(each, profile, feature) for each in versions]
+    cells = [str(cell(each, profile, feature)) for each in versions]
     lacking = [number for number, text in enumerate(cells) if text[0] in _LACKING]
     first = lacking[-1] + 1 if lacking else 0
     if first == len(versions):

@@ -48,14 +48,14 @@ def read(shelf: Path) -> list[Stated]:
 def _stated(entry: Any, where: str) -> Stated:
     if not isinstance(entry, dict) or set(entry) != _KEYS:
         raise UsageError(f"{where}: expected only the keys {', '.join(sorted(_KEYS))}")
-    ids, texts = entry["requirements"], {name: entry[name] for name in ("project", "says", "where")}
+    ids, strings = entry["requirements"], {name: entry[name] for name in ("project", "says", "where")}
     if not isinstance(ids, list) or not ids or not all(isinstance(each, str) for each in ids):
         raise UsageError(f"{where}: requirements: expected a list of ids")
-    if bad := next((name for name, text in texts.items() if not isinstance(text, str) or not text.strip()), None):
-        raise UsageError(f"{where}: {bad}: want a text")
-    if not texts["where"].startswith("https://"):
+    if bad := next((name for name, text in strings.items() if not isinstance(text, str) or not text.strip()), None):
+        raise UsageError(f"{where}: {bad}: expected a string")
+    if not strings["where"].startswith("https://"):
         raise UsageError(f"{where}: where: expected the address of the project's page, https://…")
-    return Stated(texts["project"], frozenset(ids), texts["says"].strip(), texts["where"])
+    return Stated(strings["project"], frozenset(ids), strings["says"].strip(), strings["where"])
 
 
 def of(project: str, requirement: str, stated: Sequence[Stated]) -> Stated | None:

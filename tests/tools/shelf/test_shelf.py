@@ -31,12 +31,11 @@ from harness.report.page.again import read_run, write
 from harness.report.verified import verify
 from tests.harness.report.browser import Page
 from tests.harness.report.forged import Forged
-from tools.shelf import index, memory
+from tools.shelf import index
 from tools.shelf.adding import add
 from tools.shelf.checking import check
 from tools.shelf.entry import Entry, Unmet, states
-from tools.shelf.markdown import section
-from tools.shelf.page import as_html
+from tools.shelf.pages import as_html, section
 from tools.shelf.place import place_of
 
 pytest_plugins = ["pytester"]
@@ -73,7 +72,7 @@ def entry(place: str = "1.37/a-b/1-x", **more: Any) -> Entry:
         "place": place, "digest": "", **KUBE_PROXY, "mode": "nftables", "url": "https://kubernetes.io",
         "kubernetes": "v1.37", "date": "2026-11-21T10:00:00Z", "suite": "trafficdist 0.1.0", "catalogue": "sha256:now",
         "refused": "", "uncertifiable": "", "met": "✓ 12", "features": {"DNS": {"ServiceDNS": "✓ 12"}},
-        "unmet": (), "unclaimed": (), "causes": (),
+        "unmet": (), "unclaimed": (), "causes": (), "judges": judged.PACKETS,
     }  # fmt: skip
     return Entry(**{**values, **more})
 
@@ -233,7 +232,7 @@ def test_report_of_an_unreleased_version_is_listed_as_unverified(run: Forged, sh
     )
     found = {each.project: each for each in index.write(shelf, refuse, TODAY)}
     assert found["p"].refused == "made by an unreleased version"
-    assert memory.entries(shelf, refuse) == list(found.values())
+    assert index.entries(shelf, refuse) == list(found.values())
     for name in ("README.md", "index.html"):
         text = (shelf / name).read_text(encoding="utf-8")
         assert "2 reports, 0 of them verified, 1 made by an unreleased version of the suite." in text
@@ -322,7 +321,7 @@ def test_an_index_needs_its_place_in_the_page(run: Forged, shelf: Path) -> None:
 
 def test_verification_is_cached_until_a_file_changes(run: Forged, shelf: Path) -> None:
     before = made(run, shelf)
-    assert memory.entries(shelf, refuse) == list(before.values())
+    assert index.entries(shelf, refuse) == list(before.values())
     (shelf / before["p"].place / "evidence.txt").write_text("nothing to see here")
     assert made(run, shelf)["p"].refused.startswith("artifacts: ")
     (shelf / "index.json").write_text(json.dumps({"reports": [{"place": NO_HISTORY}]}))
@@ -343,7 +342,7 @@ def test_verified_report_remains_verified_when_a_later_release_stores_more_field
     for each in of_before["reports"]:
         del each["met"]
     (shelf / "index.json").write_text(json.dumps(of_before), encoding="utf-8")
-    assert memory.entries(shelf, refuse) == list(before.values())
+    assert index.entries(shelf, refuse) == list(before.values())
 
 
 def test_shelf_without_reports_is_a_usage_error(tmp_path: Path) -> None:
@@ -370,7 +369,7 @@ def many(tmp_path: Path) -> Path:
     report = yaml.load(real.read_bytes(), Loader=yaml.CSafeLoader)
     (tmp_path / "one").mkdir()
     shutil.copy(real, tmp_path / "one")
-    [one] = memory.entries(tmp_path, list)
+    [one] = index.entries(tmp_path, list)
     shutil.rmtree(tmp_path / "one")
     assert len(report["tests"]) > 300
     known = []
@@ -381,11 +380,11 @@ def many(tmp_path: Path) -> Path:
         (folder / "run.jsonl.xz").write_bytes(history)
         known.append(
             replace(
-                one, place=str(folder.relative_to(tmp_path)), digest=memory.digest_of(folder), version=str(number),
+                one, place=str(folder.relative_to(tmp_path)), digest=index.digest_of(folder), version=str(number),
                 refused="", unmet=(unmet(),),
             )
         )  # fmt: skip
-    (tmp_path / "index.json").write_text(memory.as_json(known))
+    (tmp_path / "index.json").write_text(index.as_json(known))
     return tmp_path
 
 

@@ -15,11 +15,10 @@ import pytest
 from harness.errors import UsageError
 from harness.report.conformance import read_report
 from tests.tools.shelf.test_shelf import KUBE_PROXY, ROOT, TODAY, entry, refuse, unmet
-from tools.shelf import memory, stated
+from tools.shelf import index, stated
 from tools.shelf.entry import Cause, derived_causes
-from tools.shelf.markdown import section
 from tools.shelf.matrix import cell, since
-from tools.shelf.page import as_html
+from tools.shelf.pages import as_html, section
 from tools.shelf.stated import Stated
 
 
@@ -29,7 +28,7 @@ def of_features(**cells: str) -> dict[str, dict[str, str]]:
 
 def test_cell_distinguishes_not_claimed_from_not_run() -> None:
     one = entry(features=of_features(Asked="✗ 0/2"), unclaimed=("Asked", "NotClaimed"))
-    cells = {name: cell(one, "DNS", name) for name in ("Asked", "NotClaimed", "NotRun")}
+    cells = {name: str(cell(one, "DNS", name)) for name in ("Asked", "NotClaimed", "NotRun")}
     assert cells == {"Asked": "✗ 0/2, not claimed", "NotClaimed": "·", "NotRun": "-"}
 
 
@@ -37,8 +36,8 @@ def test_cell_states_how_many_deviations_are_documented() -> None:
     said = [Stated(KUBE_PROXY["project"], frozenset({"KEP-1/r"}), "so it is", "https://example.org/doc")]
     one = entry("1.37/a-b/1-x", features=of_features(ServiceDNS="✗ 1/2"), unmet=(unmet(),))
     two = replace(one, unmet=(unmet(), unmet("KEP-1/other")))
-    assert [cell(each, "DNS", "ServiceDNS", said) for each in (one, two)] == ["✗ 1/2, stated", "✗ 1/2, 1 stated"]
-    assert cell(replace(one, project="another"), "DNS", "ServiceDNS", said) == "✗ 1/2"
+    assert [str(cell(each, "DNS", "ServiceDNS", said)) for each in (one, two)] == ["✗ 1/2, stated", "✗ 1/2, 1 stated"]
+    assert str(cell(replace(one, project="another"), "DNS", "ServiceDNS", said)) == "✗ 1/2"
     for made in (section, as_html):
         shown = made([one], TODAY, said)
         assert "so it is" in shown
@@ -97,7 +96,7 @@ def test_a_feature_works_since_the_first_of_the_newest_versions_that_do(cells: s
         ("says: no", "expected a list"),
         ("- {project: a, says: b, where: https://c}", "entry 1: expected only the keys"),
         ("- {project: a, requirements: [], says: b, where: https://c}", "requirements: expected a list of ids"),
-        ("- {project: a, requirements: [b], says: '', where: https://c}", "says: want a text"),
+        ("- {project: a, requirements: [b], says: '', where: https://c}", "says: expected a string"),
         ("- {project: a, requirements: [b], says: c, where: javascript:d}", "expected the address"),
     ],
 )
@@ -108,7 +107,7 @@ def test_documented_deviations_are_validated(text: str, why: str, tmp_path: Path
 
 
 def test_documented_deviations_equal_unmet_requirements_in_reports() -> None:
-    reports = memory.entries(ROOT / "reports", refuse)
+    reports = index.entries(ROOT / "reports", refuse)
     unmet = {(each.project, one.id) for each in reports for one in each.unmet}
     listed = {(each.project, name) for each in stated.read(ROOT / "reports") for name in each.requirements}
     assert listed
@@ -137,7 +136,7 @@ def test_causes_of_a_report_without_causes_and_history_follow_from_its_messages(
 
 
 def test_each_failure_on_the_shelf_has_one_cause() -> None:
-    for one in memory.entries(ROOT / "reports", refuse):
+    for one in index.entries(ROOT / "reports", refuse):
         named = sorted(name for each in one.causes for name in each.requirements)
         assert named == sorted(each.id for each in one.unmet if each.mark != "?"), one.place
 

@@ -1,0 +1,124 @@
+"""Write the pages about published reports: README.md of each report, the shelf's section in README.md, and index.html.
+
+index.html is a single file without scripts and network requests, in the style of a run's page. Values from reports are
+escaped.
+"""
+
+import datetime
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.errors import UsageError
+from harness.model import judged
+from harness.model.escaping import for_code, for_line, for_markdown
+from harness.report.comparison import KEY, MARKS, NOT_RUN
+from harness.report.template import environment, file, style
+from harness.report.verified import is_released
+from tools.shelf import matrix
+from tools.shelf.entry import UNRELEASED, Entry, states
+from tools.shelf.stated import Stated, of
+
+BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end of the shelf -->"
+_PACKAGE = "tools.shelf"
+
+
+def readme(entry: Entry, report: Mapping[str, Any]) -> str:
+    """Return the README.md in a report's folder."""
+    by = " ".join(filter(None, (f"mode {entry.mode}" if entry.mode else "", judged.mark(entry.judges))))
+    environ = report["environment"]
+    facts = {
+        "Kubernetes": entry.kubernetes,
+        "implementation": ", ".join(filter(None, (entry.organization, f"{entry.project} {entry.version}", by))),
+        "web page": entry.url or NOT_RUN,
+        "cluster": f"{environ['backend']}, {len(environ['nodes'])} nodes",
+        "date": f"{entry.day}; valid until {entry.holds_until}",
+        "suite": f"{entry.suite}, {_origin(report)}",
+        "requirements met": entry.met,
+    }
+    return _markdown(
+        "readme.md.j2",
+        entry=entry,
+        report=report,
+        facts=facts,
+        key=KEY,
+        decisions=_key_of_decisions([entry]),
+        command=shlex.join(report["run"]["arguments"]),
+    )
+
+
+def _origin(report: Mapping[str, Any]) -> str:
+    """Return the suite revision that made a report."""
+    revision = report["suite"].get("revision", "")
+    if is_released(report):
+        return revision or "as released"
+    return f"{revision or 'unknown revision'}; not verified: {UNRELEASED}"
+
+
+def section(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
+    """Return the section with all reports, between its two markers."""
+    return f"{BEGIN}\n\n{_markdown('section.md.j2', **_index(entries, today, stated)).strip()}\n\n{END}"
+
+
+def as_html(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
+    """Return index.html. Reports that have expired by `today` are marked."""
+    known = {
+        (each.place, one.id): said
+        for each in entries
+        for one in each.unmet
+        if (said := of(each.project, one.id, stated))
+    }
+    classes = {**{mark: outcome.replace(" ", "-") for outcome, mark in MARKS.items()}, matrix.UNCLAIMED: ""}
+    template = environment(_PACKAGE).get_template("index.html.j2")
+    return template.render(
+        **_index(entries, today, stated), stated=known, classes=classes, style=style(file(_PACKAGE, "index.css"))
+    )
+
+
+def _index(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated]) -> dict[str, Any]:
+    """Return the values that both indexes show."""
+    return {
+        "entries": entries,
+        "states": states(entries, today),
+        "today": today,
+        "summary": _summary(entries),
+        "matrices": [matrix.of_profile(name, entries, stated) for name in matrix.profiles(entries)],
+        "key": f"{KEY} {matrix.KEY}",
+        "decisions": _key_of_decisions(entries),
+        "about_since": matrix.SINCE,
+        "deviations": stated,
+    }
+
+
+def _summary(entries: Sequence[Entry]) -> str:
+    verified, unreleased = (sum(each.refused == why for each in entries) for why in ("", UNRELEASED))
+    more = f", {unreleased} made by an unreleased version of the suite" if unreleased else ""
+    return f"{len(entries)} reports, {verified} of them verified{more}."
+
+
+def _key_of_decisions(entries: Sequence[Entry]) -> str:
+    return judged.KEY if any(each.judges == judged.DECISIONS for each in entries) else ""
+
+
+def _markdown(template: str, **values: Any) -> str:
+    """Return a page in Markdown. Strings are escaped, except those with one of the filters `safe`, `code`, `line`."""
+    engine = environment(_PACKAGE).overlay(
+        finalize=lambda value: _safe(for_markdown(value)) if type(value) is str else value
+    )
+    engine.filters |= {"code": lambda text: _safe(for_code(text)), "line": lambda text: _safe(for_line(text))}
+    return engine.get_template(template).render(**values) + "\n"
+
+
+def _safe(markdown: str) -> Markup:
+    return Markup(markdown)  # noqa: S704  escaped for Markdown, which is not HTML
+
+
+def replaced(page: str, made: str) -> str:
+    """Return a page with a new section between the two markers. Raises `UsageError` if it has no markers."""
+    found = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
+    if not found.search(page):
+        raise UsageError(f"README.md of the shelf lacks the lines {BEGIN!r} and {END!r}; the index goes between them")
+    return found.sub(lambda _: made, page, count=1)
