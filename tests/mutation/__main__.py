@@ -2,11 +2,11 @@
 
     make mutation ARGS="--sample 500 --seed 1"
 
-The seed determines the order of mutations, which takes one mutation from each module in turn. Each mutation runs
-against the requirements of the profile that judges its component, until one requirement fails. Results in the file are
-not repeated. An interrupted run therefore continues, and a larger sample with the same seed extends a smaller one. The
-output shows survivors as a diff, except those in `survivors.yaml`, which are equivalent, outside of the scope, or open.
-Mutations of the first two kinds do not run. The exit code is 1 if any other mutant survives.
+The seed determines the order of mutations, which takes one mutation from each module in turn. The requirements of the
+profile that judges a component run on each mutation, until one requirement fails. Results in the file are not repeated.
+An interrupted run therefore continues, and a larger sample with the same seed extends a smaller one. The output shows
+survivors as a diff, except those in `survivors.yaml`, which are equivalent, outside of the scope, or open. Mutations of
+the first two kinds do not run. The exit code is 1 if any other mutant survives.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MODULES = (
 """The modules that are mutated by default: pure logic and controllers."""
 
 
-def drawn(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
+def shuffled(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
     """Yield the mutations of the modules, one from each module in turn. The seed determines the order."""
     orders = []
     for module in modules:
@@ -76,29 +76,30 @@ class Results:
         self.lines: dict[tuple[Any, ...], dict[str, Any]] = {}
         for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
             try:
-                told = json.loads(line)
+                values = json.loads(line)
             except ValueError:  # the run was killed during a write
                 continue
-            self.lines[tuple(told["name"])] = told
+            if values["end"] in evaluation.ENDS:  # older versions had other names for some results
+                self.lines[tuple(values["name"])] = values
 
-    def note(self, mutation: Mutation, sentence: evaluation.Sentence) -> None:
+    def note(self, mutation: Mutation, result: evaluation.Result) -> None:
         """Write the result of a mutant."""
-        told = {"name": mutation.name, "kind": mutation.kind, **asdict(sentence)}
+        values = {"name": mutation.name, "kind": mutation.kind, **asdict(result)}
         with self._lock, self._file.open("a", encoding="utf-8") as file:
-            self.lines[mutation.name] = told
-            file.write(f"{json.dumps(told)}\n")
+            self.lines[mutation.name] = values
+            file.write(f"{json.dumps(values)}\n")
 
-    def lived(self, mutation: Mutation) -> bool:
+    def survived(self, mutation: Mutation) -> bool:
         """Return whether the mutant survived."""
-        return self.lines[mutation.name]["end"] in {evaluation.LIVED, evaluation.UNTOLD}
+        return self.lines[mutation.name]["end"] in {evaluation.SURVIVED, evaluation.INCONCLUSIVE}
 
     def killers(self, module: str, function: str) -> Counter[str]:
         """Return how often each requirement killed mutants of a module. Kills in the same function count tenfold."""
         found = Counter[str]()
         with self._lock:
-            for (its_module, its_function, *_), told in self.lines.items():
-                if its_module == module and told["end"] == evaluation.KILLED:
-                    found[told["by"]] += 10 if its_function == function else 1
+            for (its_module, its_function, *_), values in self.lines.items():
+                if its_module == module and values["end"] == evaluation.KILLED:
+                    found[values["by"]] += 10 if its_function == function else 1
         return found
 
 
@@ -109,7 +110,7 @@ class Judge:
         self._results, self._reached, self._cluster = results, reached, cluster
         self._seconds = seconds()
 
-    def order(self, mutation: Mutation) -> list[evaluation.ApiRequest]:
+    def order(self, mutation: Mutation) -> list[evaluation.Reading]:
         """Return the requirements and readings that may kill a mutation, in the order in which to run them.
 
         The released reading of a requirement runs after the KEP reading. Requirements about running components are
@@ -121,37 +122,37 @@ class Judge:
         asked = [name for name, each in SCENARIOS.items() if each.requirement.profile in profiles]
         killers = self._results.killers(mutation.module, mutation.function)
 
-        def cost(asked: evaluation.ApiRequest) -> tuple[int, bool, bool, float]:
+        def cost(asked: evaluation.Reading) -> tuple[int, bool, bool, float]:
             name, reading = asked
             requirement = SCENARIOS[name].requirement
             likely = killers[name] + 0.1 * len(requirement.kills)
             seconds = (self._seconds.get(name, 1.0) + 0.3) / likely
             return profiles.index(requirement.profile), requirement.last, reading != "kep", seconds
 
-        able = self._reached.those_who_run(mutation, asked)
+        able = self._reached.executing(mutation, asked)
         return sorted(((name, reading) for name in able for reading in line_coverage.readings_of(name)), key=cost)
 
-    def __call__(self, mutation: Mutation) -> evaluation.Sentence:
+    def __call__(self, mutation: Mutation) -> evaluation.Result:
         """Run the requirements on a mutation, and write the result."""
         text = mutation.apply(text_of(mutation.module))
-        sentence = evaluation.judge(mutation.module, text, self.order(mutation))
-        self._results.note(mutation, sentence)
-        sys.stdout.write(f"{sentence.end:8} {sentence.seconds:5.1f} s  {mutation.module}: {mutation.becomes}\n")
+        result = evaluation.judge(mutation.module, text, self.order(mutation))
+        self._results.note(mutation, result)
+        sys.stdout.write(f"{result.end:8} {result.seconds:5.1f} s  {mutation.module}: {mutation.becomes}\n")
         sys.stdout.flush()
-        return sentence
+        return result
 
 
-def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
+def summary(results: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
     """Return a summary of a sample in two lines. `known` has the number of listed survivors of each kind."""
-    ends = Counter(each["end"] for each in told)
-    dead = len(told) - ends[evaluation.LIVED] - ends[evaluation.UNTOLD]
-    median = statistics.median(each["seconds"] for each in told)
+    ends = Counter(each["end"] for each in results)
+    dead = len(results) - ends[evaluation.SURVIVED] - ends[evaluation.INCONCLUSIVE]
+    median = statistics.median(each["seconds"] for each in results)
     counts = ", ".join(f"{count} {end}" for end, count in ends.most_common())
     kinds = ", ".join(f"{known.get(kind, 0)} {kind}" for kind in survivors.KINDS)
-    of = len(told) - sum(known.get(kind, 0) for kind in survivors.SETTLED)
+    of = len(results) - sum(known.get(kind, 0) for kind in survivors.SETTLED)
     return (
-        f"{len(told)} mutants: {counts}; median {median:.1f} s\n"
-        f"listed survivors: {kinds}; of those that the suite should find out {dead / of if of else 1:.1%} died\n"
+        f"{len(results)} mutants: {counts}; median {median:.1f} s\n"
+        f"listed survivors: {kinds}; of those that the suite should detect {dead / of if of else 1:.1%} died\n"
     )
 
 
@@ -162,29 +163,37 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--sample", type=int, default=500, help="number of mutants (500)")
     parser.add_argument("--seed", type=int, default=1, help="which mutants (1)")
-    parser.add_argument("--workers", type=int, default=2, help="how many at a time (2)")
+    parser.add_argument("--workers", type=int, default=2, help="how many run concurrently (2)")
     parser.add_argument(
-        "--module", action="append", choices=_all_modules(), metavar="MODULE", help="draw from this one"
+        "--module",
+        action="append",
+        choices=_all_modules(),
+        metavar="MODULE",
+        help="use only mutants of this module; repeatable",
     )
-    parser.add_argument("--into", type=Path, default=FOLDER / "results.jsonl", metavar="FILE", help="file of results")
     parser.add_argument(
-        "--cluster", action="store_true", help="try profile cluster too, where its profile finds nothing"
+        "--into", type=Path, default=FOLDER / "results.jsonl", metavar="FILE", help="file for the results"
     )
     parser.add_argument(
-        "--again", action="store_true", help="try those again that lived, but for those that are settled"
+        "--cluster",
+        action="store_true",
+        help="also run the profile `cluster` on mutants that their own profile does not kill",
     )
-    parser.add_argument("--settled", action="store_true", help="try those too that are settled")
-    parser.add_argument("--measure", action="store_true", help="measure anew which requirements run which lines")
+    parser.add_argument("--again", action="store_true", help="run survivors again, except settled ones")
+    parser.add_argument(
+        "--settled", action="store_true", help="also run settled mutants: equivalent or outside of the scope"
+    )
+    parser.add_argument("--measure", action="store_true", help="measure again which requirements execute which lines")
     options = parser.parse_args(arguments)
     results = Results(options.into)
-    sample = list(islice(drawn(options.module or MODULES, options.seed), options.sample))
+    sample = list(islice(shuffled(options.module or MODULES, options.seed), options.sample))
     listed = survivors.read()
     settled = {name for kind in survivors.SETTLED for name in listed[kind]}
     left = [
         each
         for each in sample
         if (options.settled or each.name not in settled)
-        and (each.name not in results.lines or (options.again and results.lived(each)))
+        and (each.name not in results.lines or (options.again and results.survived(each)))
     ]
     if left:
         judge = Judge(
@@ -194,23 +203,22 @@ def main(arguments: Sequence[str]) -> int:
         )
         with ThreadPoolExecutor(options.workers) as pool:
             list(pool.map(judge, left))
-    return _tell(sample, results, listed)
+    return _report(sample, results, listed)
 
 
-def _tell(sample: Sequence[Mutation], results: Results, listed: Mapping[str, Collection[survivors.Name]]) -> int:
+def _report(sample: Sequence[Mutation], results: Results, listed: Mapping[str, Collection[survivors.Name]]) -> int:
     tried = [each for each in sample if each.name in results.lines]
-    lived = [each for each in tried if results.lived(each)]
-    unknown = [each for each in lived if not any(each.name in some for some in listed.values())]
+    survived = [each for each in tried if results.survived(each)]
+    unknown = [each for each in survived if not any(each.name in some for some in listed.values())]
     for each in unknown:
-        told = results.lines[each.name]
-        untold = "".join(f"  not told by {name}: {text}\n" for name, text in told["untold"].items())
-        sys.stdout.write(
-            f"\nlived {told['tried']} trials, {each.kind}:\n{each.difference(text_of(each.module))}{untold}"
-        )
-    known = Counter(kind for kind, some in listed.items() for each in lived if each.name in some)
+        values = results.lines[each.name]
+        inconclusive = "".join(f"  inconclusive: {name}: {text}\n" for name, text in values["inconclusive"].items())
+        diff = each.difference(text_of(each.module))
+        sys.stdout.write(f"\nsurvived {values['tried']} trials, {each.kind}:\n{diff}{inconclusive}")
+    known = Counter(kind for kind, some in listed.items() for each in survived if each.name in some)
     if tried:
         sys.stdout.write(f"\n{summary([results.lines[each.name] for each in tried], known)}")
-    sys.stdout.write(f"{len(sample) - len(tried)} more are settled, and were not tried\n")
+    sys.stdout.write(f"{len(sample) - len(tried)} others are settled, and did not run\n")
     return int(bool(unknown))
 
 

@@ -29,19 +29,20 @@ from tests.mutation.patched_import import instead
 
 TRIAL_SECONDS = 120
 """Longer runs count as hung, with more time on a busy machine. The slowest requirement takes 22 s."""
-SILENT = 6
+MOST_INCONCLUSIVE = 6
 """The maximum number of consecutive inconclusive requirements. After that, the cluster counts as broken."""
 MEMORY = 8 * 2**30
 """Limit of the address space in bytes. A cluster uses less than one tenth of this limit."""
 
-KILLED, BROKE, HUNG, SILENCED = "killed", "broke", "hung", "silenced"
+KILLED, BROKE, HUNG, GIVEN_UP = "killed", "broke", "hung", "given up"
 """Results of dead mutants: killed by a requirement, broken at import or boot, hung, or repeatedly inconclusive."""
-LIVED, UNTOLD = "lived", "untold"
+SURVIVED, INCONCLUSIVE = "survived", "inconclusive"
 """Results of survivors: all requirements passed, or some requirements were inconclusive."""
+ENDS = {KILLED, BROKE, HUNG, GIVEN_UP, SURVIVED, INCONCLUSIVE}
 
 
 @dataclass(slots=True)
-class Sentence:
+class Result:
     """The result of a mutant: the requirement that killed it, and the requirements that were inconclusive before."""
 
     end: str
@@ -49,52 +50,52 @@ class Sentence:
     text: str = ""
     tried: int = 0
     seconds: float = 0.0
-    untold: dict[str, str] = field(default_factory=dict)
+    inconclusive: dict[str, str] = field(default_factory=dict)
 
 
-ApiRequest = tuple[str, str]
-"""A requirement, and the reading of the KEPs that the cluster follows."""
+Reading = tuple[str, str]
+"""A requirement, and the reading of the KEPs ("kep" or "released") that the cluster follows."""
 
 _STOPPED = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
-"""Exit codes of a process that was killed from outside, which are no evidence about the mutant."""
+"""Exit codes of a process that another program killed, which say nothing about the mutant."""
 
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 
 
-def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentence:
-    """Run the requirements in this order against a mutant, which is the changed text of a module. Return the result."""
+def judge(module: str, text: str, requirements: Sequence[Reading]) -> Result:
+    """Run the requirements in this order against a mutant, the changed source of a module. Return the result."""
     begin, at, tried = time.monotonic(), "", 0
-    sentence: Sentence | None = None
+    result: Result | None = None
     receiver, sender = FORKS.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
         process = FORKS.Process(target=_in_child, args=(sender, folder, module, text, requirements))
         process.start()
         sender.close()
         try:
-            while sentence is None:
+            while result is None:
                 match receiver.recv():
                     case str(at):
                         tried += 1
-                    case dict(told):
-                        sentence = Sentence(**told)
+                    case dict(values):
+                        result = Result(**values)
         except EOFError:  # the process exited without a report
             process.join()
             if process.exitcode in _STOPPED:
                 raise RuntimeError(f"the trial was ended by signal {-process.exitcode}") from None
             end = HUNG if process.exitcode == -signal.SIGALRM else BROKE
-            sentence = Sentence(end, text=f"exit code {process.exitcode}")
+            result = Result(end, text=f"exit code {process.exitcode}")
         except BaseException:
             process.kill()
             raise
         finally:
             process.join()
-    sentence.by, sentence.tried = sentence.by or at, tried
-    sentence.seconds = round(time.monotonic() - begin, 1)
-    return sentence
+    result.by, result.tried = result.by or at, tried
+    result.seconds = round(time.monotonic() - begin, 1)
+    return result
 
 
-def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[ApiRequest]) -> None:
+def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[Reading]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
     signal.alarm(int(TRIAL_SECONDS * crowding()))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -104,10 +105,10 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
             instead(module, text)
             cluster = stack.enter_context(booted(Path(folder)))
         except Exception as error:  # noqa: BLE001  any error ends the mutant
-            sentence = Sentence(BROKE, text=_first(f"{type(error).__name__}: {error}"))
+            result = Result(BROKE, text=_first(f"{type(error).__name__}: {error}"))
         else:
-            sentence = _tried(cluster, requirements, sender)
-        sender.send(asdict(sentence))
+            result = _run(cluster, requirements, sender)
+        sender.send(asdict(result))
         os._exit(0)  # a mutant may be unable to stop; the kernel releases all resources
 
 
@@ -125,8 +126,8 @@ def booted(folder: Path) -> Iterator[Trial]:
         yield Trial(backend, history)
 
 
-def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connection) -> Sentence:
-    untold: dict[str, str] = {}
+def _run(cluster: Trial, requirements: Iterable[Reading], sender: Connection) -> Result:
+    inconclusive: dict[str, str] = {}
     silent = 0
     for each, reading in requirements:
         signal.alarm(int(TRIAL_SECONDS * crowding()))
@@ -136,20 +137,20 @@ def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connectio
             with time_scaled(1.0):  # repeat with normal limits: the machine may be slow, but a fault persists
                 is_judged, text = _trial(cluster, each, reading)
         if is_judged:
-            return Sentence(KILLED, each, _first(text), untold=untold)
+            return Result(KILLED, each, _first(text), inconclusive=inconclusive)
         silent = silent + 1 if text else 0
         if text:
-            untold[each] = _first(text)
-        if silent == SILENT:
-            return Sentence(SILENCED, each, _first(text), untold=untold)
-    return Sentence(UNTOLD if untold else LIVED, untold=untold)
+            inconclusive[each] = _first(text)
+        if silent == MOST_INCONCLUSIVE:
+            return Result(GIVEN_UP, each, _first(text), inconclusive=inconclusive)
+    return Result(INCONCLUSIVE if inconclusive else SURVIVED, inconclusive=inconclusive)
 
 
 def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
-    """Return whether a requirement detected the mutant's fault, and the text of the failure, or ""."""
+    """Return whether a requirement detected the mutant's fault, and the failure message, or ""."""
     try:
         text = cluster.failure(requirement, reading)
-    except Exception as error:  # noqa: BLE001  any other error is no verdict
+    except Exception as error:  # noqa: BLE001  any other error is not a verdict
         return False, f"{type(error).__name__}: {error}"
     return kill_checks.is_about(text), text
 

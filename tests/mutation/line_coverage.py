@@ -2,9 +2,9 @@
 
 A requirement cannot kill a mutant whose line it does not execute.
 
-Coverage.py measures one run of the unchanged reference by requirement. The map is stored with the results. Some
-requirements always run because there is no usable data: new requirements, requirements for changed modules, and
-requirements for lines that run at import or boot.
+Coverage.py measures one run of the unchanged reference for each requirement. The map is stored with the results. All
+requirements run against mutants of modules that have changed since, and of lines that run at import or boot. New
+requirements always run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.mutation.patched_import import ROOT, text_of
 READINGS = ("kep", "released")
 _READ_THE_KEPS = {Profile.ENDPOINTSLICE_CONTROLLER, Profile.API_SERVER}
 
-EVERYONE = ""
+ALWAYS = ""
 """The lines that run at import and boot."""
 
 
@@ -55,12 +55,12 @@ class Reach:
     requirements: AbstractSet[str] = frozenset()
     modules: Mapping[str, Mapping[str, AbstractSet[int]]] = field(default_factory=dict)
 
-    def those_who_run(self, mutation: Mutation, requirements: Iterable[str]) -> list[str]:
+    def executing(self, mutation: Mutation, requirements: Iterable[str]) -> list[str]:
         """Return the requirements that execute or may execute the lines of a mutation."""
         first, last = mutation.lines
         lines = set(range(first, last + 1))
         of = self.modules.get(mutation.module, {})
-        if not of or lines & of.get(EVERYONE, frozenset()):
+        if not of or lines & of.get(ALWAYS, frozenset()):
             return list(requirements)
         return [each for each in requirements if each not in self.requirements or lines & of.get(each, frozenset())]
 
@@ -72,13 +72,13 @@ def known(file: Path, *, anew: bool = False) -> Reach:
         sys.stdout.flush()
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, json.dumps({"requirements": sorted(SCENARIOS), "modules": _measured()}))
-    told = json.loads(file.read_text(encoding="utf-8"))
+    measured = json.loads(file.read_text(encoding="utf-8"))
     modules = {
         module: {requirement: frozenset(lines) for requirement, lines in of["lines"].items()}
-        for module, of in told["modules"].items()
+        for module, of in measured["modules"].items()
         if of["digest"] == _digest(module)
     }
-    return Reach(frozenset(told["requirements"]), modules)
+    return Reach(frozenset(measured["requirements"]), modules)
 
 
 def _digest(module: str) -> str:
@@ -96,12 +96,12 @@ def _measured() -> dict[str, Any]:
         receivers.append(receiver)
     found: dict[str, dict[str, list[int]]] = {}
     for receiver in receivers:
-        while isinstance(told := receiver.recv(), str):
+        while isinstance(received := receiver.recv(), str):
             pass
-        for module, lines in told.items():
+        for module, lines in received.items():
             mine = found.setdefault(module, {})
-            everyone = sorted({*mine.get(EVERYONE, ()), *lines.get(EVERYONE, ())})
-            mine.update({**lines, EVERYONE: everyone})
+            always = sorted({*mine.get(ALWAYS, ()), *lines.get(ALWAYS, ())})
+            mine.update({**lines, ALWAYS: always})
     return {module: {"digest": _digest(module), "lines": lines} for module, lines in found.items()}
 
 
@@ -116,7 +116,7 @@ def _measure(sender: Connection, requirements: Sequence[str]) -> None:
         with cluster.cluster("boot") as boots:
             boots.backend.booted.dns()  # starts on first use
         for each in requirements:
-            sender.send(each)  # fails and ends this process if the parent process is gone
+            sender.send(each)  # fails and ends this process if the parent process has ended
             coverage.switch_context(each)
             for reading in readings_of(each):
                 cluster.outcome(each, reading)

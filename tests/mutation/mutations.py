@@ -1,7 +1,7 @@
-"""Generate all mutations of a module. A mutation is one edit of the module's text.
+"""Generate all mutations of a module. A mutation is one edit of the module's source.
 
-The generator finds places with the syntax tree but edits the text. The diff of a mutation therefore shows only the
-fault. Code without effect on behaviour is not mutated: annotations, docstrings, messages and assertions.
+The generator finds places with the syntax tree but edits the source text. The diff of a mutation therefore shows only
+the fault. Code without effect on behaviour is not mutated: annotations, docstrings, messages and assertions.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _COMPARISONS = {
 }
 _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list", "set": "list", "frozenset": "list"}
 _PROSE = re.compile(r"\s")
-_FOR_A_PERSON = {"__repr__", "__str__", "reasons", "describe", "explain", "table"}
+_FOR_PEOPLE = {"__repr__", "__str__", "reasons", "describe", "explain", "table"}
 """Functions that produce text for people. `table` produces the output of `kubectl get`."""
 
 Edit = tuple[int, int, str]
-"""The start and end offsets of the replaced bytes (end exclusive), and the new text."""
+"""The start and end offsets of the replaced bytes (end exclusive), and the new source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class _Finder(ast.NodeVisitor):
         self._inside(node.name, node.body)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name in _FOR_A_PERSON:
+        if node.name in _FOR_PEOPLE:
             return
         for each in (*node.args.defaults, *node.args.kw_defaults):
             if each is not None:

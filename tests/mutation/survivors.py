@@ -1,7 +1,7 @@
 """Mutants that no requirement kills, each with the reason.
 
 `survivors.yaml` has three lists. `equivalent` mutants behave like the original. `outside` mutants change behaviour that
-`coverage.yaml` excludes or that no document requires. For `open` mutants a requirement is still missing.
+`coverage.yaml` excludes or that no KEP requires. For `open` mutants a requirement is still missing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ KINDS = (*SETTLED, "open")
 
 def read(file: Path = FILE) -> dict[str, dict[Name, str]]:
     """Return the reason for each survivor, by kind of survivor and by name of the mutation."""
-    told = strict_yaml.read(file, what="list of survivors")
-    return {kind: {_name(each): each["reason"] for each in told[kind] or ()} for kind in KINDS}
+    lists = strict_yaml.read(file, what="list of survivors")
+    return {kind: {_name(each): each["reason"] for each in lists[kind] or ()} for kind in KINDS}
 
 
 def _name(entry: Mapping[str, Any]) -> Name:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutation import __main__ as series
 from tests.mutation import evaluation, line_coverage, survivors
-from tests.mutation.evaluation import Sentence
+from tests.mutation.evaluation import Result
 from tests.mutation.mutations import Mutation, mutations
 from tests.mutation.patched_import import text_of
 
@@ -19,16 +19,16 @@ HINTS = "reference.endpointslice.hints"
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[evaluation.ApiRequest]]:
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[evaluation.Reading]]:
     """Fake runs of mutants that record the requirements. Every second mutant survives."""
-    asked: list[Sequence[evaluation.ApiRequest]] = []
+    asked: list[Sequence[evaluation.Reading]] = []
 
-    def judge(module: str, text: str, requirements: Sequence[evaluation.ApiRequest]) -> Sentence:
+    def judge(module: str, text: str, requirements: Sequence[evaluation.Reading]) -> Result:
         asked.append(requirements)
         return (
-            Sentence(evaluation.LIVED)
+            Result(evaluation.SURVIVED)
             if len(asked) % 2
-            else Sentence(evaluation.KILLED, by=requirements[0][0], seconds=2.0)
+            else Result(evaluation.KILLED, by=requirements[0][0], seconds=2.0)
         )
 
     monkeypatch.setattr(evaluation, "judge", judge)
@@ -37,18 +37,18 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[evaluation.ApiReques
 
 
 def _run(into: Path, sample: int, *more: str) -> int:
-    told = ["--sample", str(sample), "--module", HINTS, "--workers", "1", "--into", str(into), *more]
-    return series.main(told)
+    arguments = ["--sample", str(sample), "--module", HINTS, "--workers", "1", "--into", str(into), *more]
+    return series.main(arguments)
 
 
 def test_series_resumes_where_it_stopped(
-    tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tried: list[Sequence[evaluation.Reading]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = tmp_path / "results.jsonl"
     assert _run(into, 4, "--settled") == 1
     assert len(tried) == 4
     with into.open("a", encoding="utf-8") as file:
-        file.write('{"name": ["a ki')
+        file.write('{"name": ["a", "b", "c", "d", 1], "end": "lived"}\n{"name": ["a ki')
     assert _run(into, 4, "--settled") == 1
     assert len(tried) == 4
     assert _run(into, 6, "--settled") == 1
@@ -57,33 +57,33 @@ def test_series_resumes_where_it_stopped(
 
 
 def test_settled_mutants_are_tried_only_on_request(
-    tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tried: list[Sequence[evaluation.Reading]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = [each.name for each in itertools.islice(series.drawn([HINTS], 1), 4)]
-    monkeypatch.setattr(survivors, "read", lambda: {"equivalent": {drawn[0]: ""}, "outside": {}, "open": {}})
+    names = [each.name for each in itertools.islice(series.shuffled([HINTS], 1), 4)]
+    monkeypatch.setattr(survivors, "read", lambda: {"equivalent": {names[0]: ""}, "outside": {}, "open": {}})
     _run(tmp_path / "results.jsonl", 4)
     assert len(tried) == 3
     _run(tmp_path / "results.jsonl", 4, "--settled")
     assert len(tried) == 4
 
 
-def test_survivors_are_tried_again_on_request(tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path) -> None:
+def test_survivors_are_tried_again_on_request(tried: list[Sequence[evaluation.Reading]], tmp_path: Path) -> None:
     _run(tmp_path / "results.jsonl", 4)
     _run(tmp_path / "results.jsonl", 4, "--again")
     assert len(tried) == 6
 
 
 def test_seed_determines_the_mutants_drawn_from_each_module() -> None:
-    first = list(itertools.islice(series.drawn(series.MODULES, 7), 60))
-    assert first == list(itertools.islice(series.drawn(series.MODULES, 7), 60))
-    assert first != list(itertools.islice(series.drawn(series.MODULES, 8), 60))
+    first = list(itertools.islice(series.shuffled(series.MODULES, 7), 60))
+    assert first == list(itertools.islice(series.shuffled(series.MODULES, 7), 60))
+    assert first != list(itertools.islice(series.shuffled(series.MODULES, 8), 60))
     assert [each.module for each in first[: len(series.MODULES)]] == list(series.MODULES)
 
 
 def test_tests_that_killed_in_the_same_function_run_first(tmp_path: Path) -> None:
     results = series.Results(tmp_path / "results.jsonl")
     before, mutation = mutations(HINTS, text_of(HINTS))[-2:]
-    results.note(before, Sentence(evaluation.KILLED, by="KEP-4444/hints-follow-the-field"))
+    results.note(before, Result(evaluation.KILLED, by="KEP-4444/hints-follow-the-field"))
     assert series.Judge(results, line_coverage.Reach()).order(mutation)[0] == ("KEP-4444/hints-follow-the-field", "kep")
 
 
@@ -96,10 +96,10 @@ def test_test_that_does_not_run_a_line_is_not_tried_on_it() -> None:
     lines = frozenset({mutation.lines[0]})
     known = {"a", "b", "c"}
     reached = line_coverage.Reach(known, {HINTS: {"a": lines, "b": frozenset({1})}})
-    assert reached.those_who_run(mutation, ["a", "b", "c", "new"]) == ["a", "new"]
-    at_boot = line_coverage.Reach(known, {HINTS: {"a": lines, line_coverage.EVERYONE: lines}})
-    assert at_boot.those_who_run(mutation, ["a", "b"]) == ["a", "b"]
-    assert line_coverage.Reach(known).those_who_run(mutation, ["a", "b"]) == ["a", "b"]
+    assert reached.executing(mutation, ["a", "b", "c", "new"]) == ["a", "new"]
+    at_boot = line_coverage.Reach(known, {HINTS: {"a": lines, line_coverage.ALWAYS: lines}})
+    assert at_boot.executing(mutation, ["a", "b"]) == ["a", "b"]
+    assert line_coverage.Reach(known).executing(mutation, ["a", "b"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", survivors.KINDS)
@@ -112,12 +112,12 @@ def test_each_survivor_of_the_list_is_a_mutation_and_has_a_reason(kind: str) -> 
 
 
 def test_summary_omits_undetermined_mutants() -> None:
-    told = [
+    results = [
         {"end": end, "seconds": 2.0}
-        for end in (evaluation.KILLED, evaluation.HUNG, evaluation.LIVED, evaluation.UNTOLD)
+        for end in (evaluation.KILLED, evaluation.HUNG, evaluation.SURVIVED, evaluation.INCONCLUSIVE)
     ]
-    assert "50.0% died" in series.summary(told, {})
-    assert "66.7% died" in series.summary(told, {"equivalent": 1, "open": 1})
+    assert "50.0% died" in series.summary(results, {})
+    assert "66.7% died" in series.summary(results, {"equivalent": 1, "open": 1})
 
 
 TRIED = [("KEP-4444/unsupported-value-is-not-accepted", "kep")]
@@ -148,5 +148,5 @@ def test_failed_verdict_kills_a_mutant_and_an_equivalent_one_survives() -> None:
     assert fault in text
     killed = evaluation.judge(HINTS, text.replace(fault, "if False:"), TRIED)
     assert (killed.end, killed.by, killed.tried) == (evaluation.KILLED, TRIED[0][0], 1)
-    lived = evaluation.judge(HINTS, f"{text}\n# nothing\n", TRIED)
-    assert (lived.end, lived.tried, lived.untold) == (evaluation.LIVED, 1, {})
+    survived = evaluation.judge(HINTS, f"{text}\n# nothing\n", TRIED)
+    assert (survived.end, survived.tried, survived.inconclusive) == (evaluation.SURVIVED, 1, {})
