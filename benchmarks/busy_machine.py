@@ -8,7 +8,7 @@ the goal for `inconclusive` is at most 1 %. The options after `--` go to `traffi
 | condition | what happens during the run |
 |---|---|
 | `quiet`, `loops-4`, `loops-16` | 0, 4 or 16 programs that never wait |
-| `half-processor` | the control group of the run has half a CPU |
+| `half-cpu` | the control group of the run has half a CPU |
 | `stops` | every 5 s, a random worker is stopped for 2 s |
 """
 
@@ -34,7 +34,7 @@ import yaml
 from harness.run_delay import family
 
 PROFILES = ["service-proxy", "endpointslice-controller"]
-CONDITIONS = ["quiet", "loops-4", "loops-16", "half-processor", "stops"]
+CONDITIONS = ["quiet", "loops-4", "loops-16", "half-cpu", "stops"]
 EVERY, STOPPED = 5.0, 2.0
 
 
@@ -101,7 +101,7 @@ def busy_loops(condition: str) -> Iterator[None]:
 @contextlib.contextmanager
 def control_group(condition: str) -> Iterator[Path | None]:
     """Create a control group with half a CPU (version 1 or 2), if the condition requires it."""
-    if condition != "half-processor":
+    if condition != "half-cpu":
         yield None
         return
     root = Path("/sys/fs/cgroup")

@@ -33,10 +33,10 @@ def main() -> None:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         seconds = time.monotonic() - begin
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor, memory = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    cpu, memory = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
     wanting = json.loads(answer.stdout)["wanting"]
     print(f"{chosen.services:,} Services on {chosen.nodes:,} nodes, {wanting} of them with unmet requests:")
-    print(f"{seconds:.1f} s, {processor:.1f} s of processor, {memory:.0f} MB")
+    print(f"{seconds:.1f} s, {cpu:.1f} s of CPU time, {memory:.0f} MB")
 
 
 def _write(folder: Path, services: int, nodes: int) -> None:

@@ -52,12 +52,12 @@ def main() -> None:
             time.sleep(0.2)  # the kernel destroys netns in the background, which slows down creating new ones
     base = statistics.median(times["this project"])
     for name, taken in times.items():
-        print(f"{name:23} {told(taken)} {statistics.median(taken) / base:5.1f}x")
-    print(f"{'import after a boot':23} {told([imported() for _ in range(min(rounds, 5))])}")
-    print(f"{'check of a fabric':23} {told(list(checks(rounds)))}")
+        print(f"{name:23} {shown(taken)} {statistics.median(taken) / base:5.1f}x")
+    print(f"{'import after a boot':23} {shown([imported() for _ in range(min(rounds, 5))])}")
+    print(f"{'check of a fabric':23} {shown(list(checks(rounds)))}")
 
 
-def told(taken: list[float]) -> str:
+def shown(taken: list[float]) -> str:
     """Return the median and the range."""
     return f"{statistics.median(taken) * 1e3:7.1f} ms ({min(taken) * 1e3:.1f}-{max(taken) * 1e3:.1f})"
 

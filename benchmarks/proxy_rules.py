@@ -38,7 +38,7 @@ class Figures(NamedTuple):
     """
 
     load: float
-    processor: float
+    cpu: float
     change: float
     known: float
 
@@ -148,7 +148,7 @@ def changes(count: int, rounds: int) -> Iterator[Event]:
 
 def ours(count: int, rounds: int) -> Figures:
     """Measure the reference's rules with this number of Services."""
-    with proxy_with(count) as (proxy, feed, load, processor):
+    with proxy_with(count) as (proxy, feed, load, cpu):
         until_known = []
         for event in changes(count, rounds):
             begin = time.perf_counter()
@@ -161,7 +161,7 @@ def ours(count: int, rounds: int) -> Figures:
             proxy._receive(event)
             proxy._write()
             in_thread.append(time.perf_counter() - begin)
-        return Figures(load, processor, statistics.median(in_thread) * 1e3, statistics.median(until_known) * 1e3)
+        return Figures(load, cpu, statistics.median(in_thread) * 1e3, statistics.median(until_known) * 1e3)
 
 
 def shaped_like_kube_proxy(numbers: Iterable[int]) -> Iterator[str]:
@@ -231,12 +231,12 @@ def main() -> None:
     sizes, rounds = ([1, 1_000], 200) if arguments.quick else ([1, 1_000, 10_000], 1_000)
     if not shutil.which("nft"):
         print("skipped: nft -f (no `nft` here: install nftables)")
-    print("Services      load   processor     change      known   nft load   nft change  ratio of changes")
+    print("Services      load         cpu     change      known   nft load   nft change  ratio of changes")
     found: dict[int, Figures] = {}
     for count in sizes:
         mine = found[count] = ours(count, rounds)
         line = (
-            f"{count:>8,}  {mine.load:>6.3f} s  {mine.processor:>8.3f} s  {mine.change:>6.3f} ms  {mine.known:>6.3f} ms"
+            f"{count:>8,}  {mine.load:>6.3f} s  {mine.cpu:>8.3f} s  {mine.change:>6.3f} ms  {mine.known:>6.3f} ms"
         )
         if shutil.which("nft") and (count <= 1_000 or arguments.full):
             other_load, other_change = theirs(count, 5)

@@ -1,4 +1,4 @@
-"""The build script compiles each third-party program once per version. Its errors state the remedy."""
+"""The build script compiles each third-party program once per version. Its errors say how to fix the problem."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_unknown_name_lists_the_existing_ones(place: Place, names: list[str]) ->
 
 
 @pytest.mark.skipif(shutil.which("go", path=os.defpath) is not None, reason="unavailable: Go is not installed")
-def test_missing_go_is_reported_with_the_remedy(place: Place) -> None:
+def test_missing_go_is_reported_with_a_solution(place: Place) -> None:
     place.go.unlink()
     failed = place.build("mine")
     assert failed.returncode == 12

@@ -43,11 +43,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "make upstream-e2e", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--version", default="", help="version of Kubernetes (the newest in the cache)")
+    parser.add_argument("--version", default="", help="version of Kubernetes (the latest in the cache)")
     parser.add_argument("--group", action="append", choices=GROUPS, help="run this group only; repeatable")
-    parser.add_argument("--proxy", action="append", choices=list(proxies("")), help="run this one only; repeatable")
-    parser.add_argument("--at-once", type=int, default=7, metavar="N", help="number of specs at a time (7)")
-    parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER", help="folder of logs and reports")
+    parser.add_argument(
+        "--proxy", action="append", choices=list(proxies("")), help="run this implementation only; repeatable"
+    )
+    parser.add_argument("--at-once", type=int, default=7, metavar="N", help="number of specs that run concurrently (7)")
+    parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER", help="folder for logs and reports")
     options = parser.parse_args(arguments)
     try:
         suite = running.Suite.of(options.version)

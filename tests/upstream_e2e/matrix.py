@@ -4,7 +4,7 @@
     make upstream-matrix ARGS="--at-once 3"
     make upstream-matrix ARGS="--mutant leaks-five-percent"
 
-Each fault runs once per version of Kubernetes. Its result is written to reports/upstream-e2e immediately, and the page
+Each fault is tested once per version of Kubernetes. Its result is written to reports/upstream-e2e immediately, and
 docs/what-upstream-sees.md is generated from the results. The reference runs first, in as many parallel clusters as the
 faults will use. If the reference does not pass, the command stops, because results for faults would be meaningless.
 """
@@ -31,10 +31,14 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "make upstream-matrix", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--version", default="", help="version of Kubernetes (the newest in the cache)")
-    parser.add_argument("--mutant", action="append", default=[], help="try this one, again if need be; repeatable")
-    parser.add_argument("--most", type=int, default=1000, metavar="N", help="try so many at most")
-    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="number of clusters at a time (1)")
+    parser.add_argument("--version", default="", help="version of Kubernetes (the latest in the cache)")
+    parser.add_argument(
+        "--mutant", action="append", default=[], help="test this mutant, even if it has a result; repeatable"
+    )
+    parser.add_argument("--most", type=int, default=1000, metavar="N", help="maximum number of mutants to test")
+    parser.add_argument(
+        "--at-once", type=int, default=1, metavar="N", help="number of clusters that run concurrently (1)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of ginkgo (1)")
     options = parser.parse_args(arguments)
     known = records.read()
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             known[trial.mutant] = trial
             records.write(known)
             page.write(known)
-            _tell(trial)
+            _report(trial)
             if trial.mutant == records.NO_FAULT and trial.noticed:
                 return ExitCode.FAILED
         if records.NO_FAULT in faults and code:
@@ -65,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 def _tried(
     suite: running.Suite, specs: Sequence[str], faults: Sequence[str], *, at_once: int
 ) -> Iterator[records.Trial | None]:
-    """Yield the trial of each fault when it ends, or None if the fault could not run."""
+    """Yield the trial of each fault when it ends, or None if the trial could not run."""
     with ThreadPoolExecutor(at_once) as pool:
         tries = [pool.submit(_try, suite, specs, fault) for fault in faults]
         try:
@@ -86,7 +90,7 @@ def _try(suite: running.Suite, specs: Sequence[str], mutant: str) -> records.Tri
         ):
             ends = running.run(suite, kubeconfig, specs, Path(folder), at_once=len(specs))
     except HarnessError as error:
-        sys.stderr.write(f"error: {mutant} is left for the next time: {error}\n")
+        sys.stderr.write(f"error: {mutant} has no result yet: {error}\n")
         return None
     made = {"kubernetes": suite.version, "commit": _commit(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     return records.trial_of(mutant, ends, seed=suite.seed, **made)
@@ -101,7 +105,7 @@ def _commit() -> str:
         return ""
 
 
-def _tell(trial: records.Trial) -> None:
+def _report(trial: records.Trial) -> None:
     seen = ", ".join(f"{spec} ({seconds:.0f} s)" for spec, seconds in trial.noticed.items()) or "passes all"
     sys.stdout.write(f"{trial.mutant}: {seen}\n")
     sys.stdout.flush()

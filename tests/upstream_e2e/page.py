@@ -14,7 +14,7 @@ from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
 PAGE = records.ROOT / "docs/what-upstream-sees.md"
 COMPARISON = records.ROOT / "docs/comparison.md"
 PROSE = Path(__file__).with_name("page.md")
-"""The text of the page without its tables."""
+"""The page without its tables."""
 
 _BEGIN, _END = "<!-- made by make upstream-matrix -->", "<!-- until here -->"
 _FEW = (
@@ -29,7 +29,7 @@ _FEW = (
 
 
 def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:
-    """Return the text of the page."""
+    """Return the page."""
     tables = "\n".join(_table(group, known, ours) for group in groups)
     prose = PROSE.read_text(encoding="utf-8")
     return prose.replace("<!-- summary -->", summary(known, groups)).replace("<!-- tables -->", tables.rstrip())

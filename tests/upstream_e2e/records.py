@@ -56,8 +56,8 @@ class Ours:
 
 def groups(file: Path = FAULTS) -> list[Group]:
     """Return the groups of faults in order."""
-    told = strict_yaml.read(str(file), what="list of faults")
-    return [Group(each["breaks"], tuple(each["mutants"])) for each in told]
+    listed = strict_yaml.read(str(file), what="list of faults")
+    return [Group(each["breaks"], tuple(each["mutants"])) for each in listed]
 
 
 def trial_of(mutant: str, ends: Sequence[Result], **made: Any) -> Trial:
@@ -69,8 +69,8 @@ def trial_of(mutant: str, ends: Sequence[Result], **made: Any) -> Trial:
 
 def read(file: Path = MATRIX) -> dict[str, Trial]:
     """Return the recorded trials by mutant."""
-    told = strict_yaml.read(str(file), what="matrix") if file.exists() else []
-    return {each["mutant"]: Trial(**each) for each in told}
+    recorded = strict_yaml.read(str(file), what="matrix") if file.exists() else []
+    return {each["mutant"]: Trial(**each) for each in recorded}
 
 
 def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:

@@ -38,7 +38,7 @@ SECONDS = 900.0
 _LIST_SECONDS = 60.0
 _WATCHER = """
 import sys
-sys.stdin.read()  # ends with its starter, however that ends
+sys.stdin.read()  # ends when the process that started it ends
 from emulator import control as cluster_control
 cluster_control.down(sys.argv[1])
 """
@@ -60,7 +60,7 @@ class Suite:
     def of(cls, version: str, *, seed: int = 1) -> Suite:
         """Find the suite in the cache.
 
-        Version "" means the newest one. Raises `UnavailableError` if the suite or agnhost is missing.
+        Version "" means the latest one. Raises `UnavailableError` if the suite or agnhost is missing.
         """
         e2e = find_entry("e2e", version)
         find_entry("agnhost")  # the image of the specs' pods
@@ -79,9 +79,9 @@ class Suite:
             report = self._run(folder, [f"--kubeconfig={kubeconfig}", focus(spec)], within=SECONDS)
         except HarnessError as error:
             return Result(spec, FAILED, round(time.monotonic() - began, 1), str(error))
-        told = results(report)
-        own = [each for each in told if each.spec == spec]
-        why = "; ".join(f"{each.spec}: {each.why}" for each in told) or "ginkgo has run nothing"
+        reported = results(report)
+        own = [each for each in reported if each.spec == spec]
+        why = "; ".join(f"{each.spec}: {each.why}" for each in reported) or "ginkgo has run no spec"
         return own[0] if own else Result(spec, FAILED, round(time.monotonic() - began, 1), why)
 
     def _run(self, folder: Path, options: Sequence[str], *, within: float) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ def cluster(**options: Any) -> Iterator[Path]:
         [sys.executable, "-c", _WATCHER, name],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for its starter
+        start_new_session=True,  # Ctrl-C is for the process that started it
     )
     try:
         cluster_control.up(name, TOPOLOGY, **options)

@@ -1,7 +1,7 @@
 """The Kubernetes specs to run, by group; the exempt specs; and the parser of ginkgo's reports.
 
-The module is pure. Specs have the names that ginkgo uses: the texts of its containers and its own text, joined by
-spaces. A ginkgo focus is a pattern that must match the name of the suite and the spec.
+This module has no side effects. Specs have the names that ginkgo uses: the texts of the containers and of the spec,
+joined by spaces. A ginkgo focus is a pattern that must match the name of the suite and the spec.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _NEEDS_MORE = re.compile(r"\[(Disruptive|Serial|Flaky|Feature:)")
 """Labels of specs that restart components, must run alone, or need features that few clusters have."""
 
 _ENDS = {"passed": PASSED, "skipped": SKIPPED}
-_LETTERS = 400  # characters of a failure's text
+_LETTERS = 400  # maximum number of characters of a failure message
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one spec. `why` is the beginning of the failure's text, or the reason of a skip."""
+    """The result of one spec. `why` is the beginning of the failure message, or the reason for a skip."""
 
     spec: str
     end: str
@@ -105,8 +105,10 @@ def chosen(report: Sequence[Mapping[str, Any]], groups: Collection[str]) -> list
 
 def read_exempt(file: Path = EXEMPT) -> list[Exempt]:
     """Return the exempt specs. Raises `UsageError` if the file is invalid."""
-    told = strict_yaml.read(str(file), what="list of exempt specs")
-    return [Exempt(each["spec"], " ".join(each["reason"].split()), tuple(each.get("with", ()))) for each in told or ()]
+    listed = strict_yaml.read(str(file), what="list of exempt specs")
+    return [
+        Exempt(each["spec"], " ".join(each["reason"].split()), tuple(each.get("with", ()))) for each in listed or ()
+    ]
 
 
 def unmet(implementation: str, ends: Iterable[Result], exempt: Sequence[Exempt]) -> Iterator[Result]:
