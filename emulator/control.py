@@ -45,7 +45,7 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
     of_settings(settings, whole=True)  # report what is missing before anything starts
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
-    with _locked(name):
+    with _locked():
         running = cluster_state.load(name)
         if running is not None:
             raise UsageError(
@@ -119,7 +119,7 @@ def listing() -> str:
 
 def down(name: str) -> str:
     """Stop a cluster, and wait until its process has ended. Raises `HarnessError` if the process does not end."""
-    with _locked(name):
+    with _locked():
         state = cluster_state.load(name)
         if state is None:
             return f"Cluster {name} is not running."
@@ -192,36 +192,14 @@ def _enter(descriptor: int, kind: int) -> None:
 
 
 @contextlib.contextmanager
-def _locked(name: str) -> Iterator[None]:
-    """Hold a lock, so that only one command at a time changes a cluster. Leaves no lock file behind."""
-    path = cluster_state.folder_of(name).with_suffix(".lock")
-    lock = _lock(path)
+def _locked() -> Iterator[None]:
+    """Hold a lock, so that only one command at a time starts or stops clusters of this user."""
+    lock = os.open(cluster_state.root(), os.O_RDONLY | os.O_CLOEXEC)
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
-        path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            path.parent.rmdir()  # removes the folder only if it is empty
         os.close(lock)
-
-
-def _lock(path: Path) -> int:
-    """Wait for the lock on this file, and return the descriptor. The previous holder removes the file."""
-    while True:
-        cluster_state.root()
-        with contextlib.suppress(FileNotFoundError):  # another command removed the folder
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if _is_at(path, lock):
-                return lock
-            os.close(lock)  # otherwise others that wait for the same removed file would wait for this process
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _introduction(state: ClusterState, seconds: float) -> str:

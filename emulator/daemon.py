@@ -96,9 +96,11 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
     )
     running.enter_context(backend)
     own = Path("/proc/self/ns/user").stat().st_ino != outside
-    _write_privately(folder / "kubeconfig", yaml.safe_dump(_reachable(backend) if own else backend.kubeconfig()))
-    fixed = {node.name: backend.namespace_of(node_client(node.name)).proc_path for node in topology.nodes}
-    fixed["external"] = backend.namespace_of(external_client(topology.nodes[0].name)).proc_path
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.touch(mode=0o600)
+    kubeconfig.write_text(yaml.safe_dump(_reachable(backend) if own else backend.kubeconfig()), encoding="utf-8")
+    places = {node.name: backend.namespace_of(node_client(node.name)).proc_path for node in topology.nodes}
+    places["external"] = backend.namespace_of(external_client(topology.nodes[0].name)).proc_path
     clients = backend.proxy.clients if isinstance(backend.proxy, ExecutableProxy) else None
     groups = {node.name: clients.members(node.name) for node in topology.nodes} if clients else {}
     state = ClusterState(
@@ -107,29 +109,29 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
         start_time=start_time(os.getpid()),
         topology=topology.name,
         zones={node.name: node.zone for node in topology.nodes},
-        places=fixed,
+        places=places,
         user_namespace=f"/proc/{os.getpid()}/ns/user" if own else "",
         service={},
         groups=groups,
     )
-    record = _Record(folder, state)
+    record = _StateFile(folder, state)
     dns = KubeDns(backend.kubeconfig(), backend.api, backend.network)
     running.enter_context(dns.served())
     running.enter_context(threads.watched(dns.threads))
     kubelet = Kubelet(
         backend.kubeconfig(),
         backend.network,
-        changed=record.pods_are,
+        changed=record.set_pods,
         dns=dns.address,
         trust=backend.control_plane.kubelets,
     )
     running.enter_context(kubelet)
     running.enter_context(threads.watched(kubelet.threads))
-    record.is_up(_run_example(backend))
+    record.set_service(_run_example(backend))
 
 
-class _Record:
-    """Writes the state file for other commands when the cluster is ready and whenever its pods change."""
+class _StateFile:
+    """Writes the state of the cluster for other commands, when the example Service is ready and when pods change."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder
@@ -137,28 +139,27 @@ class _Record:
         self._pods: dict[str, Host] = {}
         self._lock = threading.Lock()
 
-    def pods_are(self, hosts: Mapping[Key, Host]) -> None:
+    def set_pods(self, hosts: Mapping[Key, Host]) -> None:
         """Record the pods by name, or by namespace and name outside namespace `default`."""
-        places = {
-            name if namespace == "default" else f"{namespace}/{name}": host for (namespace, name), host in hosts.items()
-        }
         with self._lock:
-            self._pods = places
+            self._pods = {
+                name if namespace == "default" else f"{namespace}/{name}": host
+                for (namespace, name), host in hosts.items()
+            }
             self._save()
 
-    def is_up(self, service: dict[str, Any]) -> None:
-        """Record that the cluster is running. `service` is the example Service."""
+    def set_service(self, service: dict[str, Any]) -> None:
+        """Record the example Service. The cluster is then ready."""
         with self._lock:
             self._state = dataclasses.replace(self._state, service=service)
             self._save()
 
     def _save(self) -> None:
         if self._state.service:
-            places = {name: pod.namespace.proc_path for name, pod in self._pods.items()}
-            groups = self._state.groups
-            of_pods = {name: groups[pod.node] for name, pod in self._pods.items() if pod.node in groups}
-            places |= self._state.places
-            save(self._folder, dataclasses.replace(self._state, places=places, groups={**of_pods, **groups}))
+            nodes = self._state
+            places = {name: pod.namespace.proc_path for name, pod in self._pods.items()} | nodes.places
+            groups = {name: nodes.groups[pod.node] for name, pod in self._pods.items() if pod.node in nodes.groups}
+            save(self._folder, dataclasses.replace(nodes, places=places, groups=groups | nodes.groups))
 
 
 def _reachable(backend: NetnsBackend) -> dict[str, Any]:
@@ -170,12 +171,6 @@ def _reachable(backend: NetnsBackend) -> dict[str, Any]:
     kubeconfig = backend.kubeconfig()
     kubeconfig["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{listening.getsockname()[1]}"
     return kubeconfig
-
-
-def _write_privately(path: Path, text: str) -> None:
-    private = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(private, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def _run_example(backend: NetnsBackend) -> dict[str, Any]:

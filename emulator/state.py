@@ -8,14 +8,12 @@ its start time. The next command removes the files of a killed process. The temp
 another user could create a folder with the same name there.
 """
 
-import contextlib
-import errno
 import json
 import os
 import re
 import shutil
 import stat
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,8 @@ from harness.errors import UnavailableError, UsageError
 from harness.netns.process import start_time
 from harness.run.folder import write_whole
 
-READY = "ready"  # a cluster's process writes this file when the cluster is up
+READY = "ready"  # a cluster's process writes this word to its pipe when the cluster is up
 
-_OTHERS = 100  # retries if another command removes the folder at the same time
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -42,7 +39,7 @@ class ClusterState:
     places: dict[str, str]
     user_namespace: str  # the path, if the cluster has a separate user namespace
     service: dict[str, Any]
-    groups: dict[str, str] = field(default_factory=dict)  # by place, the file to join its node's control group, if any
+    groups: dict[str, str]  # by place, the file to join its node's control group, if any
 
     @property
     def kubeconfig(self) -> Path:
@@ -59,7 +56,8 @@ def root() -> Path:
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere")
     path = runtime / "trafficdist" if runtime.is_dir() else state_home() / "clusters"
     try:
-        found = _made(path)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.lstat()
     except OSError as error:
         raise UnavailableError(f"cannot use {path} for the state of clusters: {error.strerror}") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
@@ -68,17 +66,6 @@ def root() -> Path:
             "Remove it, or set XDG_RUNTIME_DIR to a folder of your own."
         )
     return path
-
-
-def _made(path: Path) -> os.stat_result:
-    """Create a folder if it is missing, and return its status. Retry if another command removes it meanwhile."""
-    for _ in range(_OTHERS):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-        with contextlib.suppress(FileNotFoundError):
-            return path.lstat()
-    raise FileNotFoundError(errno.ENOENT, "other commands repeatedly remove it")
 
 
 def folder_of(name: str) -> Path:

@@ -85,9 +85,8 @@ def test_killed_cluster_leaves_nothing_after_down(runtime: Path) -> None:
     (state,) = cluster_state.running()
     os.kill(state.pid, signal.SIGKILL)
     eventually(lambda: not state.alive, describe="its end")
-    (runtime / "one.lock").touch()  # a killed command held the lock
     assert cluster_control.down("one") == "Cluster one is not running."
-    assert not runtime.exists() or list(runtime.iterdir()) == []
+    assert list(runtime.iterdir()) == []
 
 
 def test_cluster_continues_after_being_suspended() -> None:
@@ -273,7 +272,7 @@ def test_leftovers_of_a_killed_cluster_are_cleaned_up(runtime: Path) -> None:
 def test_reused_process_id_is_not_taken_for_the_cluster(runtime: Path) -> None:
     folder = cluster_state.folder_of("old")
     folder.mkdir(mode=0o700)
-    state = cluster_state.ClusterState("old", os.getpid(), 1, "three_zones", {}, {}, "", {})
+    state = cluster_state.ClusterState("old", os.getpid(), 1, "three_zones", {}, {}, "", {}, {})
     cluster_state.save(folder, state)
     assert cluster_control.down("old") == "Cluster old is not running."
 
@@ -316,7 +315,6 @@ def test_down_leaves_nothing(temp: Path) -> None:
         ["home/.local/state/trafficdist/clusters/one/kubeconfig"],
         [],
     )
-    assert not (temp.parent / "home/.local/state/trafficdist/clusters").exists()
 
 
 def test_no_predictable_name_in_the_temp_folder_is_used(temp: Path) -> None:
@@ -328,7 +326,7 @@ def test_concurrent_commands_use_the_same_lock(runtime: Path) -> None:
 
     def take(name: str) -> None:
         for _ in range(50):
-            with cluster_control._locked("one"):
+            with cluster_control._locked():
                 turns.append(f"{name} in")
                 turns.append(f"{name} out")
 
@@ -339,4 +337,4 @@ def test_concurrent_commands_use_the_same_lock(runtime: Path) -> None:
         each.join(30)
     assert len(turns) == 2000
     assert [turn.replace("in", "out") for turn in turns[::2]] == turns[1::2]
-    assert not runtime.exists() or list(runtime.iterdir()) == []
+    assert list(runtime.iterdir()) == []
