@@ -14,15 +14,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from emulator.kubelet.container_running import RunningContainer
-from emulator.kubelet.pod_running import RunningPod
+from emulator.kubelet.running_pod import RunningPod
 from emulator.kubelet.server.server import PORT, KubeletServer
 from harness.api.client import Api, RefusedError, Watch
 from harness.control_planes.control_plane import KubeletTrust
 from harness.errors import HarnessError, InconclusiveError
 from harness.event_loop import EventLoop
 from harness.netns.fabric import Host, Network
-from harness.netns.namespace import Namespace
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -43,14 +41,14 @@ class WorkQueue:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._waiting: deque[Key] = deque()
-        self._wanted: set[Key] = set()
+        self._added: set[Key] = set()
         self._taken: set[Key] = set()
         self._closed = False
 
     def add(self, key: Key) -> None:
         with self._condition:
-            if key not in self._wanted:
-                self._wanted.add(key)
+            if key not in self._added:
+                self._added.add(key)
                 if key not in self._taken:
                     self._waiting.append(key)
                     self._condition.notify()
@@ -62,14 +60,14 @@ class WorkQueue:
             if self._closed:
                 return None
             key = self._waiting.popleft()
-            self._wanted.discard(key)
+            self._added.discard(key)
             self._taken.add(key)
             return key
 
     def done(self, key: Key) -> None:
         with self._condition:
             self._taken.discard(key)
-            if key in self._wanted:
+            if key in self._added:
                 self._waiting.append(key)
                 self._condition.notify()
 
@@ -102,16 +100,15 @@ class Kubelet:
         self._changed = changed
         self._dns = dns
         self._loop = EventLoop("kubelet-loop")
-        self._queue: WorkQueue = WorkQueue()
-        self._lock = threading.Lock()  # guards the next three attributes
+        self._queue = WorkQueue()
+        self._lock = threading.Lock()  # guards the next two attributes
         self._wanted: dict[Key, Object] = {}
         self._running: dict[Key, RunningPod] = {}
-        self._hosts: dict[Key, Host] = {}
         self._watch: Watch | None = None
         self._closing = threading.Event()
         self._trust = trust
-        self._server = KubeletServer(self, self._loop)
-        self._threads = [threading.Thread(target=self._follow, name="kubelet", daemon=True)]
+        self._server = KubeletServer(self.pod, self._loop)
+        self._threads = [threading.Thread(target=self._list_and_watch, name="kubelet", daemon=True)]
         self._threads += [
             threading.Thread(target=self._work, name=f"kubelet-{i}", daemon=True) for i in range(_WORKERS)
         ]
@@ -145,17 +142,10 @@ class Kubelet:
         """Return the kubelet's threads, which run from `start` to `close`."""
         return (*self._threads, self._loop.thread)
 
-    def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
-        """Return a container of a pod that this kubelet runs, or None."""
+    def pod(self, namespace: str, name: str) -> RunningPod | None:
+        """Return a pod that this kubelet runs, or None."""
         with self._lock:
-            running = self._running.get((namespace, pod))
-        return None if running is None else running.container(container)
-
-    def netns(self, namespace: str, pod: str) -> Namespace | None:
-        """Return the netns of a pod that this kubelet runs, or None. With host network, return the node's netns."""
-        with self._lock:
-            host = self._hosts.get((namespace, pod))
-        return None if host is None else host.namespace
+            return self._running.get((namespace, name))
 
     def __enter__(self) -> Self:
         self.start()
@@ -173,7 +163,7 @@ class Kubelet:
             endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": PORT}}}
             self._api.patch("nodes", "", name, {"status": endpoint}, subresource="status")
 
-    def _follow(self) -> None:
+    def _list_and_watch(self) -> None:
         """List and watch pods. Restart when a watch ends."""
         while not self._closing.is_set():
             try:
@@ -186,7 +176,7 @@ class Kubelet:
                 self._watch = watch
                 if self._closing.is_set():
                     watch.stop()
-            self._take(watch)
+            self._follow(watch)
             with self._lock:
                 self._watch = None
 
@@ -203,7 +193,7 @@ class Kubelet:
             self._queue.add(key)
         return str(response.body["metadata"]["resourceVersion"])
 
-    def _take(self, watch: Watch) -> None:
+    def _follow(self, watch: Watch) -> None:
         for kind, pod in watch:
             if kind == "ERROR":
                 return
@@ -223,23 +213,23 @@ class Kubelet:
     def _work(self) -> None:
         while (key := self._queue.take()) is not None:
             try:
-                self._look(key)
+                self._sync(key)
             except InconclusiveError:
-                self._later(key)
+                self._retry(key)
             except (HarnessError, RefusedError, OSError) as error:
                 _log.warning("pod %s/%s: %s", *key, error)
-                self._later(key)
+                self._retry(key)
             except Exception:  # noqa: BLE001  logged, so that it ends no worker
                 _log.exception("pod %s/%s", *key)
-                self._later(key)
+                self._retry(key)
             finally:
                 self._queue.done(key)
 
-    def _later(self, key: Key) -> None:
+    def _retry(self, key: Key) -> None:
         if not self._closing.is_set():
             self._loop.after(_RETRY, lambda: self._queue.add(key))
 
-    def _look(self, key: Key) -> None:
+    def _sync(self, key: Key) -> None:
         with self._lock:
             pod, running = self._wanted.get(key), self._running.get(key)
         if running is not None and (pod is None or pod["metadata"]["uid"] != running.uid):
@@ -253,7 +243,7 @@ class Kubelet:
             running = self._running_pod(key, pod)
             with self._lock:
                 self._running[key] = running
-        running.look(pod)
+        running.sync(pod)
 
     def _running_pod(self, key: Key, pod: Object) -> RunningPod:
         return RunningPod(
@@ -262,20 +252,14 @@ class Kubelet:
             network=self._network,
             loop=self._loop,
             wake=lambda: self._queue.add(key),
-            placed=lambda host: self._placed(key, host),
+            host_changed=self._host_changed,
             dns=self._dns,
         )
 
-    def _placed(self, key: Key, host: Host | None) -> None:
-        """Record the host of a pod (None before its netns is removed), and call `changed`."""
+    def _host_changed(self) -> None:
         with self._lock:
-            if self._closing.is_set() or self._hosts.get(key) is host:
-                return
-            if host is None:
-                del self._hosts[key]
-            else:
-                self._hosts[key] = host
-            self._changed(dict(self._hosts))
+            if not self._closing.is_set():
+                self._changed({key: pod.host for key, pod in self._running.items() if pod.host is not None})
 
 
 def _key(pod: Object) -> Key:

@@ -21,7 +21,7 @@ class ContainerState:
     restarts: int = 0
     last: Mapping[str, Any] = field(default_factory=dict)
     container_id: str = ""
-    lasts: bool = False
+    is_sidecar: bool = False
     """True for a sidecar, which is one of the init containers."""
 
     @property
@@ -51,10 +51,10 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The addresses of a pod and of its node by IP family, with the primary family first, and the pod's start time."""
+    """The addresses of a pod and of its node, with the primary IP family first, and the pod's start time."""
 
-    pod: Mapping[str, str]
-    node: Mapping[str, str]
+    pod: Sequence[str]
+    node: Sequence[str]
     since: str
 
 
@@ -68,16 +68,15 @@ def status_of(
     now: str,
 ) -> Object:
     """Return the status. `before` is the previous status ({} at first). Unchanged conditions keep their times."""
-    failed = any(each.exit_code for each in init if not each.lasts)
+    failed = any(each.exit_code for each in init if not each.is_sidecar)
     phase = "Failed" if failed else phase_of(containers)
-    conditions = _conditions(pod, phase, [*(each for each in init if each.lasts), *containers], _initialized(init))
-    ips = [{"ip": ip} for ip in place.pod.values()]
-    host_ips = [{"ip": ip} for ip in place.node.values()]
+    conditions = _conditions(pod, phase, [*(each for each in init if each.is_sidecar), *containers], _initialized(init))
+    ips = [{"ip": ip} for ip in place.pod]
     return {
         "phase": phase,
         "conditions": _timed(conditions, before.get("conditions") or [], now),
-        "hostIP": next(iter(place.node.values())),
-        "hostIPs": host_ips,
+        "hostIP": place.node[0],
+        "hostIPs": [{"ip": ip} for ip in place.node],
         **({"podIP": ips[0]["ip"], "podIPs": ips} if ips else {}),
         "startTime": place.since,
         **({"initContainerStatuses": [_of_init(each) for each in init]} if init else {}),
@@ -87,12 +86,12 @@ def status_of(
 
 def _of_init(container: ContainerState) -> Object:
     """Return the entry of initContainerStatuses. A container that has succeeded is ready."""
-    succeeded = not container.lasts and container.exit_code == 0
+    succeeded = not container.is_sidecar and container.exit_code == 0
     return {**container.manifest(), **({"ready": True} if succeeded else {})}
 
 
 def _initialized(init: Sequence[ContainerState]) -> Object:
-    left = [each.name for each in init if not (each.runs if each.lasts else each.exit_code == 0)]
+    left = [each.name for each in init if not (each.runs if each.is_sidecar else each.exit_code == 0)]
     if not left:
         return {"status": "True"}
     said = f"containers with incomplete status: [{' '.join(left)}]"

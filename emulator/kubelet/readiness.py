@@ -17,7 +17,7 @@ class Readiness:
     """The readiness of a container. Without a probe, a running container is ready.
 
     `changed` is called on the loop's thread when the readiness changes, and when the first probe has ended. `run`
-    runs a program in the container. See `RunningContainer.run_beside`.
+    runs a program in the container. See `RunningContainer.run_in_sandbox`.
     """
 
     def __init__(

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -32,7 +31,7 @@ _NAMELESS = {"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dn
 
 
 class NoProgramError(Exception):
-    """The sandbox has no such program, or cannot run the program. The text is that of a container runtime."""
+    """The sandbox has no such program, or cannot run it. The message is that of a container runtime."""
 
 
 class SandboxProcess:
@@ -43,6 +42,7 @@ class SandboxProcess:
         self.pid = pid
         self._control = control
         self._reports = reports
+        os.set_blocking(reports, False)
         self._code: int | None = None
         self._lock = threading.Lock()
 
@@ -52,19 +52,9 @@ class SandboxProcess:
 
     def poll(self) -> int | None:
         """Return the exit code: 128 + N for signal N, 137 if the sandbox has ended, or None while the program runs."""
-        return self.wait(0)
-
-    def wait(self, seconds: float | None = None) -> int | None:
-        """Wait at most `seconds` for the program's end, and return the result of `poll`."""
-        poll = select.poll()
-        with self._lock:
-            if self._code is not None or self._reports < 0:
-                return self._code
-            poll.register(self._reports, select.POLLIN)
-        if poll.poll(None if seconds is None else seconds * 1000):
-            with self._lock:
-                if self._code is None and self._reports >= 0:
-                    self._code = int(os.read(self._reports, 32).strip() or KILLED)
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if self._code is None and self._reports >= 0:
+                self._code = int(os.read(self._reports, 32).strip() or KILLED)
         return self._code
 
     def signal(self, number: int) -> None:
@@ -94,16 +84,17 @@ class Sandbox:
         files: Mapping[str, str] | None = None,
         programs: Mapping[str, Path] | None = None,
     ) -> None:
-        """Programs run in the netns `namespace`. `files` (texts by path) replace files of this machine in the sandbox.
+        """Programs run in the netns `namespace`. `files` maps paths in the sandbox to the content of files.
 
-        A text that begins with `#!` is executable. `programs` maps other paths to files of this machine.
+        Content that begins with `#!` is executable. `programs` maps other paths to files of this machine.
         """
         self._namespace = namespace
-        shown = {path: str(place) for path, place in (programs or {}).items()}
-        self._told = json.dumps({"hostname": hostname, "files": {**_NAMELESS, **(files or {})}, "programs": shown})
+        mounted = {path: str(place) for path, place in (programs or {}).items()}
+        setup = {"hostname": hostname, "files": {**_NAMELESS, **(files or {})}, "programs": mounted}
+        self._setup = json.dumps(setup)
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._init: subprocess.Popen[bytes] | None = None
         self._closed = False
 
     def start(
@@ -122,19 +113,17 @@ class Sandbox:
         With `tty`, `stdin` is the slave end of a pty and becomes the controlling terminal. `env` is the
         complete environment. Raises `NoProgramError`, and `UnavailableError` if no sandbox can be created.
         """
-        told = json.dumps({"argv": list(argv), "env": dict(env), "folder": folder, "tty": tty}).encode()
+        request = json.dumps({"argv": list(argv), "env": dict(env), "folder": folder, "tty": tty}).encode()
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
-            with self._lock:
-                control = self._made()
+            with os.fdopen(writing, "wb", 0), self._lock:
+                control = self._created()
                 try:
-                    socket.send_fds(control, [told], [stdin, stdout, stderr, writing])
+                    socket.send_fds(control, [request], [stdin, stdout, stderr, writing])
                 except OSError as error:
                     if error.errno != errno.EMSGSIZE:
                         raise NoProgramError("the container has ended") from error
                     raise NoProgramError(f'exec: "{argv[0]}": argument list too long') from error
-                finally:
-                    os.close(writing)
             pid = _pid_in(_line(reading), argv[0])
         except BaseException:
             os.close(reading)
@@ -146,22 +135,22 @@ class Sandbox:
         with self._lock:
             self._closed = True
             control, self._control = self._control, None
-            keeper, self._keeper = self._keeper, None
+            init, self._init = self._init, None
         if control is not None:
             control.close()
-        if keeper is not None:
-            keeper.kill()  # this ends the first process of the sandbox, and therefore all others
-            keeper.wait()
+        if init is not None:
+            init.kill()  # its child, the first process of the sandbox, then ends, and therefore all others
+            init.wait()
 
-    def _made(self) -> socket.socket:
+    def _created(self) -> socket.socket:
         """Return the control socket of the sandbox. Create the sandbox if it does not exist yet."""
         if self._closed:
             raise NoProgramError("the container has ended")
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs, self._namespace.entered():  # a child process starts in the netns of the thread that creates it
-                self._keeper = subprocess.Popen(  # noqa: S603  our own program
-                    [sys.executable, "-I", "-S", str(_INIT), str(theirs.fileno()), self._told],
+                self._init = subprocess.Popen(  # noqa: S603  our own program
+                    [sys.executable, "-I", "-S", str(_INIT), str(theirs.fileno()), self._setup],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
@@ -170,14 +159,14 @@ class Sandbox:
                 )
             ours.settimeout(_SECONDS)
             try:
-                said = ours.recv(4096)
+                reply = ours.recv(4096)
             except OSError as error:
-                said = str(error).encode()
-            if said != b"\n":
-                self._keeper.kill()
-                self._keeper.wait()
+                reply = str(error).encode()
+            if reply != b"\n":
+                self._init.kill()
+                self._init.wait()
                 ours.close()
-                why = said.decode(errors="replace") or "it ended immediately"
+                why = reply.decode(errors="replace") or "it ended immediately"
                 raise UnavailableError(f"this machine cannot run programs in a sandbox: {why}")
             ours.settimeout(None)
             self._control = ours

@@ -1,9 +1,9 @@
 """The first process of a sandbox. It creates the sandbox and starts programs. It only uses the standard library.
 
-The arguments are a socket and a JSON description of the sandbox: host name, files (texts by path) and programs. The
-process replies with an empty line or an error text. Each later message either requests the start of a program and
-carries four descriptors (stdin, stdout, stderr, report), or requests a signal. A line on the report descriptor contains
-the process id, or `!` and the error text. The exit code follows.
+The arguments are a socket and a JSON description of the sandbox: host name, files (content by path) and programs. The
+process replies with an empty line or an error message. Each later request either starts a program and carries four
+descriptors (stdin, stdout, stderr, report), or sends a signal. A line on the report descriptor contains the process id,
+or `!` and the error message. The exit code follows.
 
 The process ends when the other end of the socket is closed. The kernel then kills all processes in its PID namespace.
 
@@ -23,7 +23,7 @@ import signal
 import socket
 import sys
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 _SHOWN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix", "gnu")
@@ -38,14 +38,14 @@ _LINKS = {
     "root": "/tmp",  # noqa: S108
 }
 _WRITABLE = ("tmp", "run", "dev/shm")
-_MOST = "size=64m,mode=1777"  # maximum number of each
+_WRITABLE_OPTIONS = "size=64m,mode=1777"
 _NOBODY = 65534
 _CLONE = 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000  # mounts, host name, IPC, process ids
 _NOSUID, _NODEV, _BIND, _DETACH = 0x2, 0x4, 0x1000 | 0x4000, 0x2
 _PRIVATE = 0x4000 | 0x40000
 _PIVOT_ROOT = {"x86_64": 155, "s390x": 217, "ppc64le": 203}  # 41 where numbers are the generic ones
 _MOUNT_SETATTR = 442  # Linux 5.12
-_MESSAGE = 1 << 20
+_MESSAGE = 1 << 20  # maximum size of a request in bytes
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -64,7 +64,7 @@ def mount(kind: str, place: str, options: str = "", flags: int = 0) -> None:
 
 
 def make_root(files: Mapping[str, str], programs: Mapping[str, str]) -> None:
-    """Create a root with this machine's programs and libraries, its /etc with `files`, `programs`, and devices."""
+    """Create a root with this machine's programs, libraries and /etc, with `files` and `programs`, and devices."""
     mount("none", "/", flags=_PRIVATE)
     mount("tmpfs", "/tmp", "mode=755", _NOSUID)  # noqa: S108  any folder will do
     os.chdir("/tmp")  # noqa: S108
@@ -116,7 +116,7 @@ def enter_root() -> None:
         "make the root read-only", libc.syscall(_MOUNT_SETATTR, -100, b"/", 0x8000, read_only, ctypes.sizeof(read_only))
     )
     for name in _WRITABLE:
-        mount("tmpfs", f"/{name}", _MOST, _NOSUID | _NODEV)
+        mount("tmpfs", f"/{name}", _WRITABLE_OPTIONS, _NOSUID | _NODEV)
 
 
 def give_up_rights() -> None:
@@ -134,21 +134,21 @@ def give_up_rights() -> None:
     insist("set no_new_privs", libc.prctl(38, 1, 0, 0, 0))  # PR_SET_NO_NEW_PRIVS
 
 
-def begin(told: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
+def execute(request: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
     """Execute the program, or write the error to `failed`."""
     try:
         os.setsid()
         for number in range(3):
             os.dup2(descriptors[number], number)
-        if told["tty"]:
+        if request["tty"]:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         for each in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the kubelet's process blocks some signals
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         give_up_rights()
-        os.chdir(told["folder"])
-        os.execvpe(told["argv"][0], told["argv"], told["env"])  # noqa: S606
+        os.chdir(request["folder"])
+        os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606
     except OSError as error:
         os.write(failed, f"{error.errno or 0} {error.strerror or error}".encode())
     os._exit(127)
@@ -161,12 +161,11 @@ class Init:
         self._control = control
         self._reports: dict[int, int] = {}  # descriptors that receive exit codes, by process id
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Handle messages until the socket is closed."""
+        """Handle requests until the socket is closed."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
@@ -174,29 +173,29 @@ class Init:
             for descriptor, _ in poll.poll():
                 if descriptor == self._woken:
                     self._reap()
-                elif not self._obey():
+                elif not self._handle_request():
                     return
 
-    def _obey(self) -> bool:
+    def _handle_request(self) -> bool:
+        """Handle a request. Return False if the socket is closed."""
         data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE, 4)
         for each in descriptors:
             os.set_inheritable(each, False)  # recv_fds ignores its flags
         if not data:
             return False
-        told = json.loads(data)
-        if "signal" in told:
-            if told["pid"] in self._reports:
-                os.kill(told["pid"], told["signal"])
-        else:
-            self._start(told, descriptors)
+        request = json.loads(data)
+        if "signal" not in request:
+            self._start(request, descriptors)
+        elif request["pid"] in self._reports:
+            os.kill(request["pid"], request["signal"])
         return True
 
-    def _start(self, told: Mapping[str, Any], descriptors: list[int]) -> None:
+    def _start(self, request: Mapping[str, Any], descriptors: list[int]) -> None:
         reports = descriptors[3]
         reading, writing = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            begin(told, descriptors, writing)
+            execute(request, descriptors, writing)
         os.close(writing)
         with os.fdopen(reading, "rb") as failed:
             why = failed.read()
@@ -232,7 +231,7 @@ def write(descriptor: int, data: bytes) -> None:
         os.write(descriptor, data)
 
 
-def first(control: socket.socket, hostname: str, files: Mapping[str, str], programs: Mapping[str, str]) -> None:
+def run(control: socket.socket, hostname: str, files: Mapping[str, str], programs: Mapping[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     insist("set the parent death signal", libc.prctl(1, 9, 0, 0, 0))  # PR_SET_PDEATHSIG, SIGKILL
     make_root(files, programs)
@@ -242,25 +241,19 @@ def first(control: socket.socket, hostname: str, files: Mapping[str, str], progr
     Init(control).run()
 
 
-def reported(control: socket.socket, step: Callable[[], None]) -> None:
-    """Run a function. On failure, send the error and exit."""
+def main(descriptor: str, setup: str) -> None:
+    """Create the sandbox in new namespaces, and wait until it ends. On failure, send the error and exit."""
+    control = socket.socket(fileno=int(descriptor))
+    control.set_inheritable(False)
     try:
-        step()
+        insist("create namespaces", libc.unshare(_CLONE))
+        inside = os.fork()
+        if inside == 0:
+            run(control, **json.loads(setup))
+            os._exit(0)
     except OSError as error:
         control.send(str(error.strerror).encode())
         os._exit(1)
-
-
-def main(descriptor: str, told: str) -> None:
-    """Create the sandbox in new namespaces, and wait until it ends."""
-    control = socket.socket(fileno=int(descriptor))
-    control.set_inheritable(False)
-    arguments = json.loads(told)
-    reported(control, lambda: insist("create namespaces", libc.unshare(_CLONE)))
-    inside = os.fork()
-    if inside == 0:
-        reported(control, lambda: first(control, **arguments))
-        os._exit(0)
     control.close()
     os.waitpid(inside, 0)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from aiohttp import web
 
-from emulator.kubelet.container_running import RunningContainer
-from emulator.kubelet.program import exit_code
+from emulator.kubelet.running_container import RunningContainer
+from emulator.kubelet.running_program import exit_code
 from emulator.kubelet.sandbox import NoProgramError, SandboxProcess
 from emulator.kubelet.server import spdy, streams
-from emulator.kubelet.server.descriptors import Descriptors, reading, writing
 from emulator.kubelet.server.streams import V4, V5, Channels, Stream
+from emulator.kubelet.standard_streams import StandardStreams, reading, writing
 from harness.errors import HarnessError
 
 Object = dict[str, Any]
@@ -62,7 +62,7 @@ async def _by_websocket(request: web.BaseRequest, container: RunningContainer, w
     for name in named.keys() - wanted.streams:
         named.pop(name).ignore()
     first = next(name for name in ("stdout", "stderr", "error") if name in named)
-    async with beside(channels.serve()) as gone:
+    async with background(channels.serve()) as gone:
         await named[first].write(b"")  # the client treats this as the sign of a connection
         await _run(container, wanted, named, gone)
     await websocket.close()  # wait for the client's last message if no other task reads
@@ -74,7 +74,7 @@ async def _by_spdy(request: web.BaseRequest, container: RunningContainer, wanted
     if isinstance(wire, web.Response):
         return wire
     connection = spdy.SpdyConnection(wire)
-    async with beside(connection.serve()) as gone:
+    async with background(connection.serve()) as gone:
         opened: dict[str, Stream] = {}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STREAMS_WITHIN):
@@ -91,9 +91,9 @@ async def _by_spdy(request: web.BaseRequest, container: RunningContainer, wanted
 
 
 @contextlib.asynccontextmanager
-async def beside(reading: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Task[None]]:
+async def background(coroutine: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Task[None]]:
     """Run a task during the block, and cancel the task at the end."""
-    task = asyncio.create_task(reading)
+    task = asyncio.create_task(coroutine)
     try:
         yield task
     finally:
@@ -121,44 +121,32 @@ async def _run_to_its_end(container: RunningContainer, wanted: Wanted, opened: M
 
     Cancelling this coroutine kills the program. Raises `ConnectionError` if the client has disconnected.
     """
-    with contextlib.ExitStack() as held:
-        descriptors = Descriptors([name for name in _STANDARD if name in opened], tty=wanted.tty)
-        held.callback(descriptors.close)
+    names = [name for name in _STANDARD if name in opened]
+    with contextlib.closing(StandardStreams(names, tty=wanted.tty)) as standard:
         try:
-            process = await asyncio.to_thread(
-                container.exec,
-                wanted.argv,
-                stdin=descriptors.stdin,
-                stdout=descriptors.stdout,
-                stderr=descriptors.stderr,
-                tty=wanted.tty,
-            )
+            process = await asyncio.to_thread(container.exec, wanted.argv, standard)
         except (NoProgramError, HarnessError, OSError) as error:
             return _internal_error(f"error executing command in container: {error}")
-        held.callback(process.close)
-        descriptors.started()
-        return _status(await _carry(process, descriptors, opened), wanted.argv)
+        with contextlib.closing(process):
+            standard.started()
+            return _status(await _carry(process, standard, opened), wanted.argv)
 
 
-async def _carry(process: SandboxProcess, descriptors: Descriptors, opened: Mapping[str, Stream]) -> int:
-    outputs = [(opened[name], descriptors.take(name)) for name in descriptors.outputs]
-    beside = []
-    if (stdin := descriptors.take("stdin")) is not None:
-        beside.append(asyncio.create_task(_from_client(opened["stdin"], stdin)))
-    if "resize" in opened:
-        beside.append(asyncio.create_task(_resize(opened["resize"], descriptors)))
-    try:
-        async with asyncio.TaskGroup() as group:
-            code = group.create_task(exit_code(process))
-            for stream, descriptor in outputs:
-                assert descriptor is not None
-                group.create_task(_to_client(descriptor, stream))
-    except* ConnectionError as gone:
-        raise ConnectionResetError("the client has disconnected") from gone
-    finally:
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+async def _carry(process: SandboxProcess, standard: StandardStreams, opened: Mapping[str, Stream]) -> int:
+    """Copy bytes between the client and a program until it has ended and all its output is sent. Return its code."""
+    async with contextlib.AsyncExitStack() as inputs:
+        if "stdin" in opened:
+            await inputs.enter_async_context(background(_from_client(opened["stdin"], standard.take("stdin"))))
+        if "resize" in opened:
+            await inputs.enter_async_context(background(_resize(opened["resize"], standard)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                code = group.create_task(exit_code(process))
+                for name in ("stdout", "stderr"):
+                    if name in opened:
+                        group.create_task(_to_client(standard.take(name), opened[name]))
+        except* ConnectionError as gone:
+            raise ConnectionResetError("the client has disconnected") from gone
     return code.result()
 
 
@@ -187,7 +175,7 @@ async def _from_client(stream: Stream, descriptor: int) -> None:
         stream.ignore()
 
 
-async def _resize(stream: Stream, descriptors: Descriptors) -> None:
+async def _resize(stream: Stream, standard: StandardStreams) -> None:
     """Read terminal sizes, which are consecutive JSON objects."""
     decoder, text = json.JSONDecoder(), ""
     while data := await stream.read():
@@ -196,7 +184,7 @@ async def _resize(stream: Stream, descriptors: Descriptors) -> None:
             while text := text.lstrip():
                 size, end = decoder.raw_decode(text)
                 text = text[end:]
-                descriptors.resize(int(size["Width"]), int(size["Height"]))
+                standard.resize(int(size["Width"]), int(size["Height"]))
 
 
 def _status(code: int, argv: Sequence[str]) -> Object:

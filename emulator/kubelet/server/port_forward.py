@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from emulator.kubelet.server import spdy, streams
-from emulator.kubelet.server.exec import beside
+from emulator.kubelet.server.exec import background
 from emulator.kubelet.server.spdy import SpdyConnection, SpdyStream
 from emulator.kubelet.server.streams import TUNNEL, V4, Channels, Stream, WebSocketWire
 from harness.netns.namespace import Namespace
@@ -49,7 +49,7 @@ async def _by_spdy(connection: SpdyConnection, netns: Namespace) -> None:
     """Forward a connection for each pair of streams that a client opens."""
     pairs: dict[str, dict[str, SpdyStream]] = {}
     tasks: set[asyncio.Task[None]] = set()
-    async with beside(connection.serve()):
+    async with background(connection.serve()):
         try:
             while (stream := await connection.accept()) is not None:
                 kind = stream.headers.get("streamtype", "")
@@ -83,7 +83,7 @@ async def _by_channels(websocket: web.WebSocketResponse, ports: Sequence[int], n
     for port, data, error in pairs:
         for channel in (data, error):
             await channel.write(port.to_bytes(2, "little"))
-    async with beside(channels.serve()) as gone, beside(_forward_all(pairs, netns)) as every:
+    async with background(channels.serve()) as gone, background(_forward_all(pairs, netns)) as every:
         await asyncio.wait([every, gone], return_when=asyncio.FIRST_COMPLETED)
 
 

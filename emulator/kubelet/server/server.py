@@ -6,39 +6,31 @@ Error texts match those of Kubernetes' kubelet, because API servers forward them
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from aiohttp import web
 
 from emulator.kubelet.container_log import ContainerLog
-from emulator.kubelet.container_running import RunningContainer
+from emulator.kubelet.running_container import RunningContainer
+from emulator.kubelet.running_pod import RunningPod
 from emulator.kubelet.server import exec as programs
 from emulator.kubelet.server import logs, port_forward
 from harness.event_loop import EventLoop
 from harness.netns.fabric import Host
-from harness.netns.namespace import Namespace
+from harness.probes.server import bound
 from reference.apiserver.listening_port import ListeningPort
 
 PORT = 10250
 _GRACE = 0.05  # seconds for requests to end when the kubelet ends
 
 
-class Pods(Protocol):
-    """The pods that a kubelet runs. Any thread may call these methods."""
-
-    def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
-        """Return a container, or None."""
-
-    def netns(self, namespace: str, pod: str) -> Namespace | None:
-        """Return the netns of a pod, or None."""
-
-
 class KubeletServer:
     """An HTTPS server that runs from `start` to `close`."""
 
-    def __init__(self, pods: Pods, loop: EventLoop) -> None:
-        self._pods = pods
+    def __init__(self, pod: Callable[[str, str], RunningPod | None], loop: EventLoop) -> None:
+        """`pod` returns the running pod with this namespace and name, or None."""
+        self._pod = pod
         self._loop = loop
         self._server: web.Server | None = None
         self._ports: list[ListeningPort] = []
@@ -46,7 +38,11 @@ class KubeletServer:
 
     def start(self, nodes: Iterable[Host], tls: ssl.SSLContext) -> None:
         """Listen on all addresses of these nodes. Raises `OSError` if a port is in use."""
-        listening = [_listening(node.namespace, address) for node in nodes for address in node.addresses.values()]
+        listening = [
+            bound(node.namespace, "TCP", family, PORT, address=address)
+            for node in nodes
+            for family, address in node.addresses.items()
+        ]
         self._loop.run(self._listen(listening, tls))
 
     def close(self) -> None:
@@ -90,25 +86,28 @@ class KubeletServer:
 
     async def _logs(self, request: web.BaseRequest, namespace: str, pod: str, name: str) -> web.StreamResponse:
         wanted = logs.Wanted.parse(request.query)
-        if self._pods.netns(namespace, pod) is None and self._pods.container(namespace, pod, name) is None:
+        if (running := self._pod(namespace, pod)) is None:
             return web.Response(status=404, text=f'pod "{pod}" does not exist')
-        if (container := self._pods.container(namespace, pod, name)) is None:
+        if (container := running.container(name)) is None:
             return web.Response(status=404, text=f'container "{name}" not found in pod "{pod}"')
         return await logs.serve(request, _log(container, pod, previous=wanted.previous), wanted)
 
     async def _exec(self, request: web.BaseRequest, namespace: str, pod: str, name: str) -> web.StreamResponse:
         wanted = programs.Wanted.parse(request)
-        if self._pods.netns(namespace, pod) is None:
+        running = self._pod(namespace, pod)
+        if running is None or running.host is None:
             return web.Response(status=404, text="pod does not exist")
-        container = self._pods.container(namespace, pod, name)
+        container = running.container(name)
         if container is None or not container.runs:
             return web.Response(status=500, text=f'container not found ("{name}")')
         return await programs.serve(request, container, wanted)
 
     async def _port_forward(self, request: web.BaseRequest, namespace: str, pod: str) -> web.StreamResponse:
-        if (netns := self._pods.netns(namespace, pod)) is None:
+        running = self._pod(namespace, pod)
+        host = running.host if running is not None else None
+        if host is None:
             return web.Response(status=404, text="pod does not exist")
-        return await port_forward.serve(request, netns)
+        return await port_forward.serve(request, host.namespace)
 
 
 def _log(container: RunningContainer, pod: str, *, previous: bool) -> ContainerLog:
@@ -128,14 +127,3 @@ def _reason(state: Mapping[str, Mapping[str, str]]) -> str:
     reason = state.get("waiting", {}).get("reason", "ContainerCreating")
     said = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
     return said.get(reason, reason)
-
-
-def _listening(namespace: Namespace, address: str) -> socket.socket:
-    made = namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, PORT))
-    except BaseException:
-        made.close()
-        raise
-    return made

@@ -63,7 +63,8 @@ def ask(backend: NetnsBackend, address: str, path: str, port: int = 8080) -> htt
 
 
 def logged(kubelet: Kubelet, name: str, stream: str = "") -> list[str]:
-    container = kubelet.container("default", name, "c")
+    pod = kubelet.pod("default", name)
+    container = pod.container("c") if pod is not None else None
     assert container is not None
     assert container.log is not None
     return [line.text.decode() for line in container.log.lines() if stream in ("", line.stream)]

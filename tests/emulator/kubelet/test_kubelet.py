@@ -15,7 +15,9 @@ import pytest
 from emulator.kube_dns import KubeDns
 from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.kubelet.kubelet import Kubelet
+from emulator.kubelet.running_container import RunningContainer
 from emulator.kubelet.sandbox import PATH, Sandbox
+from emulator.kubelet.standard_streams import StandardStreams
 from harness.api.client import Api
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
@@ -28,6 +30,7 @@ from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
+from tests.emulator.kubelet.processes import wait
 
 Object = dict[str, Any]
 Create = Callable[..., Object]
@@ -236,7 +239,7 @@ def kubelet(backend: NetnsBackend) -> Iterator[Kubelet]:
     """A kubelet that can run programs in sandboxes. The fixture deletes all pods after the test."""
     with Namespace.create() as namespace, contextlib.closing(Sandbox(namespace, hostname="x")) as tried:
         try:
-            tried.start(["true"], env={"PATH": PATH}, stdin=0, stdout=1, stderr=2).wait(10)
+            wait(tried.start(["true"], env={"PATH": PATH}, stdin=0, stdout=1, stderr=2))
         except UnavailableError as error:
             pytest.skip(str(error))
     with Kubelet(backend.kubeconfig(), backend.network, dns="10.96.0.10") as running:
@@ -251,8 +254,13 @@ def script(text: str, name: str = "job", **spec: Any) -> Object:
     return {"metadata": {"name": name}, "spec": {"nodeName": "a1", "containers": [container], **spec}}
 
 
+def container_of(kubelet: Kubelet, pod: str = "job", name: str = "job") -> RunningContainer | None:
+    running = kubelet.pod("default", pod)
+    return None if running is None else running.container(name)
+
+
 def logged(kubelet: Kubelet, name: str = "job", *, previous: bool = False) -> str:
-    container = kubelet.container("default", name, "job")
+    container = container_of(kubelet, name)
     assert container is not None
     log = container.previous_log if previous else container.log
     return "" if log is None else b"".join(line.shown() for line in log.lines()).decode()
@@ -329,8 +337,8 @@ def test_program_that_cannot_start_backs_off_like_a_crashing_one(backend: NetnsB
 def test_a_script_gets_sigterm_and_sigkill_after_its_grace_period(backend: NetnsBackend, kubelet: Kubelet) -> None:
     text = "trap 'echo told' TERM; echo up; while :; do sleep 0.1; done"
     backend.api.create("pods", "default", script(text, terminationGracePeriodSeconds=1))
-    eventually(lambda: kubelet.container("default", "job", "job") and "up" in logged(kubelet), describe="up")
-    container = kubelet.container("default", "job", "job")
+    eventually(lambda: container_of(kubelet) and "up" in logged(kubelet), describe="up")
+    container = container_of(kubelet)
     assert container is not None
     backend.api.delete("pods", "default", "job")
     eventually(lambda: "told" in logged(kubelet), describe="SIGTERM to have come")
@@ -340,18 +348,16 @@ def test_a_script_gets_sigterm_and_sigkill_after_its_grace_period(backend: Netns
 
 def test_programs_run_beside_the_emulated_agnhost_in_its_pod(backend: NetnsBackend, kubelet: Kubelet) -> None:
     run(backend.api, server("web"))
-    container = kubelet.container("default", "web", "server")
+    container = container_of(kubelet, "web", "server")
     assert container is not None
-    reading, writing = os.pipe()
-    process = container.exec(["/bin/sh", "-c", "echo $HOSTNAME; exit 4"], stdin=reading, stdout=writing, stderr=writing)
-    assert process.wait(10) == 4
-    process.close()
-    assert os.read(reading, 100) == b"web\n"
-    os.close(reading)
-    os.close(writing)
-    assert kubelet.netns("default", "web") is not None
-    assert kubelet.container("default", "web", "none") is None
-    assert kubelet.container("default", "none", "none") is None
+    with contextlib.closing(StandardStreams(["stdout"])) as streams:
+        process = container.exec(["/bin/sh", "-c", "echo $HOSTNAME; exit 4"], streams)
+        assert wait(process) == 4
+        process.close()
+        with os.fdopen(streams.take("stdout"), "rb", 0) as output:
+            assert output.read(100) == b"web\n"
+    assert container_of(kubelet, "web", "none") is None
+    assert kubelet.pod("default", "none") is None
 
 
 def test_a_probe_runs_a_program_in_the_container(backend: NetnsBackend, kubelet: Kubelet) -> None:
@@ -359,9 +365,9 @@ def test_a_probe_runs_a_program_in_the_container(backend: NetnsBackend, kubelet:
     container = {"name": "job", "image": "busybox", "args": ["sleep", "600"], "readinessProbe": probe}
     backend.api.create("pods", "default", script("", container={**container, "command": None}))
     becomes(backend.api, "job", partial(has_ready, "False"))
-    running = kubelet.container("default", "job", "job")
+    running = container_of(kubelet)
     assert running is not None
-    code = asyncio.run(running.run_beside(["/bin/sh", "-c", "echo > /tmp/ready"]))
+    code = asyncio.run(running.run_in_sandbox(["/bin/sh", "-c", "echo > /tmp/ready"]))
     becomes(backend.api, "job", partial(has_ready, "True"))
     assert code == 0
 
@@ -399,8 +405,8 @@ def test_a_hook_runs_a_program_before_sigterm(backend: NetnsBackend, kubelet: Ku
     hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "echo > /tmp/told"]}}}
     text = "trap 'ls /tmp; exit' TERM; echo up; while :; do sleep 0.1; done"
     backend.api.create("pods", "default", script(text, container={"lifecycle": hook}))
-    eventually(lambda: kubelet.container("default", "job", "job") and "up" in logged(kubelet), describe="up")
-    container = kubelet.container("default", "job", "job")
+    eventually(lambda: container_of(kubelet) and "up" in logged(kubelet), describe="up")
+    container = container_of(kubelet)
     assert container is not None
     log = container.log
     assert log is not None

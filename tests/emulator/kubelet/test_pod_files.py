@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emulator.kubelet.pod_running import files_of
+from emulator.kubelet.running_pod import files_of
 
 CLUSTER = "search shop.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
 CONFIG = {

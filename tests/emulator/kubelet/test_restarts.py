@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.kubelet.container_running import Restarts
+from emulator.kubelet.running_container import Restarts
 
 
 def test_restart_delay_grows_from_zero_to_five_minutes() -> None:

@@ -19,6 +19,7 @@ from emulator.kubelet.sandbox import KILLED, PATH, NoProgramError, Sandbox, Sand
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.netns.fabric import Network
+from tests.emulator.kubelet.processes import wait
 
 pytestmark = [
     pytest.mark.skipif(shutil.which(program, path=PATH) is None, reason=f"{program} is not installed")
@@ -55,7 +56,7 @@ class Runs:
             os.close(writing)
         with os.fdopen(reading) as read:
             said = read.read()
-        code = process.wait(10)
+        code = wait(process)
         process.close()
         return Ended(code, said)
 
@@ -157,7 +158,7 @@ def test_programs_of_one_sandbox_share_files_and_processes(inside: Runs) -> None
     inside.sh("echo shared > /tmp/it")
     assert inside.run("cat", "/tmp/it").output == "shared\n"
     assert inside.sh(f"kill -TERM {sleeping.pid}").code == 0
-    assert sleeping.wait(10) == 128 + 15
+    assert wait(sleeping) == 128 + 15
 
 
 def test_program_has_only_three_descriptors(inside: Runs) -> None:
@@ -175,7 +176,7 @@ def test_signal_ends_a_program(inside: Runs) -> None:
     sleeping = inside.start("sleep", "600")
     assert sleeping.poll() is None
     sleeping.signal(15)
-    assert sleeping.wait(10) == 128 + 15
+    assert wait(sleeping) == 128 + 15
 
 
 def test_program_starts_with_no_blocked_signals(make: Callable[[], Runs]) -> None:
@@ -201,7 +202,7 @@ def test_close_ends_all_programs_and_their_children(inside: Runs) -> None:
     inside.sandbox.close()
     with os.fdopen(reading) as read:
         assert read.read() == "", "no process holds the program's output open"
-    assert process.wait(10) == KILLED
+    assert wait(process) == KILLED
     with pytest.raises(NoProgramError):
         inside.run("true")
 
@@ -216,7 +217,7 @@ def test_program_has_a_controlling_terminal_if_wanted(inside: Runs) -> None:
         stderr=theirs,
         tty=True,
     )
-    assert process.wait(10) == 0
+    assert wait(process) == 0
     assert os.read(ours, 100) == b"it is\r\n"
     os.close(theirs)
     os.close(ours)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -18,6 +18,7 @@ import yaml
 from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.sandbox import NoProgramError
 from emulator.kubelet.server.server import PORT, KubeletServer
+from emulator.kubelet.standard_streams import StandardStreams
 from harness.control_planes.control_plane import KubeletTrust
 from harness.event_loop import EventLoop
 from harness.netns.fabric import Host
@@ -72,9 +73,10 @@ class Container:
         self.state = State(running={})
         self.programs: list[subprocess.Popen[bytes]] = []
 
-    def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> Program:
+    def exec(self, argv: Sequence[str], streams: StandardStreams) -> Program:
+        three = {name: getattr(streams, name) for name in ("stdin", "stdout", "stderr")}
         try:
-            made = subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
+            made = subprocess.Popen(argv, **three, start_new_session=True)
         except OSError as error:
             raise NoProgramError(f'exec: "{argv[0]}": executable file not found in $PATH') from error
         self.programs.append(made)
@@ -82,16 +84,17 @@ class Container:
 
 
 class Pods:
-    """One pod, `p`."""
+    """One pod, `p`, with one container."""
 
     def __init__(self) -> None:
         self.only = Container()
+        self.host = Host("a1", cast("Any", Outside()), {}, "p")
 
-    def container(self, namespace: str, pod: str, container: str) -> Any:
-        return self.only if (namespace, pod, container) == ("default", "p", "c") else None
+    def container(self, name: str) -> Any:
+        return self.only if name == "c" else None
 
-    def netns(self, namespace: str, pod: str) -> Any:
-        return Outside() if (namespace, pod) == ("default", "p") else None
+    def pod(self, namespace: str, name: str) -> Any:
+        return self if (namespace, name) == ("default", "p") else None
 
 
 @pytest.fixture
@@ -120,7 +123,7 @@ def trust() -> KubeletTrust:
 def kubelet(pods: Pods, trust: KubeletTrust, address: str) -> Iterator[KubeletServer]:
     node: Any = Outside()
     with EventLoop("kubelet-loop") as loop:
-        server = KubeletServer(pods, loop)
+        server = KubeletServer(pods.pod, loop)
         server.start([Host("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))
         yield server
         server.close()

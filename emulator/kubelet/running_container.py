@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import hashlib
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from emulator.kubelet.emulated_agnhost import EmulatedAgnhost
 from emulator.kubelet.environment import ConfigError, FieldValues, environment_of, expanded
 from emulator.kubelet.images import FILES, TOOLS, Command, CommandError, MissingImageError, command_of, programs_of
 from emulator.kubelet.pod_status import ContainerState
-from emulator.kubelet.program import RunningProgram, exit_code
 from emulator.kubelet.readiness import Readiness
+from emulator.kubelet.running_program import RunningProgram, exit_code
 from emulator.kubelet.sandbox import PATH, NoProgramError, Sandbox, SandboxProcess
+from emulator.kubelet.standard_streams import StandardStreams
 from harness.errors import UnavailableError
 from harness.event_loop import EventLoop
 from harness.netns.addresses import Family
@@ -32,16 +32,16 @@ _RUNTIME = (
     "unable to start container process: error during container init"
 )
 _NOT_STARTED = 128  # the exit code that containerd reports for a container whose program could not start
-_TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of programs that run beside the container, as in timeout(1)
+_TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of hooks and probes, as in timeout(1)
 _NEVER = "1970-01-01T00:00:00Z"  # the start time of a container whose program could not start
-_NOT_SEEN = 1.0  # seconds until a kubelet retries a container that could not start
+_START_ERROR_SECONDS = 1.0  # until the reason of a container that could not start becomes CrashLoopBackOff
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds between restarts, as in kubelet 1.37
 _WELL = 2 * _LONGEST_PAUSE  # a container that ran for this many seconds restarts with the shortest delay
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The environment that a pod's containers share. `files` are texts that replace this machine's files.
+class PodContext:
+    """What a pod's containers share. `files` maps paths to the content of files that replace this machine's files.
 
     `wake` queues the pod for another sync, and is thread-safe.
     """
@@ -79,10 +79,10 @@ class Restarts:
 class RunningContainer:
     """One container. Only one thread at a time may call methods. The loop's thread only records exits and probes."""
 
-    def __init__(self, spec: Object, around: Surroundings, *, policy: str, waits: str = "ContainerCreating") -> None:
+    def __init__(self, spec: Object, context: PodContext, *, policy: str, waits: str = "ContainerCreating") -> None:
         """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is the reason why it does not run yet."""
         self._spec = spec
-        self._around = around
+        self._context = context
         self._restarting = Restarts(policy)
         self._state: Object = {"waiting": {"reason": waits}}
         self._last: Object = {}
@@ -98,8 +98,8 @@ class RunningContainer:
         self._hook: bool | None = None  # the preStop hook: None before it starts, True after it has ended
         self._terminated = False
         self._id = ""
-        self._seen = 0.0  # time for the retry of a failed start
-        self._backing_off = ""
+        self._backoff_shown_at = 0.0  # time when CrashLoopBackOff replaces RunContainerError
+        self._backoff_message = ""
         self._log: ContainerLog | None = None
         self._previous_log: ContainerLog | None = None
 
@@ -111,18 +111,18 @@ class RunningContainer:
     def state(self) -> ContainerState:
         ready = "running" in self._state and self._readiness is not None and self._readiness.ready
         return ContainerState(
-            self.name, self._image, self._state, ready, self._restarts, self._last, self._id, lasts=self.lasts
+            self.name, self._image, self._state, ready, self._restarts, self._last, self._id, is_sidecar=self.is_sidecar
         )
 
     @property
-    def lasts(self) -> bool:
+    def is_sidecar(self) -> bool:
         """True for a sidecar: an init container with restartPolicy Always."""
         return self._spec.get("restartPolicy") == "Always"
 
     @property
-    def lets_others_begin(self) -> bool:
+    def lets_others_start(self) -> bool:
         """True for an init container that has succeeded, or a sidecar that has started."""
-        return (self.runs or bool(self._last)) if self.lasts else self.state.exit_code == 0
+        return (self.runs or bool(self._last)) if self.is_sidecar else self.state.exit_code == 0
 
     @property
     def waits(self) -> bool:
@@ -149,30 +149,36 @@ class RunningContainer:
         waits = "waiting" in self._state
         return (self._log if self._last else None) if waits else self._previous_log
 
-    def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
+    def exec(self, argv: Sequence[str], streams: StandardStreams) -> SandboxProcess:
         """Start another program in the container's sandbox, with the container's environment. Thread-safe.
 
-        Raises `NoProgramError`, also if the container is not running, and `UnavailableError`. See `Sandbox.start`.
+        Raises `NoProgramError`, including if the container is not running, and `UnavailableError`.
         """
         sandbox = self._sandbox
         if sandbox is None or not self.runs:
             raise NoProgramError("the container does not run")
-        env, folder = ({"TERM": "xterm"} if tty else {}) | self._environment, self._folder
-        return sandbox.start(argv, env=env, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty, folder=folder)
+        return self._start_in(sandbox, argv, streams)
 
-    @property
-    def _folder(self) -> str:
-        return self._spec.get("workingDir") or "/"
+    def _start_in(self, sandbox: Sandbox, argv: Sequence[str], streams: StandardStreams) -> SandboxProcess:
+        return sandbox.start(
+            argv,
+            env=({"TERM": "xterm"} if streams.tty else {}) | self._environment,
+            stdin=streams.stdin,
+            stdout=streams.stdout,
+            stderr=streams.stderr,
+            tty=streams.tty,
+            folder=self._spec.get("workingDir") or "/",
+        )
 
-    def look(self) -> None:
+    def sync(self) -> None:
         """Handle an exit, and start the container when its start is due."""
         if self._exit is not None:
             self._ended(self._exit)
         if self._container is None and "waiting" in self._state:
             if time.monotonic() >= self._due:
                 self._start()
-            elif self._state["waiting"]["reason"] == "RunContainerError" and time.monotonic() >= self._seen:
-                self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backing_off}}
+            elif self._state["waiting"]["reason"] == "RunContainerError" and time.monotonic() >= self._backoff_shown_at:
+                self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backoff_message}}
 
     def end(self) -> None:
         """Run the preStop hook, send SIGTERM, and prevent restarts. Each call performs the next step."""
@@ -187,9 +193,9 @@ class RunningContainer:
         """Start the preStop hook. When the hook ends, the pod is synced again. Return True if there is no hook."""
         hook = (self._spec.get("lifecycle") or {}).get("preStop") or {}
         if "sleep" in hook:
-            self._around.loop.spawn(self._end_hook(asyncio.sleep(float(hook["sleep"].get("seconds") or 0))))
+            self._context.loop.spawn(self._end_hook(asyncio.sleep(float(hook["sleep"].get("seconds") or 0))))
         elif "exec" in hook:
-            self._around.loop.spawn(self._end_hook(self.run_beside(hook["exec"]["command"])))
+            self._context.loop.spawn(self._end_hook(self.run_in_sandbox(hook["exec"]["command"])))
         else:
             return True
         return False
@@ -197,17 +203,16 @@ class RunningContainer:
     async def _end_hook(self, hook: Awaitable[object]) -> None:
         await hook
         self._hook = True
-        self._around.wake()
+        self._context.wake()
 
-    async def run_beside(self, argv: Sequence[str], seconds: float | None = None) -> int:
+    async def run_in_sandbox(self, argv: Sequence[str], seconds: float | None = None) -> int:
         """Run a program in the sandbox, and return the exit code. Call this method on the loop's thread.
 
         The code is 124 for a program that was killed after `seconds`, and 126 for a program that cannot run.
         """
-        with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: ASYNC230, PTH123  a device
-            number = nothing.fileno()
+        with contextlib.closing(StandardStreams()) as nowhere:
             try:
-                process = await asyncio.to_thread(self.exec, argv, stdin=number, stdout=number, stderr=number)
+                process = await asyncio.to_thread(self.exec, argv, nowhere)
             except (NoProgramError, UnavailableError):
                 return _CANNOT_RUN
         try:
@@ -247,7 +252,7 @@ class RunningContainer:
             return
         self._restarts += bool(self._last)
         self._previous_log, self._log = self._log, ContainerLog()
-        run = f"{self._around.fields.pod['metadata']['uid']}/{self.name}/{self._restarts}"
+        run = f"{self._context.fields.pod['metadata']['uid']}/{self.name}/{self._restarts}"
         self._id = f"trafficdist://{hashlib.sha256(run.encode()).hexdigest()}"
         try:
             self._run(programs, self._log)
@@ -264,40 +269,33 @@ class RunningContainer:
 
     def _run(self, programs: Mapping[str, Path], log: ContainerLog) -> None:
         """Start the process and its probes. Raises the errors that `_start` handles."""
-        around, self._began = self._around, timestamp()
-        given = {"PATH": f"{PATH}:{TOOLS}", "HOSTNAME": around.hostname, "HOME": "/root"}
-        self._environment = environment_of(self._spec, around.fields, given)
+        context, self._began = self._context, timestamp()
+        given = {"PATH": f"{PATH}:{TOOLS}", "HOSTNAME": context.hostname, "HOME": "/root"}
+        self._environment = environment_of(self._spec, context.fields, given)
         command = command_of(
             self._image,
             *([expanded(each, self._environment) for each in self._spec.get(key) or ()] for key in ("command", "args")),
         )
-        files = {**FILES, **around.files}
-        self._sandbox = Sandbox(around.namespace, hostname=around.hostname, files=files, programs=programs)
+        files = {**FILES, **context.files}
+        self._sandbox = Sandbox(context.namespace, hostname=context.hostname, files=files, programs=programs)
         if isinstance(command, Command):
-            emulated = EmulatedAgnhost(command, around.hostname, around.namespace, around.loop)
-            emulated.start(tuple(around.addresses), self._note)
+            emulated = EmulatedAgnhost(command, context.hostname, context.namespace, context.loop)
+            emulated.start(tuple(context.addresses), self._note)
             self._container = emulated
         else:
             self._container = self._program(command, self._sandbox, log)
         self._state = {"running": {"startedAt": self._began}}
-        address = next(iter(around.addresses.values()))
+        address = next(iter(context.addresses.values()))
         self._readiness = Readiness(
-            self._spec, around.node, address, loop=around.loop, changed=around.wake, run=self.run_beside
+            self._spec, context.node, address, loop=context.loop, changed=context.wake, run=self.run_in_sandbox
         )
 
     def _program(self, argv: Sequence[str], sandbox: Sandbox, log: ContainerLog) -> RunningProgram:
         """Start the container's main program. Raises the errors of `Sandbox.start`."""
-        (out, to_out), (err, to_err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
-        with contextlib.ExitStack() as failed, contextlib.ExitStack() as theirs:
-            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            for each in (nothing, to_out, to_err):
-                theirs.callback(os.close, each)
-            for each in (out, err):
-                failed.callback(os.close, each)
-            env, folder = self._environment, self._folder
-            process = sandbox.start(argv, env=env, stdin=nothing, stdout=to_out, stderr=to_err, folder=folder)
-            failed.pop_all()
-        return RunningProgram(process, {out: "stdout", err: "stderr"}, log, self._around.loop, self._note)
+        with contextlib.closing(StandardStreams(("stdout", "stderr"))) as streams:
+            process = self._start_in(sandbox, argv, streams)
+            outputs = {streams.take(name): name for name in ("stdout", "stderr")}
+        return RunningProgram(process, outputs, log, self._context.loop, self._note)
 
     @property
     def _image(self) -> str:
@@ -305,17 +303,17 @@ class RunningContainer:
 
     def _note(self, code: int) -> None:
         self._exit = code
-        self._around.wake()
+        self._context.wake()
 
     def _fail_to_start(self, why: str) -> None:
         """Report a failed start like a kubelet with containerd: first the error, and the back-off a second later."""
         self._began = _NEVER
         self._ended(_NOT_STARTED, why, reason="StartError")
         if "waiting" in self._state:
-            self._backing_off = self._state["waiting"].get("message", "")
+            self._backoff_message = self._state["waiting"].get("message", "")
             self._state = {"waiting": {"reason": "RunContainerError", "message": why}}
-            self._seen = time.monotonic() + _NOT_SEEN
-            self._around.loop.after(_NOT_SEEN, self._around.wake)
+            self._backoff_shown_at = time.monotonic() + _START_ERROR_SECONDS
+            self._context.loop.after(_START_ERROR_SECONDS, self._context.wake)
 
     def _ended(self, code: int, why: str = "", reason: str = "") -> None:
         if self._readiness is not None:
@@ -341,4 +339,4 @@ class RunningContainer:
     def _wait(self, reason: str, message: str, seconds: float) -> None:
         self._state = {"waiting": {"reason": reason, "message": message}}
         self._due = time.monotonic() + seconds
-        self._around.loop.after(seconds, self._around.wake)
+        self._context.loop.after(seconds, self._context.wake)

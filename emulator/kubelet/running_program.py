@@ -11,7 +11,7 @@ from emulator.kubelet.sandbox import SandboxProcess
 from harness.event_loop import EventLoop
 
 _CHUNK = 1 << 16
-_MOST = 64  # maximum number of chunks to read from each output after the program has ended
+_LAST_CHUNKS = 64  # maximum number of chunks to read from each output after the program has ended
 
 
 async def exit_code(process: SandboxProcess) -> int:
@@ -74,7 +74,7 @@ class RunningProgram:
             for each in outputs:
                 loop.remove_reader(each)
                 with contextlib.suppress(BlockingIOError):
-                    for _ in range(_MOST):
+                    for _ in range(_LAST_CHUNKS):
                         if not read(each):
                             break
                 os.close(each)

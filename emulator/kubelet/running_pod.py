@@ -1,26 +1,24 @@
 """Run one pod on a node, from its first event to its end.
 
-`look` compares the API object with the running containers, and performs the next step. Each event triggers a call.
+`sync` compares the API object with the running containers, and performs the next step. Each event triggers a call.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from emulator.kubelet.container_running import RunningContainer, Surroundings
 from emulator.kubelet.environment import FieldValues
 from emulator.kubelet.pod_status import Place, status_of
+from emulator.kubelet.running_container import PodContext, RunningContainer
 from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
 from harness.errors import UsageError
 from harness.event_loop import EventLoop
 from harness.netns import sysctls
-from harness.netns.addresses import Family
 from harness.netns.fabric import Host, Network, PodName
 from reference.objects.timestamps import timestamp
 
 Object = dict[str, Any]
 
-_NOT_STARTED_AGAIN = ("Succeeded", "Failed")
 _ZONE = "cluster.local"
 
 
@@ -35,31 +33,32 @@ class RunningPod:
         network: Network,
         loop: EventLoop,
         wake: Callable[[], None],
-        placed: Callable[[Host | None], None],
+        host_changed: Callable[[], None],
         dns: str,
     ) -> None:
         """`dns` is the address of the cluster's DNS, or "".
 
-        `wake` schedules another call of `look`. `placed` is called with the pod's host, and with None at the end.
+        `wake` schedules another call of `sync`. `host_changed` is called when `host` is set, and at the end.
         """
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
-        self._host: Host | None = None
+        self.host: Host | None = None
+        """The pod's netns and addresses, with host network those of the node. None before the start and at the end."""
         self._pod = pod
         self._path = path_of("pods", meta["namespace"], meta["name"])
         self._api = api
         self._network = network
         self._loop = loop
         self._wake = wake
-        self._placed = placed
+        self._host_changed = host_changed
         self._dns = dns
         self._node = network.nodes[pod["spec"]["nodeName"]]
         self._since = timestamp()
         self._init: list[RunningContainer] = []  # containers that start before the others, including sidecars
         self._containers: list[RunningContainer] = []
         self._reported: Object = {}
-        self._begun = False
-        self._gone = False
+        self._started = False
+        self._removed = False
         self._ends_since = self._kill_at = float("inf")
 
     @property
@@ -74,41 +73,41 @@ class RunningPod:
     def _all(self) -> list[RunningContainer]:
         return [*self._init, *self._containers]
 
-    def look(self, pod: Object) -> None:
+    def sync(self, pod: Object) -> None:
         """Perform the next step. Raises `InconclusiveError` if the API server does not respond."""
         self._pod = pod
-        if self._gone:
+        if self._removed:
             return
-        if not self._begun:
-            self._begin()
+        if not self._started:
+            self._start()
         if pod["metadata"].get("deletionTimestamp"):
             self._end()
-        self._look_at_containers()
+        self._sync_containers()
         if self.ending and not any(container.runs for container in self._all):
             self._finish()
         elif all(container.known for container in self._all):
             self._report()
 
-    def _look_at_containers(self) -> None:
+    def _sync_containers(self) -> None:
         """Handle exits, and start containers: first the init containers one after another, then the others."""
         for container in self._init:
-            container.look()
-            if not container.lets_others_begin and not self.ending:
+            container.sync()
+            if not container.lets_others_start and not self.ending:
                 return
         for container in self._containers:
-            container.look()
+            container.sync()
         if not any(container.runs or container.waits for container in self._containers):
             for container in self._init:  # sidecars end last
                 container.end()
 
     def remove(self) -> None:
         """Kill the processes and remove the netns immediately. Idempotent."""
-        self._gone = True
+        self._removed = True
         for container in self._all:
             container.drop()
-        host, self._host = self._host, None
+        host, self.host = self.host, None
         if host is not None:
-            self._placed(None)
+            self._host_changed()
             if not self._on_node:
                 self._network.remove_pod(host)
 
@@ -116,34 +115,30 @@ class RunningPod:
     def _on_node(self) -> bool:
         return bool(self._pod["spec"].get("hostNetwork"))
 
-    @property
-    def _addresses(self) -> Mapping[Family, str]:
-        return {} if self._host is None else self._host.addresses
-
-    def _begin(self) -> None:
+    def _start(self) -> None:
         """Create the netns and the containers, unless the pod has ended. On `HarnessError`, the caller retries."""
-        over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
-        if not over and not self._pod["metadata"].get("deletionTimestamp"):
+        meta = self._pod["metadata"]
+        ended = (self._pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if not ended and not meta.get("deletionTimestamp"):
+            of = PodName(meta["namespace"], meta["name"], self.uid)
             try:
-                self._host = self._host or (self._node if self._on_node else self._add())
+                self.host = self.host or (
+                    self._node if self._on_node else self._network.add_pod(self._node.name, of=of)
+                )
             except UsageError as error:  # the node has no free address
                 self._refuse(str(error))
                 return
-            self._make_containers(self._host)
-        self._begun = True
-
-    def _add(self) -> Host:
-        meta = self._pod["metadata"]
-        return self._network.add_pod(self._node.name, of=PodName(meta["namespace"], meta["name"], self.uid))
+            self._make_containers(self.host)
+        self._started = True
 
     def _make_containers(self, host: Host) -> None:
         meta, spec = self._pod["metadata"], self._pod["spec"]
-        self._placed(host)
+        self._host_changed()
         if not self._on_node:
             sysctls.apply(host.namespace, sysctls.of_programs())
         hostname = self._node.name if self._on_node else spec.get("hostname") or meta["name"][:63].rstrip("-.")
         ips = tuple(host.addresses.values())
-        around = Surroundings(
+        context = PodContext(
             FieldValues(self._pod, ips, tuple(self._node.addresses.values())),
             hostname,
             files_of(self._pod, ips, hostname, dns=self._dns),
@@ -156,9 +151,9 @@ class RunningPod:
         policy = spec.get("restartPolicy", "Always")
         init = spec.get("initContainers") or ()
         once = "Never" if policy == "Never" else "OnFailure"
-        self._init = [RunningContainer(each, around, policy=each.get("restartPolicy") or once) for each in init]
+        self._init = [RunningContainer(each, context, policy=each.get("restartPolicy") or once) for each in init]
         waits = "PodInitializing" if init else "ContainerCreating"
-        self._containers = [RunningContainer(each, around, policy=policy, waits=waits) for each in spec["containers"]]
+        self._containers = [RunningContainer(each, context, policy=policy, waits=waits) for each in spec["containers"]]
 
     def _end(self) -> None:
         """Send SIGTERM to each container after its preStop hook, and SIGKILL when the grace period has expired."""
@@ -173,7 +168,7 @@ class RunningPod:
         for container in self._all:
             if moment >= self._kill_at:
                 container.kill()
-            elif not container.lasts:
+            elif not container.is_sidecar:
                 container.end()
 
     def _finish(self) -> None:
@@ -181,26 +176,23 @@ class RunningPod:
         if self._containers:
             self._report()
         self.remove()
-        self._gone = False  # the next `look` retries until the API object is deleted
+        self._removed = False  # the next `sync` retries until the API object is deleted
         self._init, self._containers = [], []
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
         response = self._api.request("DELETE", self._path, body)
         if response.code >= 400 and response.code not in (404, 409):
             raise RefusedError("DELETE", self._path, response)
-        self._gone = True
+        self._removed = True
 
     def _refuse(self, why: str) -> None:
         self._patch({"phase": "Failed", "reason": "OutOfpods", "message": why})
-        self._gone = True
+        self._removed = True
 
     def _report(self) -> None:
         if not self._containers:
             return
-        place = Place(
-            {str(f): ip for f, ip in self._addresses.items()},
-            {str(f): ip for f, ip in self._node.addresses.items()},
-            self._since,
-        )
+        addresses = {} if self.host is None else self.host.addresses
+        place = Place(tuple(addresses.values()), tuple(self._node.addresses.values()), self._since)
         states = [container.state for container in self._containers]
         init = [container.state for container in self._init]
         status = status_of(self._pod, place, states, init=init, before=self._reported, now=timestamp())
