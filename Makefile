@@ -7,7 +7,7 @@ ARGS ?=
 WORKERS ?=
 MODES ?= nftables iptables
 N = $(if $(WORKERS),-n $(WORKERS))
-OWN = $(or $(WORKERS),$$($(BIN)/python -m tools.pytest_workers))
+OWN = $(or $(WORKERS),auto)
 FROM ?= source
 
 .DEFAULT_GOAL := help

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import signal
 from collections.abc import Generator
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import settings
 from harness.errors import UnavailableError
 from harness.model.garbage_collection import gc_paused
 from harness.netns import sandbox
+from harness.run.workers import MEGABYTE, Machine, this_machine
 
 settings.register_profile("no-deadline", deadline=None)  # the duration of an example depends on the load of the machine
 settings.load_profile("no-deadline")
@@ -35,6 +37,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         with contextlib.suppress(UnavailableError):
             sandbox.enter()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for `-n auto`. Tests use the CPU more than they wait."""
+    return workers_on(this_machine())
+
+
+def workers_on(machine: Machine) -> int:
+    return max(1, min(math.ceil(1.5 * machine.cpus), machine.memory // (500 * MEGABYTE)))
 
 
 @pytest.hookimpl(wrapper=True)

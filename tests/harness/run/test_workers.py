@@ -10,7 +10,7 @@ import pytest
 
 from harness.run.workers import Machine, count_workers, predicted, this_machine
 from harness.settings.options import resolve
-from tools import pytest_workers
+from tests.conftest import workers_on
 
 GIGABYTE = 1024**3
 WHOLE = {f"KEP-1/r{number}": 0.7 for number in range(380)}
@@ -60,8 +60,8 @@ def test_unknown_requirements_run_without_workers() -> None:
 
 
 def test_tests_of_this_project_have_three_workers_on_two_processors() -> None:
-    assert pytest_workers.count(Machine(2, 8 * GIGABYTE)) == 3
-    assert pytest_workers.count(Machine(2, GIGABYTE)) == 2
+    assert workers_on(Machine(2, 8 * GIGABYTE)) == 3
+    assert workers_on(Machine(2, GIGABYTE)) == 2
 
 
 def groups(folder: Path, own: str, **files: str) -> Machine:
