@@ -60,11 +60,8 @@ class ContainerLog:
             *whole, rest = (self._open.get(stream, b"") + data).split(b"\n")
             at = time.time_ns()
             for text in whole:
-                self._add(at, stream, text)
-            while len(rest) >= _LONGEST:
-                self._keep(LogLine(at, stream, rest[:_LONGEST], whole=False))
-                rest = rest[_LONGEST:]
-            self._open[stream] = rest
+                self._keep(LogLine(at, stream, self._last_part(at, stream, text)))
+            self._open[stream] = self._last_part(at, stream, rest)
             self._wake()
 
     def end(self) -> None:
@@ -122,11 +119,12 @@ class ContainerLog:
             newest = newest[_begin_of_tail(newest, tail) :]
         return (line for line in newest if since is None or line.at >= since * 10**9)
 
-    def _add(self, at: int, stream: str, text: bytes) -> None:
+    def _last_part(self, at: int, stream: str, text: bytes) -> bytes:
+        """Store all parts of a long line except the last one, and return the last one."""
         while len(text) > _LONGEST:
             self._keep(LogLine(at, stream, text[:_LONGEST], whole=False))
             text = text[_LONGEST:]
-        self._keep(LogLine(at, stream, text))
+        return text
 
     def _keep(self, line: LogLine) -> None:
         self._lines.append(line)

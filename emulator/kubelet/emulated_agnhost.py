@@ -2,8 +2,8 @@
 
 The emulation serves in the pod's netns without a separate process, so a pod becomes ready within milliseconds. It has
 the endpoints that the backend `kubeconfig` uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of
-`/shell`, and the host name over UDP. Error texts are those of Go's network libraries, because clients parse them. Pods
-with the real agnhost image support all endpoints. `tests/emulator/kubelet/test_emulated_agnhost.py` compares the
+`/shell`, and the host name over UDP. Error messages are those of Go's network libraries, because clients parse them.
+Pods with the real agnhost image support all endpoints. `tests/emulator/kubelet/test_emulated_agnhost.py` compares the
 emulation with the real program.
 
 `/dial` closes connections with RST, so that they leave no ports in TIME_WAIT. It does not resolve names.
@@ -45,7 +45,7 @@ _CONNECT = re.compile(r"/agnhost connect \[?(?P<host>\S+?)\]?:(?P<port>\d{1,5}) 
 _CHUNK = 1 << 16
 
 Answer = tuple[int, str]
-"""Status code and text."""
+"""Status code and body."""
 
 
 class EmulatedAgnhost:
@@ -99,7 +99,7 @@ class EmulatedAgnhost:
                     made = await asyncio.start_server(partial(self._converse, connections), sock=sock)
                     held.push_async_callback(close_server, made)
                 else:
-                    transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self._names), sock=sock)
+                    transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self._responses), sock=sock)
                     held.callback(transport.abort)
             await self._terminated.wait()
             with contextlib.suppress(TimeoutError):
@@ -108,7 +108,7 @@ class EmulatedAgnhost:
         if not self._dropped:
             ended(KILLED if self._killed.is_set() else 0)
 
-    def _names(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
+    def _responses(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
         """Return the responses for a client on either port."""
         return {"hostname": self._hostname, "clientip": _joined(*peer[:2])}
 
@@ -136,12 +136,8 @@ class EmulatedAgnhost:
                 writer.write((head + text).encode())
             writer.close()
             await writer.wait_closed()
-        except (
-            OSError,
-            EOFError,
-            asyncio.LimitOverrunError,
-        ):  # the client has closed the connection, or speaks no HTTP
-            pass
+        except (OSError, EOFError, asyncio.LimitOverrunError):
+            pass  # the client has closed the connection, or does not speak HTTP
         finally:
             writer.transport.abort()
             connections.discard(task)
@@ -151,7 +147,7 @@ class EmulatedAgnhost:
         query = dict(parse_qsl(text))
         match path:
             case "hostname" | "clientip":
-                return 200, self._names(peer)[path]
+                return 200, self._responses(peer)[path]
             case "healthz":
                 return 200, ""
             case "dial":
@@ -176,19 +172,17 @@ class EmulatedAgnhost:
                 responses.append(last)
             except _FailedError as error:
                 errors.append(str(error))
-        told = {**({"errors": errors} if errors else {}), **({"responses": responses} if last else {})}
-        return 200, _json(told)
+        return 200, _json(({"errors": errors} if errors else {}) | ({"responses": responses} if last else {}))
 
     async def _shell(self, command: str) -> Answer:
         if connect := _CONNECT.fullmatch(command):
+            host, port, seconds = connect["host"], int(connect["port"]), float(connect["seconds"])
             try:
-                async with self._connected(
-                    socket.SOCK_STREAM, connect["host"], int(connect["port"]), connect["seconds"]
-                ):
+                async with self._connected(socket.SOCK_STREAM, host, port, seconds):
                     return 200, "{}"
             except _FailedError as error:
-                said = "REFUSED" if "refused" in str(error) else "TIMEOUT" if _LATE in str(error) else f"OTHER: {error}"
-                return 200, _json({"error": "exit status 1", "output": f"{said}\n"})
+                why = "REFUSED" if "refused" in str(error) else "TIMEOUT" if _LATE in str(error) else f"OTHER: {error}"
+                return 200, _json({"error": "exit status 1", "output": f"{why}\n"})
         if command not in _READABLE:
             return 501, f"the emulated agnhost cannot run {command!r}\n"
         return 200, _json({"output": self._read(_READABLE[command])})
@@ -200,11 +194,10 @@ class EmulatedAgnhost:
 
     async def _get(self, host: str, port: int, request: str) -> str:
         target = _joined(host, port)
+        question = f"GET /{request} HTTP/1.0\r\nHost: {target}\r\n\r\n".encode()
         try:
             async with self._connected(socket.SOCK_STREAM, host, port) as sock:
-                data = await _exchanged(
-                    sock, f"GET /{request} HTTP/1.0\r\nHost: {target}\r\n\r\n".encode(), most=1 << 20
-                )
+                data = await _exchanged(sock, question, most=1 << 20)
             head, found, body = data.partition(b"\r\n\r\n")
             if not found or not head.startswith(b"HTTP/"):
                 raise _FailedError(f"malformed HTTP response {data[:60]!r}" if data else "EOF")
@@ -218,7 +211,7 @@ class EmulatedAgnhost:
 
     @contextlib.asynccontextmanager
     async def _connected(
-        self, kind: socket.SocketKind, host: str, port: int, seconds: float | str = TRY_SECONDS
+        self, kind: socket.SocketKind, host: str, port: int, seconds: float = TRY_SECONDS
     ) -> AsyncIterator[socket.socket]:
         """Connect from the netns. The time limit covers the block. Errors in the block also become `_FailedError`."""
         try:
@@ -226,7 +219,7 @@ class EmulatedAgnhost:
             with sock:
                 if kind is socket.SOCK_STREAM:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-                async with asyncio.timeout(float(seconds)):
+                async with asyncio.timeout(seconds):
                     with _as("connect"):
                         await asyncio.get_running_loop().sock_connect(sock, (host, port))
                     yield sock
@@ -237,20 +230,20 @@ class EmulatedAgnhost:
 
 
 class _FailedError(Exception):
-    """A failed attempt, with the error text of Go."""
+    """A failed attempt, with the error message of Go."""
 
 
 class _Datagrams(asyncio.DatagramProtocol):
     """The UDP server. An unknown command gets no reply."""
 
-    def __init__(self, names: Callable[[tuple[Any, ...]], Mapping[str, str]]) -> None:
-        self._names = names
+    def __init__(self, responses: Callable[[tuple[Any, ...]], Mapping[str, str]]) -> None:
+        self._responses = responses
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
         self._transport = transport
 
     def datagram_received(self, data: bytes, peer: tuple[Any, ...]) -> None:
-        if answer := self._names(peer).get(data.decode(errors="replace").strip().lower()):
+        if answer := self._responses(peer).get(data.decode(errors="replace").strip().lower()):
             self._transport.sendto(answer.encode(), peer)
 
 
@@ -278,14 +271,12 @@ async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> byte
 
 @contextlib.contextmanager
 def _as(call: str) -> Iterator[None]:
-    """Convert an `OSError` of this call to `_FailedError` with Go's text. A `TimeoutError` is not converted."""
+    """Convert an `OSError` of this call to `_FailedError` with Go's message, except the timeout of a block."""
     try:
         yield
-    except TimeoutError as error:
-        if not error.errno:
-            raise
-        raise _FailedError(f"{call}: {os.strerror(error.errno).lower()}") from error
     except OSError as error:
+        if isinstance(error, TimeoutError) and not error.errno:
+            raise
         raise _FailedError(f"{call}: {os.strerror(error.errno or 0).lower()}") from error
 
 

@@ -44,7 +44,7 @@ FILES: Mapping[str, str] = {f"{TOOLS}/nc": _NC}
 
 
 class CommandError(ValueError):
-    """The container exits immediately after its start, and logs this text."""
+    """The container exits immediately after its start, and logs this message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Command:
 
 
 class MissingImageError(Exception):
-    """The image is not available. The text is that of a kubelet that cannot pull the image."""
+    """The image is not available. The message is that of a kubelet that cannot pull the image."""
 
 
 def programs_of(image: str) -> dict[str, Path]:

@@ -42,7 +42,7 @@ class Readiness:
         self._good = self._probe is None
         self.known = self._probe is None or self._number("initialDelaySeconds", 0) > 0
         """True if the readiness can be reported, that is, after the first probe."""
-        self._future = Future[None]() if self._probe is None else loop.spawn(self._probe_again_and_again(self._probe))
+        self._future = Future[None]() if self._probe is None else loop.spawn(self._probe_forever(self._probe))
 
     @property
     def ready(self) -> bool:
@@ -56,17 +56,16 @@ class Readiness:
     def _number(self, name: str, default: int) -> int:
         return int((self._probe or {}).get(name) or default)
 
-    async def _probe_again_and_again(self, probe: Object) -> None:
+    async def _probe_forever(self, probe: Object) -> None:
         in_a_row = 0
         await asyncio.sleep(self._number("initialDelaySeconds", 0))
         while True:
             good = await self._succeeds(probe)
             in_a_row = 0 if good == self._good else in_a_row + 1
             needed = self._number("successThreshold", 1) if good else self._number("failureThreshold", 3)
-            changes = in_a_row >= needed
-            if changes:
-                self._good, in_a_row = good, 0
-            if changes or not self.known:
+            if in_a_row >= needed or not self.known:
+                if in_a_row >= needed:
+                    self._good, in_a_row = good, 0
                 self.known = True
                 self._changed()
             await asyncio.sleep(self._number("periodSeconds", 10))
@@ -77,14 +76,14 @@ class Readiness:
         if (program := probe.get("exec")) is not None:
             return await self._run(program["command"], seconds) == 0
         http, tcp = probe.get("httpGet"), probe.get("tcpSocket")
-        asked = tcp if http is None else http
-        if asked is None:
+        action = http or tcp
+        if action is None:
             return False
         path = "" if http is None else http.get("path") or "/"
-        port = self._ports.get(asked["port"], 0) if isinstance(asked["port"], str) else int(asked["port"])
+        port = self._ports.get(action["port"], 0) if isinstance(action["port"], str) else int(action["port"])
         try:
             async with asyncio.timeout(seconds):
-                return await self._answers(asked.get("host") or self._address, port, path)
+                return await self._answers(action.get("host") or self._address, port, path)
         except (OSError, HarnessError):  # includes a timeout, no free descriptor, and a deleted netns
             return False
 

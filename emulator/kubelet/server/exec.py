@@ -27,13 +27,13 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExecOptions:
     argv: Sequence[str]
     streams: frozenset[str]
     tty: bool
 
     @classmethod
-    def parse(cls, request: web.BaseRequest) -> "Wanted":
+    def parse(cls, request: web.BaseRequest) -> "ExecOptions":
         """Parse the query of an exec request. Raises `ValueError` with the error text of a kubelet."""
         query = request.query
         tty = query.get("tty") == "1"
@@ -46,30 +46,32 @@ class Wanted:
         return cls(query.getall("command", []), frozenset({*streams, "error", *(("resize",) if tty else ())}), tty)
 
 
-async def serve(request: web.BaseRequest, container: RunningContainer, wanted: Wanted) -> web.StreamResponse:
+async def serve(request: web.BaseRequest, container: RunningContainer, options: ExecOptions) -> web.StreamResponse:
     """Upgrade the connection, run the program, and finally send a Status. Raises `ConnectionError`."""
     if request.headers.get("Upgrade", "").lower() == "websocket":
-        return await _by_websocket(request, container, wanted)
-    return await _by_spdy(request, container, wanted)
+        return await _by_websocket(request, container, options)
+    return await _by_spdy(request, container, options)
 
 
-async def _by_websocket(request: web.BaseRequest, container: RunningContainer, wanted: Wanted) -> web.StreamResponse:
+async def _by_websocket(
+    request: web.BaseRequest, container: RunningContainer, options: ExecOptions
+) -> web.StreamResponse:
     websocket = await streams.upgrade(request, (V5, V4))
     if websocket is None:
         return web.Response(status=403, text=f"unable to upgrade: the server accepts {V5} and {V4}\n")
     channels = Channels(websocket, len(_CHANNELS))
     named: dict[str, Stream] = dict(zip(_CHANNELS, channels.every, strict=True))
-    for name in named.keys() - wanted.streams:
+    for name in named.keys() - options.streams:
         named.pop(name).ignore()
     first = next(name for name in ("stdout", "stderr", "error") if name in named)
     async with background(channels.serve()) as gone:
         await named[first].write(b"")  # the client treats this as the sign of a connection
-        await _run(container, wanted, named, gone)
+        await _run(container, options, named, gone)
     await websocket.close()  # wait for the client's last message if no other task reads
     return websocket
 
 
-async def _by_spdy(request: web.BaseRequest, container: RunningContainer, wanted: Wanted) -> web.StreamResponse:
+async def _by_spdy(request: web.BaseRequest, container: RunningContainer, options: ExecOptions) -> web.StreamResponse:
     wire = await spdy.upgrade(request, V4)
     if isinstance(wire, web.Response):
         return wire
@@ -78,11 +80,11 @@ async def _by_spdy(request: web.BaseRequest, container: RunningContainer, wanted
         opened: dict[str, Stream] = {}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STREAMS_WITHIN):
-                while not wanted.streams <= opened.keys() and (stream := await connection.accept()) is not None:
+                while not options.streams <= opened.keys() and (stream := await connection.accept()) is not None:
                     opened[stream.headers.get("streamtype", "")] = stream
-        if not wanted.streams <= opened.keys():
+        if not options.streams <= opened.keys():
             raise ConnectionResetError("the client did not open its streams")
-        await _run(container, wanted, opened, gone)
+        await _run(container, options, opened, gone)
         for each in opened.values():
             await each.end()
         await connection.say_goodbye()
@@ -102,10 +104,10 @@ async def background(coroutine: Coroutine[None, None, None]) -> AsyncIterator[as
 
 
 async def _run(
-    container: RunningContainer, wanted: Wanted, opened: Mapping[str, Stream], gone: asyncio.Task[None]
+    container: RunningContainer, options: ExecOptions, opened: Mapping[str, Stream], gone: asyncio.Task[None]
 ) -> None:
     """Run the program, and send its Status. Raises `ConnectionError` if the client disconnects early."""
-    running = asyncio.create_task(_run_to_its_end(container, wanted, opened))
+    running = asyncio.create_task(_run_to_its_end(container, options, opened))
     try:
         await asyncio.wait([running, gone], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
@@ -116,20 +118,20 @@ async def _run(
     await opened["error"].write(json.dumps(running.result()).encode())
 
 
-async def _run_to_its_end(container: RunningContainer, wanted: Wanted, opened: Mapping[str, Stream]) -> Object:
+async def _run_to_its_end(container: RunningContainer, options: ExecOptions, opened: Mapping[str, Stream]) -> Object:
     """Run a program until it has ended and all its output is sent. Return its final Status.
 
     Cancelling this coroutine kills the program. Raises `ConnectionError` if the client has disconnected.
     """
     names = [name for name in _STANDARD if name in opened]
-    with contextlib.closing(StandardStreams(names, tty=wanted.tty)) as standard:
+    with contextlib.closing(StandardStreams(names, tty=options.tty)) as standard:
         try:
-            process = await asyncio.to_thread(container.exec, wanted.argv, standard)
+            process = await asyncio.to_thread(container.exec, options.argv, standard)
         except (NoProgramError, HarnessError, OSError) as error:
             return _internal_error(f"error executing command in container: {error}")
         with contextlib.closing(process):
             standard.started()
-            return _status(await _carry(process, standard, opened), wanted.argv)
+            return _status(await _carry(process, standard, opened), options.argv)
 
 
 async def _carry(process: SandboxProcess, standard: StandardStreams, opened: Mapping[str, Stream]) -> int:

@@ -15,7 +15,7 @@ _TRUE = frozenset({"true", "1"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogOptions:
     """The part of a log that a client requests. `since` is in seconds since the epoch, `limit` in bytes."""
 
     follow: bool
@@ -27,7 +27,7 @@ class Wanted:
     stream: str
 
     @classmethod
-    def parse(cls, query: Mapping[str, str]) -> "Wanted":
+    def parse(cls, query: Mapping[str, str]) -> "LogOptions":
         """Parse a query. Raises `ValueError`."""
         number = {name: int(query[name]) for name in ("tailLines", "sinceSeconds", "limitBytes") if query.get(name)}
         since = None
@@ -46,13 +46,13 @@ class Wanted:
         )
 
 
-async def serve(request: web.BaseRequest, log: ContainerLog, wanted: Wanted) -> web.StreamResponse:
+async def serve(request: web.BaseRequest, log: ContainerLog, options: LogOptions) -> web.StreamResponse:
     """Send these lines, and also later lines if the client follows the log."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     response.enable_chunked_encoding()
     await response.prepare(request)
-    left = wanted.limit
-    async for text in _texts(log, wanted):
+    left = options.limit
+    async for text in _texts(log, options):
         await response.write(text if left is None else text[:left])
         if left is not None and (left := left - len(text)) <= 0:
             break
@@ -60,19 +60,19 @@ async def serve(request: web.BaseRequest, log: ContainerLog, wanted: Wanted) -> 
     return response
 
 
-async def _texts(log: ContainerLog, wanted: Wanted) -> AsyncIterator[bytes]:
-    if not wanted.follow:
-        for text in _joined(_shown(line, wanted) for line in log.lines(tail=wanted.tail, since=wanted.since)):
+async def _texts(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]:
+    if not options.follow:
+        for text in _joined(_shown(line, options) for line in log.lines(tail=options.tail, since=options.since)):
             yield text
         return
-    async with contextlib.aclosing(log.follow(tail=wanted.tail, since=wanted.since)) as lines:
+    async with contextlib.aclosing(log.follow(tail=options.tail, since=options.since)) as lines:
         async for line in lines:
-            if text := _shown(line, wanted):
+            if text := _shown(line, options):
                 yield text
 
 
-def _shown(line: LogLine, wanted: Wanted) -> bytes:
-    return line.shown(timestamps=wanted.timestamps) if wanted.stream in {"all", line.stream} else b""
+def _shown(line: LogLine, options: LogOptions) -> bytes:
+    return line.shown(timestamps=options.timestamps) if options.stream in {"all", line.stream} else b""
 
 
 def _joined(texts: Iterator[bytes]) -> Iterator[bytes]:

@@ -85,22 +85,22 @@ class KubeletServer:
         return web.Response(status=404, text="404 page not found\n")
 
     async def _logs(self, request: web.BaseRequest, namespace: str, pod: str, name: str) -> web.StreamResponse:
-        wanted = logs.Wanted.parse(request.query)
+        options = logs.LogOptions.parse(request.query)
         if (running := self._pod(namespace, pod)) is None:
             return web.Response(status=404, text=f'pod "{pod}" does not exist')
         if (container := running.container(name)) is None:
             return web.Response(status=404, text=f'container "{name}" not found in pod "{pod}"')
-        return await logs.serve(request, _log(container, pod, previous=wanted.previous), wanted)
+        return await logs.serve(request, _log(container, pod, previous=options.previous), options)
 
     async def _exec(self, request: web.BaseRequest, namespace: str, pod: str, name: str) -> web.StreamResponse:
-        wanted = programs.Wanted.parse(request)
+        options = programs.ExecOptions.parse(request)
         running = self._pod(namespace, pod)
         if running is None or running.host is None:
             return web.Response(status=404, text="pod does not exist")
         container = running.container(name)
         if container is None or not container.runs:
             return web.Response(status=500, text=f'container not found ("{name}")')
-        return await programs.serve(request, container, wanted)
+        return await programs.serve(request, container, options)
 
     async def _port_forward(self, request: web.BaseRequest, namespace: str, pod: str) -> web.StreamResponse:
         running = self._pod(namespace, pod)
