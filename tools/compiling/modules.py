@@ -13,7 +13,7 @@ compilations of components are reused.
 This Python module has no side effects. It converts a parsed go.mod to text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness.binaries.component import AGNHOST, ETCD, Binary
@@ -55,7 +55,16 @@ def release_version(staging: Version) -> Version:
 
 def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) -> str:
     """Return the content of go.mod. `described` is the output of `go mod edit -json` for the release's go.mod."""
-    excluded = [f"\t{each}" for each in _staging(version, described)] if component.program else []
+    replaced = [(each["Old"], each["New"]) for each in described.get("Replace") or ()]
+    staging = [old["Path"] for old, new in replaced if new["Path"].startswith("./staging/")]
+    pinned = staging_version(version).tag
+    excluded = [f"\t{each} {pinned}" for each in staging] if component.program else []
+    replacements = [f"\t{each} => {each} {pinned}" for each in staging] if component.kubernetes else []
+    replacements += [
+        f"\t{' '.join(filter(None, (old['Path'], old.get('Version'))))} => {new['Path']} {new['Version']}"
+        for old, new in replaced
+        if new.get("Version")
+    ]
     settings = "".join(f"\ngodebug {each['Key']}={each['Value']}" for each in described.get("Godebug") or ())
     return _GO_MOD.format(
         name=component.name,
@@ -65,23 +74,8 @@ def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) ->
         go=described.get("Go", "1.21"),
         godebug=f"{settings}\n" if settings else "",
         excludes="\n".join(["", "exclude (", *excluded, ")", ""]) if excluded else "",
-        replacements="\n".join(f"\t{each}" for each in _replacements(component, version, described)),
+        replacements="\n".join(replacements),
     )
-
-
-def _replacements(component: Binary, version: Version, described: Mapping[str, Any]) -> Iterator[str]:
-    for each in described.get("Replace") or ():
-        old, new = each["Old"]["Path"], each["New"]
-        if new["Path"].startswith("./staging/") and component.kubernetes:
-            yield f"{old} => {old} {staging_version(version).tag}"
-        elif new.get("Version"):
-            yield f"{' '.join(filter(None, (old, each['Old'].get('Version'))))} => {new['Path']} {new['Version']}"
-
-
-def _staging(version: Version, described: Mapping[str, Any]) -> Iterator[str]:
-    for each in described.get("Replace") or ():
-        if each["New"]["Path"].startswith("./staging/"):
-            yield f"{each['Old']['Path']} {staging_version(version).tag}"
 
 
 def go_file(component: Binary) -> str:
