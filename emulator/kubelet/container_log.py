@@ -1,7 +1,4 @@
-"""Keep the log of a container in memory: the latest lines with their times, in CRI format.
-
-A line consists of a UTC time, the stream, `F` (full) or `P` (partial, continued in the next line), and text.
-"""
+"""Keep the log of a container in memory: the latest lines, with their times and streams."""
 
 import asyncio
 import threading
@@ -11,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-MOST = 1 << 20  # maximum size of a log's text in bytes
+MOST = 1 << 20  # maximum size of a log in bytes
 _LONGEST = 16 << 10  # maximum size of a line in bytes; containerd also splits longer lines
 _EACH = 64  # bytes added to the size of each line
 
@@ -25,20 +22,11 @@ class LogLine:
     text: bytes
     whole: bool = True
 
-    @property
-    def time(self) -> str:
-        """The time in log file format: `2026-11-24T02:00:00.123456789Z`."""
-        seconds, nanoseconds = divmod(self.at, 10**9)
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
-
-    @property
-    def cri(self) -> bytes:
-        """Return the line in log file format: time, stream, F or P, text, and a newline."""
-        return b"%s %s %s %s\n" % (self.time.encode(), self.stream.encode(), b"F" if self.whole else b"P", self.text)
-
     def shown(self, *, timestamps: bool = False) -> bytes:
-        """Return the line as `kubectl logs` prints it."""
-        return (f"{self.time} ".encode() if timestamps else b"") + self.text + (b"\n" if self.whole else b"")
+        """Return the line as `kubectl logs` prints it, with a time like `2026-11-24T02:00:00.123456789Z` on request."""
+        seconds, nanoseconds = divmod(self.at, 10**9)
+        time = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z "
+        return (time.encode() if timestamps else b"") + self.text + (b"\n" if self.whole else b"")
 
 
 class ContainerLog:

@@ -240,21 +240,18 @@ class Kubelet:
         if pod is None:
             return
         if running is None:
-            running = self._running_pod(key, pod)
+            running = RunningPod(
+                pod,
+                api=self._api,
+                network=self._network,
+                loop=self._loop,
+                wake=lambda: self._queue.add(key),
+                host_changed=self._host_changed,
+                dns=self._dns,
+            )
             with self._lock:
                 self._running[key] = running
         running.sync(pod)
-
-    def _running_pod(self, key: Key, pod: Object) -> RunningPod:
-        return RunningPod(
-            pod,
-            api=self._api,
-            network=self._network,
-            loop=self._loop,
-            wake=lambda: self._queue.add(key),
-            host_changed=self._host_changed,
-            dns=self._dns,
-        )
 
     def _host_changed(self) -> None:
         with self._lock:

@@ -76,8 +76,8 @@ def test_controller_mutants_accept_slices_with_null_endpoints(planned: Planner) 
 
 def test_skipped_spec_is_recorded_as_detected_with_its_reason() -> None:
     ends = [Result(ZONE, SKIPPED, 1.0, "need\nthree zones"), Result(HINTS, PASSED, 9.0)]
-    told = records.trial_of("x", ends, kubernetes="1.37.2", commit="abc", date="2026-11-24", seed=1)
-    assert (dict(told.noticed), told.specs, told.why) == (
+    trial = records.trial_of("x", ends, kubernetes="1.37.2", commit="abc", date="2026-11-24", seed=1)
+    assert (dict(trial.noticed), trial.specs, trial.why) == (
         {ZONE.removeprefix("[sig-network] "): 1.0},
         2,
         "need three zones",

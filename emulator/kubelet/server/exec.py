@@ -34,7 +34,7 @@ class ExecOptions:
 
     @classmethod
     def parse(cls, request: web.BaseRequest) -> "ExecOptions":
-        """Parse the query of an exec request. Raises `ValueError` with the error text of a kubelet."""
+        """Parse the query of an exec request. Raises `ValueError` with the error message of a kubelet."""
         query = request.query
         tty = query.get("tty") == "1"
         named = {"stdin": "input", "stdout": "output", "stderr": "error"}
@@ -87,7 +87,7 @@ async def _by_spdy(request: web.BaseRequest, container: RunningContainer, option
         await _run(container, options, opened, gone)
         for each in opened.values():
             await each.end()
-        await connection.say_goodbye()
+        await connection.send_goaway()
         await asyncio.wait([gone], timeout=_GOODBYE)
     return wire.response
 
@@ -192,11 +192,11 @@ async def _resize(stream: Stream, standard: StandardStreams) -> None:
 def _status(code: int, argv: Sequence[str]) -> Object:
     if code == 0:
         return {"metadata": {}, "status": "Success"}
-    said = f"error executing command [{' '.join(argv)}], exit code {code}"
+    why = f"error executing command [{' '.join(argv)}], exit code {code}"
     return {
         "metadata": {},
         "status": "Failure",
-        "message": f"command terminated with non-zero exit code: {said}",
+        "message": f"command terminated with non-zero exit code: {why}",
         "reason": "NonZeroExitCode",
         "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
     }

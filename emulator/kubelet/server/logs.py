@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,6 @@ from aiohttp import web
 
 from emulator.kubelet.container_log import ContainerLog, LogLine
 
-_CHUNK = 1 << 16
 _TRUE = frozenset({"true", "1"})
 
 
@@ -62,8 +61,7 @@ async def serve(request: web.BaseRequest, log: ContainerLog, options: LogOptions
 
 async def _texts(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]:
     if not options.follow:
-        for text in _joined(_shown(line, options) for line in log.lines(tail=options.tail, since=options.since)):
-            yield text
+        yield b"".join(_shown(line, options) for line in log.lines(tail=options.tail, since=options.since))
         return
     async with contextlib.aclosing(log.follow(tail=options.tail, since=options.since)) as lines:
         async for line in lines:
@@ -73,15 +71,3 @@ async def _texts(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]
 
 def _shown(line: LogLine, options: LogOptions) -> bytes:
     return line.shown(timestamps=options.timestamps) if options.stream in {"all", line.stream} else b""
-
-
-def _joined(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join lines into chunks, so that a long log needs only a few writes."""
-    gathered = bytearray()
-    for text in texts:
-        gathered += text
-        if len(gathered) >= _CHUNK:
-            yield bytes(gathered)
-            gathered.clear()
-    if gathered:
-        yield bytes(gathered)

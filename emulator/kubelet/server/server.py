@@ -1,6 +1,6 @@
 """Serve logs, exec and port-forward over HTTPS on the nodes' addresses. Only the API server has access.
 
-Error texts match those of Kubernetes' kubelet, because API servers forward them to users.
+Error messages match those of Kubernetes' kubelet, because API servers forward them to users.
 """
 
 import asyncio

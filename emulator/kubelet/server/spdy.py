@@ -77,7 +77,7 @@ class SpdyStream(Stream):
         await self._wire.write(_control(_RST_STREAM, struct.pack("!II", self.number, _CANCEL)))
 
     def broken(self) -> None:
-        """Record that both directions have ended."""
+        """Record that both directions have ended, because the connection or the stream is broken."""
         self.ended = True
         self.finish()
 
@@ -114,7 +114,7 @@ class SpdyConnection:
                     end = _HEAD + (second & 0xFFFFFF)
                     if len(unread) < end:
                         break
-                    await self._take(first, bool(second >> 24 & _FIN), unread[_HEAD:end])
+                    await self._handle(first, bool(second >> 24 & _FIN), unread[_HEAD:end])
                     unread = unread[end:]
         except (OSError, struct.error, zlib.error, ValueError):
             pass
@@ -123,14 +123,14 @@ class SpdyConnection:
                 stream.broken()
             self._opened.put_nowait(None)
 
-    async def say_goodbye(self) -> None:
+    async def send_goaway(self) -> None:
         """Announce that no more streams are accepted (GOAWAY). Raises `ConnectionError`."""
         await self._wire.write(_control(_GOAWAY, struct.pack("!II", max(self._streams, default=0), 0)))
 
-    async def _take(self, first: int, last: bool, payload: bytes) -> None:
+    async def _handle(self, first: int, last: bool, payload: bytes) -> None:
         """Handle one frame. `last` is the flag FIN. SETTINGS and WINDOW_UPDATE are ignored. Raises `ValueError`."""
         if first < 1 << 31:
-            await self._take_data(first, payload, last)
+            await self._receive(first, payload, last)
             return
         if first & 0xFFFF0000 != _CONTROL:
             raise ValueError("this is not SPDY/3")
@@ -144,13 +144,13 @@ class SpdyConnection:
             self._opened.put_nowait(stream)
         elif kind in (_SYN_REPLY, _HEADERS):
             self._headers(payload[4:])
-            await self._take_data(number, b"", last)
+            await self._receive(number, b"", last)
         elif kind == _RST_STREAM and (found := self._streams.pop(number, None)) is not None:
             found.broken()
         elif kind == _PING and number % 2:  # a client's
             await self._wire.write(_control(_PING, payload))
 
-    async def _take_data(self, number: int, data: bytes, last: bool) -> None:
+    async def _receive(self, number: int, data: bytes, last: bool) -> None:
         if (stream := self._streams.get(number)) is not None:
             await stream.put(data)
             if last:
@@ -160,12 +160,12 @@ class SpdyConnection:
         block = self._decompressor.decompress(packed, _MOST_HEADERS)
         if self._decompressor.unconsumed_tail:
             raise ValueError(f"headers of a stream are longer than {_MOST_HEADERS} bytes")
-        texts, at = list[str](), 4
+        strings, at = list[str](), 4
         while at < len(block):
             (length,) = struct.unpack_from("!I", block, at)
-            texts.append(block[at + 4 : at + 4 + length].decode())
+            strings.append(block[at + 4 : at + 4 + length].decode())
             at += 4 + length
-        return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
+        return {name.lower(): value for name, value in zip(strings[::2], strings[1::2], strict=True)}
 
 
 class UpgradedWire:

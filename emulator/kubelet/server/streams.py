@@ -38,21 +38,21 @@ class Stream:
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
         self._size = 0
-        self._over = False  # set when no more data arrives
-        self._unwanted = False
-        self._readable, self._room = asyncio.Event(), asyncio.Event()
-        self._room.set()
+        self._finished = False  # set when no more data arrives
+        self._ignored = False
+        self._readable, self._space = asyncio.Event(), asyncio.Event()
+        self._space.set()
 
     async def read(self) -> bytes:
         """Return some bytes, or no bytes at the end of the data."""
-        while not self._chunks and not self._over:
+        while not self._chunks and not self._finished:
             self._readable.clear()
             await self._readable.wait()
         if not self._chunks:
             return b""
         data = self._chunks.popleft()
         self._size -= len(data)
-        self._room.set()
+        self._space.set()
         return data
 
     async def write(self, data: bytes) -> None:
@@ -64,26 +64,26 @@ class Stream:
 
     def ignore(self) -> None:
         """Discard received data now and in the future."""
-        self._unwanted = True
+        self._ignored = True
         self._chunks.clear()
         self._size = 0
-        self._room.set()
+        self._space.set()
 
     async def put(self, data: bytes) -> None:
         """Append received data, after waiting for space in the buffer."""
-        await self._room.wait()
-        if data and not self._unwanted and not self._over:
+        await self._space.wait()
+        if data and not self._ignored and not self._finished:
             self._chunks.append(data)
             self._size += len(data)
             self._readable.set()
             if self._size >= _MOST:
-                self._room.clear()
+                self._space.clear()
 
     def finish(self) -> None:
         """Record that no more data will arrive."""
-        self._over = True
+        self._finished = True
         self._readable.set()
-        self._room.set()
+        self._space.set()
 
 
 async def upgrade(request: web.BaseRequest, protocols: Collection[str]) -> web.WebSocketResponse | None:

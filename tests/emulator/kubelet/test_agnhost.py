@@ -84,10 +84,10 @@ def test_netexec_serves_its_name_and_environment_and_logs(backend: NetnsBackend,
 def test_netexec_serves_during_its_delay_after_sigterm(backend: NetnsBackend, kubelet: Kubelet) -> None:
     address = run(backend, "web", **{**NETEXEC, "args": ["netexec", "--delay-shutdown=5"]})
     backend.api.delete("pods", "default", "web")
-    eventually(lambda: ask(backend, address, "/readyz").code == 503, describe="SIGTERM to have come")
+    eventually(lambda: ask(backend, address, "/readyz").code == 503, describe="SIGTERM to arrive")
     assert ask(backend, address, "/hostname").text == "web"
     path = "/api/v1/namespaces/default/pods/web"
-    eventually(lambda: backend.api.request("GET", path).code == 404, within=30, describe="the pod to be gone")
+    eventually(lambda: backend.api.request("GET", path).code == 404, within=30, describe="the pod to be deleted")
 
 
 def test_serve_hostname_serves_over_tcp(backend: NetnsBackend, kubelet: Kubelet) -> None:

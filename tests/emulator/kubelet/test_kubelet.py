@@ -64,7 +64,7 @@ def api(backend: NetnsBackend, hosts: dict[tuple[str, str], Host]) -> Iterator[A
         yield backend.api
         for pod in backend.api.list("pods", "default"):
             backend.api.delete("pods", "default", pod["metadata"]["name"], grace_seconds=0)
-        eventually(lambda: not hosts, describe="all pods to be gone")
+        eventually(lambda: not hosts, describe="all pods to be deleted")
 
 
 def server(name: str, node: str = "a1", *arguments: str, **spec: Any) -> Object:
@@ -107,7 +107,7 @@ def ask(backend: NetnsBackend, address: str, path: str = "/hostname", *, of: str
     return http.get(backend.network.nodes[of].namespace, address, 8080, path).text
 
 
-def is_gone(api: Api, name: str) -> bool:
+def is_deleted(api: Api, name: str) -> bool:
     return api.request("GET", f"/api/v1/namespaces/default/pods/{name}").code == 404
 
 
@@ -178,7 +178,7 @@ def test_a_pod_whose_probe_fails_runs_unready(api: Api) -> None:
 def test_a_pod_ends_when_its_containers_have(api: Api, hosts: dict[tuple[str, str], Host]) -> None:
     run(api, server("web"))
     api.delete("pods", "default", "web")
-    eventually(lambda: is_gone(api, "web") and not hosts, describe="the pod to be gone")
+    eventually(lambda: is_deleted(api, "web") and not hosts, describe="the pod to be deleted")
 
 
 def test_a_terminating_pod_serves_and_stays_ready(backend: NetnsBackend, api: Api) -> None:
@@ -187,7 +187,7 @@ def test_a_terminating_pod_serves_and_stays_ready(backend: NetnsBackend, api: Ap
     pod = api.get("pods", "default", "web")
     assert ask(backend, address) == "web"
     assert (bool(pod["metadata"]["deletionTimestamp"]), condition(pod, "Ready")) == (True, "True")
-    eventually(lambda: is_gone(api, "web"), describe="the pod to be gone")
+    eventually(lambda: is_deleted(api, "web"), describe="the pod to be deleted")
 
 
 def test_each_container_ends_after_its_own_hook(backend: NetnsBackend, api: Api) -> None:
@@ -200,13 +200,13 @@ def test_each_container_ends_after_its_own_hook(backend: NetnsBackend, api: Api)
     api.delete("pods", "default", "web")
     becomes(api, "web", lambda seen: "terminated" in seen["status"]["containerStatuses"][1]["state"])
     assert ask(backend, address) == "web"
-    eventually(lambda: is_gone(api, "web"), describe="the pod to be gone")
+    eventually(lambda: is_deleted(api, "web"), describe="the pod to be deleted")
 
 
 def test_grace_period_limits_container_shutdown(api: Api) -> None:
     run(api, server("web", "a1", "--delay-shutdown=60", terminationGracePeriodSeconds=1))
     api.delete("pods", "default", "web")
-    eventually(lambda: is_gone(api, "web"), describe="the pod to be gone")
+    eventually(lambda: is_deleted(api, "web"), describe="the pod to be deleted")
 
 
 def test_forced_deletion_ends_a_pod_immediately(
@@ -214,7 +214,7 @@ def test_forced_deletion_ends_a_pod_immediately(
 ) -> None:
     run(api, server("web", "a1", "--delay-shutdown=60"))
     api.delete("pods", "default", "web", grace_seconds=0)
-    eventually(lambda: not hosts, describe="its netns to be gone")
+    eventually(lambda: not hosts, describe="its netns to be removed")
 
 
 @pytest.mark.parametrize(
@@ -335,18 +335,18 @@ def test_program_that_cannot_start_backs_off_like_a_crashing_one(backend: NetnsB
 
 
 def test_a_script_gets_sigterm_and_sigkill_after_its_grace_period(backend: NetnsBackend, kubelet: Kubelet) -> None:
-    text = "trap 'echo told' TERM; echo up; while :; do sleep 0.1; done"
+    text = "trap 'echo terminated' TERM; echo up; while :; do sleep 0.1; done"
     backend.api.create("pods", "default", script(text, terminationGracePeriodSeconds=1))
-    eventually(lambda: container_of(kubelet) and "up" in logged(kubelet), describe="up")
+    eventually(lambda: container_of(kubelet) and "up" in logged(kubelet), describe="the script to run")
     container = container_of(kubelet)
     assert container is not None
     backend.api.delete("pods", "default", "job")
-    eventually(lambda: "told" in logged(kubelet), describe="SIGTERM to have come")
-    eventually(lambda: is_gone(backend.api, "job"), describe="the pod to be gone")
+    eventually(lambda: "terminated" in logged(kubelet), describe="SIGTERM to arrive")
+    eventually(lambda: is_deleted(backend.api, "job"), describe="the pod to be deleted")
     assert container.state.state["terminated"]["exitCode"] == 137
 
 
-def test_programs_run_beside_the_emulated_agnhost_in_its_pod(backend: NetnsBackend, kubelet: Kubelet) -> None:
+def test_programs_run_next_to_the_emulated_agnhost_in_its_pod(backend: NetnsBackend, kubelet: Kubelet) -> None:
     run(backend.api, server("web"))
     container = container_of(kubelet, "web", "server")
     assert container is not None
@@ -373,7 +373,7 @@ def test_a_probe_runs_a_program_in_the_container(backend: NetnsBackend, kubelet:
 
 
 @pytest.mark.skipif(shutil.which("bash", path=PATH) is None, reason="bash is not installed")
-def test_init_containers_run_before_the_others_and_sidecars_beside_them(
+def test_init_containers_run_before_the_others_and_sidecars_next_to_them(
     backend: NetnsBackend, kubelet: Kubelet
 ) -> None:
     first = {"name": "first", "image": "busybox", "args": ["/bin/sh", "-c", "echo first"]}
@@ -393,7 +393,7 @@ def test_init_containers_run_before_the_others_and_sidecars_beside_them(
     becomes(backend.api, "job", lambda seen: "terminated" in seen["status"]["initContainerStatuses"][1]["state"])
 
 
-def test_a_pod_whose_init_container_fails_never_begins(backend: NetnsBackend, kubelet: Kubelet) -> None:
+def test_pod_whose_init_container_fails_never_starts(backend: NetnsBackend, kubelet: Kubelet) -> None:
     first = {"name": "first", "image": "busybox", "args": ["/bin/sh", "-c", "exit 1"]}
     backend.api.create("pods", "default", script("echo here", restartPolicy="Never", initContainers=[first]))
     seen = becomes(backend.api, "job", lambda pod: pod["status"].get("phase") == "Failed")
@@ -402,17 +402,17 @@ def test_a_pod_whose_init_container_fails_never_begins(backend: NetnsBackend, ku
 
 
 def test_a_hook_runs_a_program_before_sigterm(backend: NetnsBackend, kubelet: Kubelet) -> None:
-    hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "echo > /tmp/told"]}}}
+    hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "echo > /tmp/hook-ran"]}}}
     text = "trap 'ls /tmp; exit' TERM; echo up; while :; do sleep 0.1; done"
     backend.api.create("pods", "default", script(text, container={"lifecycle": hook}))
-    eventually(lambda: container_of(kubelet) and "up" in logged(kubelet), describe="up")
+    eventually(lambda: container_of(kubelet) and "up" in logged(kubelet), describe="the script to run")
     container = container_of(kubelet)
     assert container is not None
     log = container.log
     assert log is not None
     backend.api.delete("pods", "default", "job")
-    eventually(lambda: is_gone(backend.api, "job"), describe="the pod to be gone")
-    assert [line.text for line in log.lines()] == [b"up", b"told"]
+    eventually(lambda: is_deleted(backend.api, "job"), describe="the pod to be deleted")
+    assert [line.text for line in log.lines()] == [b"up", b"hook-ran"]
 
 
 @pytest.mark.skipif(shutil.which("getent", path=PATH) is None, reason="getent is not installed")
@@ -443,7 +443,7 @@ def test_pods_survive_an_api_server_restart(backend: NetnsBackend, api: Api) -> 
     assert ask(backend, before["status"]["podIP"]) == "web"
     run(api, server("new"))
     api.delete("pods", "default", "gone")
-    eventually(lambda: is_gone(api, "gone"), describe="the pod to be gone")
+    eventually(lambda: is_deleted(api, "gone"), describe="the pod to be deleted")
 
 
 @pytest.mark.slow
@@ -464,4 +464,4 @@ def test_pods_of_a_real_api_server_run_resolve_names_and_end() -> None:
             assert logged(kubelet).startswith("10.96.0.1 ")
             for name in ("web", "job"):
                 backend.api.delete("pods", "default", name)
-                eventually(partial(is_gone, backend.api, name), describe="the pod to be gone")
+                eventually(partial(is_deleted, backend.api, name), describe="the pod to be deleted")

@@ -207,7 +207,7 @@ def test_close_ends_all_programs_and_their_children(inside: Runs) -> None:
         inside.run("true")
 
 
-def test_program_has_a_controlling_terminal_if_wanted(inside: Runs) -> None:
+def test_program_has_a_controlling_terminal_on_request(inside: Runs) -> None:
     ours, theirs = os.openpty()
     process = inside.sandbox.start(
         ["/bin/sh", "-c", "echo it is > /dev/tty"],

@@ -44,7 +44,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TODAY = datetime.date(2026, 11, 24)
 KUBE_PROXY = {"organization": "The Kubernetes authors", "project": "kube-proxy", "version": "v1.37.2"}
 NO_HISTORY = "1.38/kubernetes-kube-proxy/1.35.8-nftables"
-ODD = "<script>x</script>|`[a](b)\u202e"
+HOSTILE = "<script>x</script>|`[a](b)\u202e"
 
 
 @pytest.fixture
@@ -262,20 +262,20 @@ def test_folder_without_a_run_is_a_usage_error(run: Forged, tmp_path: Path) -> N
 
 
 def test_each_report_has_its_state() -> None:
-    newest = entry("new")
-    odd = [
+    latest = entry("new")
+    others = [
         entry("forged", refused="verdicts: no", date="2026-11-23T10:00:00Z", catalogue="sha256:forged"),
         entry("old", catalogue="sha256:before"),
         entry("late", date="2025-11-01T10:00:00Z"),
         entry("some", uncertifiable="--run-test chose requirements"),
     ]
-    told = states([newest, *odd], TODAY)
-    assert told["new"].texts == ["verified", "valid until 2027-11-21"]
-    assert told["forged"].texts == ["not verified: verdicts: no", "older catalogue"]
-    assert told["old"].texts == ["verified", "older catalogue", "valid until 2027-11-21"]
-    assert told["late"].texts == ["verified", "expired 2026-11-01"]
-    assert told["some"].texts[1] == "not certifiable: --run-test chose requirements"
-    assert {name for name, each in told.items() if each.holds} == {"new"}
+    found = states([latest, *others], TODAY)
+    assert found["new"].texts == ["verified", "valid until 2027-11-21"]
+    assert found["forged"].texts == ["not verified: verdicts: no", "older catalogue"]
+    assert found["old"].texts == ["verified", "older catalogue", "valid until 2027-11-21"]
+    assert found["late"].texts == ["verified", "expired 2026-11-01"]
+    assert found["some"].texts[1] == "not certifiable: --run-test chose requirements"
+    assert {name for name, each in found.items() if each.holds} == {"new"}
 
 
 @pytest.fixture
@@ -352,7 +352,7 @@ def test_shelf_without_reports_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_foreign_names_are_escaped() -> None:
-    page = as_html([entry(project=ODD, url=f"javascript:{ODD}")], TODAY)
+    page = as_html([entry(project=HOSTILE, url=f"javascript:{HOSTILE}")], TODAY)
     assert "<script" not in page
     assert "\u202e" not in page
     assert 'href="javascript' not in page

@@ -66,7 +66,7 @@ def test_cells_that_are_not_green_link_their_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "shown"),
     [
         ("✓ 1,✓ 1,✓ 1", "≤ v1.9.0"),
         ("✗ 0/1,✓ 1,✓ 1", "v1.10.0 (✗ 0/1 in v1.9.0)"),
@@ -76,7 +76,7 @@ def test_cells_that_are_not_green_link_their_cause() -> None:
         ("✓ 1,✓ 1,", "·"),
     ],
 )
-def test_a_feature_works_since_the_first_of_the_newest_versions_that_do(cells: str, told: str) -> None:
+def test_feature_works_since_the_first_of_the_latest_versions_that_do(cells: str, shown: str) -> None:
     reports = [
         entry(f"1.37/k/{number}", version=f"v1.{number}.0", unclaimed=("ServiceDNS",) * (not text),
               features=of_features(Other="✓ 1", **({"ServiceDNS": text} if text else {})))
@@ -86,8 +86,8 @@ def test_a_feature_works_since_the_first_of_the_newest_versions_that_do(cells: s
     alone = entry("1.37/l/1", project="another")
     (name,), found = since("DNS", [*reports, by_hand, alone]), since("DNS", reports)
     assert name == "kube-proxy nftables"
-    assert found[name]["ServiceDNS"].text == told
-    assert all(told in html.unescape(made(reports, TODAY)).replace("\\", "") for made in (section, as_html))
+    assert found[name]["ServiceDNS"].text == shown
+    assert all(shown in html.unescape(made(reports, TODAY)).replace("\\", "") for made in (section, as_html))
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_port_without_listener_is_an_error_on_its_channel(forward: Callable[...,
     assert forwarded.error(port) == said
 
 
-def test_pod_sees_that_the_client_has_gone(forward: Callable[..., Any], listening: socket.socket) -> None:
+def test_pod_sees_that_the_client_has_disconnected(forward: Callable[..., Any], listening: socket.socket) -> None:
     forwarded = forward(port_of(listening))
     with listening.accept()[0] as pod:
         pod.settimeout(20)
@@ -196,7 +196,7 @@ def test_kubectl_forwards_many_connections(kubectl_forward: Callable[[int], int]
         assert one.recv(100) == b"back"
 
 
-def test_pod_sees_that_the_client_of_kubectl_has_gone(
+def test_pod_sees_that_the_client_of_kubectl_has_disconnected(
     kubectl_forward: Callable[[int], int], listening: socket.socket
 ) -> None:
     with socket.create_connection(("127.0.0.1", kubectl_forward(port_of(listening))), timeout=20) as here:
