@@ -93,7 +93,7 @@ class Kubelet:
         """`dns` is the address of the cluster's DNS for programs in pods, or "".
 
         `changed` is called with the hosts of all pods whenever these change, by one thread at a time. If `trust` is
-        given, the kubelet serves logs, exec and port-forward to the API server.
+        given, the kubelet serves logs and exec to the API server.
         """
         self._api = Api(kubeconfig)
         self._network = network

@@ -17,7 +17,6 @@ _OF_PODS = (
     ("eviction", {"group": "policy", "version": "v1", "kind": "Eviction"}, ["create"]),
     ("exec", {"kind": "PodExecOptions"}, ["create", "get"]),
     ("log", {"kind": "Pod"}, ["get"]),
-    ("portforward", {"kind": "PodPortForwardOptions"}, ["create", "get"]),
     ("proxy", {"kind": "PodProxyOptions"}, ["create", "delete", "get", "patch", "update"]),
 )
 

@@ -113,7 +113,6 @@ def _of_resource(resource: Resource, prefix: str, *, scales: bool) -> Iterator[O
         yield Operation(f"{one}/log", "get", "readLog", _LOG)
         for method in ("get", "post"):
             yield Operation(f"{one}/exec", method, f"connect{method.title()}Exec", _EXEC)
-            yield Operation(f"{one}/portforward", method, f"connect{method.title()}Portforward", ("ports",))
         for path in ("/proxy", "/proxy/{path}"):
             for method in _POD_METHODS:
                 yield Operation(f"{one}{path}", method, f"connect{method.title()}Proxy", body="any")

@@ -86,7 +86,6 @@ NOT_RUN = {
     "trafficdist cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables": _COMPONENT,
     "kubectl logs mine --follow --timestamps": _STREAM,
     "kubectl exec -it mine -- sh": _STREAM,
-    "kubectl port-forward mine 8080:8080": _STREAM,
     "trafficdist components path kube-proxy 1.34": _COMPONENT,
     'export PATH="$(dirname "$(trafficdist components path coredns)"):$PATH"': _COMPONENT,
     "trafficdist doctor --backend netns --dns implementations/coredns/coredns.yaml": _COMPONENT,

@@ -31,7 +31,7 @@ _VERBS = {
     ("DELETE", True): "delete",
     ("DELETE", False): "deletecollection",
 }
-_CREATED = frozenset({"exec", "portforward"})  # a WebSocket is a GET, and since 1.35 needs this verb too
+_CREATED = frozenset({"exec"})  # a WebSocket is a GET, and since 1.35 needs this verb too
 _OPEN_TO_ALL = (
     {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
      "resources": ["selfsubjectaccessreviews"]},

@@ -1,1 +1,1 @@
-"""The HTTPS server of a kubelet, for logs, exec and port-forward."""
+"""The HTTPS server of a kubelet, for logs and exec."""

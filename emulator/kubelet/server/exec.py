@@ -1,4 +1,4 @@
-"""Run programs in containers for clients, over WebSocket or SPDY. A final Status follows the streams."""
+"""Run programs in containers for clients, over WebSockets. A final Status follows the streams."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ from aiohttp import web
 from emulator.kubelet.running_container import RunningContainer
 from emulator.kubelet.running_program import exit_code
 from emulator.kubelet.sandbox import NoProgramError, SandboxProcess
-from emulator.kubelet.server import spdy, streams
-from emulator.kubelet.server.streams import V4, V5, Channels, Stream
+from emulator.kubelet.server import channels
+from emulator.kubelet.server.channels import V4, V5, Channel, Channels
 from emulator.kubelet.standard_streams import StandardStreams, reading, writing
 from harness.errors import HarnessError
 
@@ -21,8 +21,6 @@ Object = dict[str, Any]
 
 _STANDARD = ("stdin", "stdout", "stderr")
 _CHANNELS = (*_STANDARD, "error", "resize")  # by number
-_STREAMS_WITHIN = 30.0  # seconds for a client to open its streams, as in Kubernetes' kubelet
-_GOODBYE = 2.0  # seconds for a client to close the connection after the Status
 _CHUNK = 1 << 16
 
 
@@ -48,48 +46,21 @@ class ExecOptions:
 
 async def serve(request: web.BaseRequest, container: RunningContainer, options: ExecOptions) -> web.StreamResponse:
     """Upgrade the connection, run the program, and finally send a Status. Raises `ConnectionError`."""
-    if request.headers.get("Upgrade", "").lower() == "websocket":
-        return await _by_websocket(request, container, options)
-    return await _by_spdy(request, container, options)
-
-
-async def _by_websocket(
-    request: web.BaseRequest, container: RunningContainer, options: ExecOptions
-) -> web.StreamResponse:
-    websocket = await streams.upgrade(request, (V5, V4))
+    websocket = await channels.upgrade(request, (V5, V4))
     if websocket is None:
-        return web.Response(status=403, text=f"unable to upgrade: the server accepts {V5} and {V4}\n")
-    channels = Channels(websocket, len(_CHANNELS))
-    named: dict[str, Stream] = dict(zip(_CHANNELS, channels.every, strict=True))
+        # without a colon, because clients read a mapping in YAML as a Status
+        text = f"the server accepts WebSockets with {V5} or {V4}, which kubectl uses since 1.31\n"
+        return web.Response(status=403, text=text)
+    every = Channels(websocket, len(_CHANNELS))
+    named = dict(zip(_CHANNELS, every.every, strict=True))
     for name in named.keys() - options.streams:
         named.pop(name).ignore()
     first = next(name for name in ("stdout", "stderr", "error") if name in named)
-    async with background(channels.serve()) as gone:
+    async with background(every.serve()) as gone:
         await named[first].write(b"")  # the client treats this as the sign of a connection
         await _run(container, options, named, gone)
     await websocket.close()  # wait for the client's last message if no other task reads
     return websocket
-
-
-async def _by_spdy(request: web.BaseRequest, container: RunningContainer, options: ExecOptions) -> web.StreamResponse:
-    wire = await spdy.upgrade(request, V4)
-    if isinstance(wire, web.Response):
-        return wire
-    connection = spdy.SpdyConnection(wire)
-    async with background(connection.serve()) as gone:
-        opened: dict[str, Stream] = {}
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STREAMS_WITHIN):
-                while not options.streams <= opened.keys() and (stream := await connection.accept()) is not None:
-                    opened[stream.headers.get("streamtype", "")] = stream
-        if not options.streams <= opened.keys():
-            raise ConnectionResetError("the client did not open its streams")
-        await _run(container, options, opened, gone)
-        for each in opened.values():
-            await each.end()
-        await connection.send_goaway()
-        await asyncio.wait([gone], timeout=_GOODBYE)
-    return wire.response
 
 
 @contextlib.asynccontextmanager
@@ -104,7 +75,7 @@ async def background(coroutine: Coroutine[None, None, None]) -> AsyncIterator[as
 
 
 async def _run(
-    container: RunningContainer, options: ExecOptions, opened: Mapping[str, Stream], gone: asyncio.Task[None]
+    container: RunningContainer, options: ExecOptions, opened: Mapping[str, Channel], gone: asyncio.Task[None]
 ) -> None:
     """Run the program, and send its Status. Raises `ConnectionError` if the client disconnects early."""
     running = asyncio.create_task(_run_to_its_end(container, options, opened))
@@ -118,7 +89,7 @@ async def _run(
     await opened["error"].write(json.dumps(running.result()).encode())
 
 
-async def _run_to_its_end(container: RunningContainer, options: ExecOptions, opened: Mapping[str, Stream]) -> Object:
+async def _run_to_its_end(container: RunningContainer, options: ExecOptions, opened: Mapping[str, Channel]) -> Object:
     """Run a program until it has ended and all its output is sent. Return its final Status.
 
     Cancelling this coroutine kills the program. Raises `ConnectionError` if the client has disconnected.
@@ -134,7 +105,7 @@ async def _run_to_its_end(container: RunningContainer, options: ExecOptions, ope
             return _status(await _carry(process, standard, opened), options.argv)
 
 
-async def _carry(process: SandboxProcess, standard: StandardStreams, opened: Mapping[str, Stream]) -> int:
+async def _carry(process: SandboxProcess, standard: StandardStreams, opened: Mapping[str, Channel]) -> int:
     """Copy bytes between the client and a program until it has ended and all its output is sent. Return its code."""
     async with contextlib.AsyncExitStack() as inputs:
         if "stdin" in opened:
@@ -152,7 +123,7 @@ async def _carry(process: SandboxProcess, standard: StandardStreams, opened: Map
     return code.result()
 
 
-async def _to_client(descriptor: int, stream: Stream) -> None:
+async def _to_client(descriptor: int, stream: Channel) -> None:
     async with reading(descriptor) as reader:
         while data := await _read(reader):
             await stream.write(data)
@@ -165,7 +136,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def _from_client(stream: Stream, descriptor: int) -> None:
+async def _from_client(stream: Channel, descriptor: int) -> None:
     try:
         async with writing(descriptor) as writer:
             while data := await stream.read():
@@ -177,7 +148,7 @@ async def _from_client(stream: Stream, descriptor: int) -> None:
         stream.ignore()
 
 
-async def _resize(stream: Stream, standard: StandardStreams) -> None:
+async def _resize(stream: Channel, standard: StandardStreams) -> None:
     """Read terminal sizes, which are consecutive JSON objects."""
     decoder, text = json.JSONDecoder(), ""
     while data := await stream.read():

@@ -1,4 +1,4 @@
-"""Serve logs, exec and port-forward over HTTPS on the nodes' addresses. Only the API server has access.
+"""Serve logs and exec over HTTPS on the nodes' addresses. Only the API server has access.
 
 Error messages match those of Kubernetes' kubelet, because API servers forward them to users.
 """
@@ -15,7 +15,7 @@ from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.running_container import RunningContainer
 from emulator.kubelet.running_pod import RunningPod
 from emulator.kubelet.server import exec as programs
-from emulator.kubelet.server import logs, port_forward
+from emulator.kubelet.server import logs
 from harness.event_loop import EventLoop
 from harness.netns.fabric import Host
 from harness.probes.server import bound
@@ -76,8 +76,6 @@ class KubeletServer:
                     return await self._logs(request, namespace, pod, container)
                 case ["exec", namespace, pod, container] if request.method in {"GET", "POST"}:
                     return await self._exec(request, namespace, pod, container)
-                case ["portForward", namespace, pod] if request.method in {"GET", "POST"}:
-                    return await self._port_forward(request, namespace, pod)
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
         finally:
@@ -101,13 +99,6 @@ class KubeletServer:
         if container is None or not container.runs:
             return web.Response(status=500, text=f'container not found ("{name}")')
         return await programs.serve(request, container, options)
-
-    async def _port_forward(self, request: web.BaseRequest, namespace: str, pod: str) -> web.StreamResponse:
-        running = self._pod(namespace, pod)
-        host = running.host if running is not None else None
-        if host is None:
-            return web.Response(status=404, text="pod does not exist")
-        return await port_forward.serve(request, host.namespace)
 
 
 def _log(container: RunningContainer, pod: str, *, previous: bool) -> ContainerLog:

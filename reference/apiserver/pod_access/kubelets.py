@@ -1,6 +1,6 @@
-"""The `log`, `exec` and `portforward` subresources of pods, forwarded to the kubelet of the pod's node.
+"""The `log` and `exec` subresources of pods, forwarded to the kubelet of the pod's node.
 
-Logs are plain HTTP. `exec` and `portforward` upgrade the connection. The server does not interpret the stream, and
+Logs are plain HTTP. `exec` upgrades the connection to a WebSocket. The server does not interpret the stream, and
 copies bytes in both directions until one side closes it.
 """
 
@@ -36,7 +36,6 @@ _CHUNK = 1 << 16
 _GOODBYE = 1.0  # seconds that a client has to end the connection after the kubelet did
 _HEAD_BYTES = 1 << 16  # of a kubelet's answer
 _TRUE = frozenset({"true", "1"})
-_UPGRADES = ("Upgrade", "X-Stream-Protocol-Version")
 _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
 
@@ -76,13 +75,11 @@ class Kubelets(Forwarder):
         """Return the kubelet and the path and query of the request to it. Raises `ApiError`: 400, 404, 422, 500."""
         pod = self._registry.get("pods", asked.namespace, asked.identifier).object
         place = f"{asked.namespace}/{asked.identifier}"
-        match asked.subresource:
-            case "log":
-                path, query = f"/containerLogs/{place}/{_container(request, pod)}", _log_query(request.query, asked)
-            case "exec":
-                path, query = f"/exec/{place}/{_container(request, pod)}", _exec_query(request)
-            case _:
-                path, query = f"/portForward/{place}", [("port", each) for each in request.query.getall("ports", [])]
+        name = _container(request, pod)
+        if asked.subresource == "log":
+            path, query = f"/containerLogs/{place}/{name}", _log_query(request.query, asked)
+        else:
+            path, query = f"/exec/{place}/{name}", _exec_query(request)
         if not (node := pod["spec"].get("nodeName")):
             if asked.subresource == "log":
                 return None
@@ -146,7 +143,7 @@ async def _carry(
     request: web.BaseRequest, headers: Mapping[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> web.StreamResponse:
     """Switch protocols as the kubelet did, and copy bytes until one side closes the connection."""
-    client, response = await switched(request, headers)
+    client, response = await _switched(request, headers)
     there, here = asyncio.create_task(_to_kubelet(client, writer)), asyncio.create_task(_to_client(reader, response))
     try:
         await asyncio.wait([there, here], return_when=asyncio.FIRST_COMPLETED)
@@ -174,7 +171,7 @@ async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse)
         await response.write(data)
 
 
-async def switched(
+async def _switched(
     request: web.BaseRequest, headers: Mapping[str, str]
 ) -> tuple[asyncio.StreamReader, web.StreamResponse]:
     """Switch protocols. Return what the client sends from now on, and the response, which ends with the connection.
@@ -208,7 +205,7 @@ class _Feeder:
 
 def _head(request: web.BaseRequest, host: str, target: str) -> bytes:
     """Return the head of the request for a kubelet: the client's request without the client's credentials."""
-    names = [name for name in request.headers if name in _UPGRADES or name.lower().startswith("sec-websocket-")]
+    names = [name for name in request.headers if name == "Upgrade" or name.lower().startswith("sec-websocket-")]
     fields = [("Host", host), ("Connection", "Upgrade"), ("Content-Length", "0")]
     fields += [(name, value) for name in dict.fromkeys(names) for value in request.headers.getall(name)]
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields)

@@ -24,7 +24,7 @@ from reference.client import ApiError, Object
 OpenSocket = Callable[[int, int], socket.socket]
 """Creates a socket of a family and a type inside the cluster's network."""
 
-_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|log|exec|portforward)(/.*)?", re.DOTALL)
+_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|log|exec)(/.*)?", re.DOTALL)
 _SCHEMES = frozenset({"", "http", "https"})
 
 

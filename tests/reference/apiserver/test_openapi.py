@@ -19,7 +19,6 @@ SUBRESOURCES = (
     "/eviction",
     "/proxy",
     "/proxy/x",
-    "/portforward",
     "/exec",
     "/finalize",
     "/scale",
@@ -91,5 +90,5 @@ def test_each_parameter_that_the_server_reads_is_listed(openapi: dict[str, Any])
     sources = "".join(each.read_text() for each in Path(reference.apiserver.__file__).parent.rglob("*.py"))
     read = set(re.findall(r'query(?:\.get|\.getall)?\(?, ?"(\w+)"|query\.get(?:all)?\("(\w+)"', sources))
     names = {name for each in read for name in each if name}
-    assert {"limit", "ports", "timeoutSeconds", "dryRun"} <= names
+    assert {"limit", "timeoutSeconds", "dryRun"} <= names
     assert names == listed - {"namespace", "name", "path", "group", "version"}

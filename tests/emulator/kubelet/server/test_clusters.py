@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -24,6 +22,7 @@ from harness.model.manifests import has_condition
 from harness.model.topology import grid
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
+from tests.emulator.kubelet.server.kubectl_version import kubectl_version
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 SPEC = {
@@ -70,34 +69,12 @@ def test_kubectl_shows_logs(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("container", ["shell", "server"])
-@pytest.mark.parametrize("websockets", ["true", "false"])
-def test_kubectl_runs_programs(kubectl: Kubectl, container: str, websockets: str) -> None:
+@pytest.mark.skipif(kubectl_version() < (1, 31), reason="unavailable: kubectl 1.31 or newer, for WebSockets")
+def test_kubectl_runs_programs(kubectl: Kubectl, container: str) -> None:
     script = "hostname; cat; echo bad >&2; exit 3"
-    done = kubectl(
-        "exec",
-        *("-i", "p", "-c", container, "--", "sh", "-c", script),
-        stdin="hello\n",
-        KUBECTL_REMOTE_COMMAND_WEBSOCKETS=websockets,
-    )
+    done = kubectl("exec", "-i", "p", "-c", container, "--", "sh", "-c", script, stdin="hello\n")
     assert (done.returncode, done.stdout) == (3, "p\nhello\n")
     assert done.stderr == "bad\ncommand terminated with exit code 3\n"
-
-
-@pytest.mark.parametrize("websockets", ["true", "false"])
-def test_kubectl_forwards_ports(kubectl: Kubectl, kubeconfig: Path, tmp_path: Path, websockets: str) -> None:
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
-    with subprocess.Popen(
-        ["kubectl", "port-forward", "p", ":8080"],
-        env=environment | {"KUBECTL_PORT_FORWARD_WEBSOCKETS": websockets},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as forwarding:
-        assert forwarding.stdout is not None
-        port = int(forwarding.stdout.readline().rpartition(" -> ")[0].rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as sock, sock.makefile("rb") as answer:
-            sock.sendall(b"GET /hostname HTTP/1.0\r\n\r\n")
-            assert answer.read().endswith(b"\r\n\r\np")
-        forwarding.kill()
 
 
 def test_python_client_runs_programs_with_a_terminal(kubeconfig: Path) -> None:

@@ -1,4 +1,4 @@
-"""`exec` works with kubectl (over WebSocket and SPDY) and with the official Python client."""
+"""`exec` works with kubectl (over WebSockets) and with the official Python client."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ import pytest
 from kubernetes import client, config, stream
 
 from harness.eventually import eventually
+from tests.emulator.kubelet.server.kubectl_version import kubectl_version
 
-BY_WEBSOCKET, BY_SPDY = "true", "false"  # KUBECTL_REMOTE_COMMAND_WEBSOCKETS
 
+@pytest.fixture
+def execute(kubectl: Callable[..., Any]) -> Callable[..., Any]:
+    if kubectl_version() < (1, 31):
+        pytest.skip("unavailable: kubectl 1.31 or newer, which executes over WebSockets")
 
-@pytest.fixture(params=[BY_WEBSOCKET, BY_SPDY])
-def execute(request: pytest.FixtureRequest, kubectl: Callable[..., Any]) -> Callable[..., Any]:
     def execute(*arguments: str, stdin: str | None = None) -> Any:
-        more = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": request.param}
-        return kubectl("exec", *arguments, stdin=stdin, **more)
+        return kubectl("exec", *arguments, stdin=stdin)
 
     return execute
+
+
+def test_kubectl_that_uses_spdy_is_told_what_to_use(kubectl: Callable[..., Any]) -> None:
+    done = kubectl("exec", "p", "--", "true", KUBECTL_REMOTE_COMMAND_WEBSOCKETS="false")
+    assert done.returncode == 1
+    assert "the server accepts WebSockets" in done.stderr
 
 
 def test_kubectl_sees_both_outputs_and_the_exit_code(execute: Callable[..., Any]) -> None:

@@ -140,7 +140,7 @@ def test_another_server_at_its_address_is_not_trusted(api: ApiServer, kubelet: A
     server.reach_pods(socket.socket)
     server.start()
     tls = ssl.create_default_context(cadata=server.ca_pem)
-    headers = {"Authorization": f"Bearer {server.token}", "Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
+    headers = {"Authorization": f"Bearer {server.token}", "Connection": "Upgrade", "Upgrade": "websocket"}
     try:
         with closing(HTTPSConnection(urlsplit(server.url).netloc, context=tls, timeout=20)) as connection:
             connection.request("GET", PATH + path, headers=headers)

@@ -45,6 +45,6 @@ def test_deleted_node_is_not_found(http: Any) -> None:
     assert (code, status["message"]) == (404, 'nodes "a1" not found')
 
 
-@pytest.mark.parametrize(("method", "subresource"), [("POST", "log"), ("PUT", "exec"), ("DELETE", "portforward")])
+@pytest.mark.parametrize(("method", "subresource"), [("POST", "log"), ("PUT", "exec"), ("DELETE", "exec")])
 def test_other_methods_are_not_allowed(http: Any, method: str, subresource: str) -> None:
     assert http(method, f"{PATH}/{subresource}")[0] == 405

@@ -1,41 +1,29 @@
-"""Byte streams between a client and a kubelet, multiplexed on one connection by SPDY or in a WebSocket.
+"""The channels of a Kubernetes WebSocket, each of which is a stream of bytes between a client and a kubelet.
 
-A Kubernetes WebSocket either has channels, each of which is a stream, or carries SPDY. In v4.channel.k8s.io and
-v5.channel.k8s.io, the first byte of a message is the channel number. With v5, channel 255 ends a channel.
+The first byte of a message is the channel number. With v5.channel.k8s.io, channel 255 ends a channel.
 
-Each stream buffers received data up to a limit. If a client sends more to one stream, all its streams wait, because
-neither WebSockets nor SPDY as Kubernetes uses it can pause a single stream.
+Each channel buffers received data up to a limit. If a client sends more to one channel, all its channels wait, because
+a WebSocket cannot pause a single channel.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Collection
-from typing import Protocol
 
 from aiohttp import WSMsgType, web
 
 _MOST = 1 << 20  # maximum number of received bytes that are not yet read
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
-TUNNEL = "SPDY/3.1+portforward.k8s.io"
-"""SPDY inside a WebSocket."""
 _CLOSE = 255
 _GOODBYE = 2.0  # seconds for a client to answer the close of a WebSocket
 
 
-class Wire(Protocol):
-    """Both directions of a connection."""
+class Channel:
+    """One channel of a WebSocket, with a buffer of received data. The channel ends with the WebSocket."""
 
-    async def read(self) -> bytes:
-        """Return some bytes, or no bytes at the end of the data."""
-
-    async def write(self, data: bytes) -> None:
-        """Send bytes, and wait while the other side does not read. Raises `ConnectionError` after a disconnect."""
-
-
-class Stream:
-    """One stream of a connection, with a buffer of received data and a method for sending."""
-
-    def __init__(self) -> None:
+    def __init__(self, number: int, websocket: web.WebSocketResponse) -> None:
+        self._number = bytes([number])
+        self._websocket = websocket
         self._chunks: deque[bytes] = deque()
         self._size = 0
         self._finished = False  # set when no more data arrives
@@ -56,11 +44,11 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, and wait while the other side does not read. Raises `ConnectionError` after a disconnect."""
-        raise NotImplementedError
+        """Send bytes, and wait while the client does not read. An empty message is sent, too.
 
-    async def end(self) -> None:
-        """Signal the end of the stream, if the protocol can do so. Raises `ConnectionError`."""
+        Raises `ConnectionError` after a disconnect.
+        """
+        await self._websocket.send_bytes(self._number + data)
 
     def ignore(self) -> None:
         """Discard received data now and in the future."""
@@ -94,35 +82,6 @@ async def upgrade(request: web.BaseRequest, protocols: Collection[str]) -> web.W
         return None
     await websocket.prepare(request)
     return websocket
-
-
-class WebSocketWire:
-    """The byte stream inside the messages of a WebSocket. See `Wire`."""
-
-    def __init__(self, websocket: web.WebSocketResponse) -> None:
-        self._websocket = websocket
-
-    async def read(self) -> bytes:
-        while (message := await self._websocket.receive()).type in {WSMsgType.BINARY, WSMsgType.TEXT}:
-            if message.type is WSMsgType.BINARY and message.data:
-                return bytes(message.data)
-        return b""
-
-    async def write(self, data: bytes) -> None:
-        await self._websocket.send_bytes(data)
-
-
-class Channel(Stream):
-    """One channel of a WebSocket. The channel ends with the WebSocket."""
-
-    def __init__(self, number: int, websocket: web.WebSocketResponse) -> None:
-        super().__init__()
-        self._number = bytes([number])
-        self._websocket = websocket
-
-    async def write(self, data: bytes) -> None:
-        """Send bytes. An empty message is sent, too."""
-        await self._websocket.send_bytes(self._number + data)
 
 
 class Channels:
