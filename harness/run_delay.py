@@ -25,7 +25,7 @@ EVERY = 0.1  # seconds between two samples
 LATE = 0.5
 """Seconds without running after which this process counts as stopped. Shorter delays are part of `run_delay`."""
 
-_KEEPER = b"keeper.main()"  # in the command line of the process whose descendants are the programs on a node
+_SUPERVISOR = b"sandbox_supervisor.main()"  # in the command line of the ancestor of all programs in a sandbox
 _SHOWN = 200  # characters of a command line
 _INTERVALS = 6_000  # ten minutes of samples
 _RUNNABLE, _STOPPED = "R", "T"  # states of a thread
@@ -199,7 +199,7 @@ class RunDelay:
         for (child, _), nanoseconds in ran.items():
             by_child[child] += nanoseconds
         for child, nanoseconds in by_child.most_common():
-            if _KEEPER in _command(child):  # others are workers and helpers of the run
+            if _SUPERVISOR in _command(child):  # others are workers and helpers of the run
                 process = next(process for (at, process), _ in ran.most_common() if at == child)
                 return nanoseconds / 1e9, process
         return 0.0, ""

@@ -110,7 +110,7 @@ class Backend(Protocol):
         """Return the facts about the cluster for the report."""
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return evidence as texts by file name. `since` is the start of the requests, in monotonic seconds."""
+        """Return evidence by file name. `since` is the start of the requests, in monotonic seconds."""
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
         """Return these nodes' known decisions for a Service, with the reasons."""

@@ -292,7 +292,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return liveness.begin_watch(self.api, lambda: self._nodes_on)
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a node is gone, and `InconclusiveError` if a terminating pod ended early."""
+        """Raise `DistrustError` if a node is lost, and `InconclusiveError` if a terminating pod ended early."""
         if why := liveness.doubt(self.api, self._nodes_on):
             raise DistrustError(why)
         self._pod_runner.require_terminating()

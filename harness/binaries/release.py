@@ -1,7 +1,7 @@
 """Download official binaries: Kubernetes from https://dl.k8s.io, etcd and kind from their releases on GitHub.
 
     <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a binary and its checksum
-    <mirror>/release/stable-1.34.txt   stable.txt                                       the newest patch, the newest
+    <mirror>/release/stable-1.34.txt   stable.txt                                       the latest patch, the latest
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 

@@ -1,4 +1,4 @@
-"""Parse component versions: "1.34.10", "1.34" for its newest patch, or "newest" for the newest version."""
+"""Parse component versions: "1.34.10", "1.34" for its latest patch, or "newest" for the latest version."""
 
 import re
 from collections.abc import Iterable

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from harness.errors import HarnessError, UnavailableError
 from harness.netns import kernel, rtnetlink, sandbox
-from harness.netns.isolation import OWN, Room
+from harness.netns.isolation import OWN, ProgramSandbox
 from harness.netns.kernel import KernelFeature
 from harness.netns.namespace import Namespace
 from harness.netns.netlink import attribute, message, messages
@@ -123,7 +123,7 @@ def _generic(family: str, namespace: Namespace) -> None:
 
 
 def _room(wanted: str, _: Namespace) -> None:
-    Room("probe", [wanted]).close()
+    ProgramSandbox("probe", [wanted]).close()
 
 
 def _load_bpf(_: Namespace) -> None:

@@ -21,7 +21,7 @@ from harness.eventually import time_scale
 from harness.model.own_folder import OwnFolder
 from harness.model.program_log import end_of
 from harness.netns import process
-from harness.netns.isolation import Room
+from harness.netns.isolation import ProgramSandbox
 from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
@@ -44,7 +44,7 @@ class Processes:
         self._own = OwnFolder("trafficdist-processes-", _roomy())
         self.folder = self._own.path
         self._running: list[Process] = []
-        self._room: Room | None = None
+        self._sandbox: ProgramSandbox | None = None
 
     def find(self, component: str, version: str = "") -> Program:
         """Find the program of a component in the given version. Raises `UnavailableError`."""
@@ -55,13 +55,13 @@ class Processes:
         """Start a program, given its path and arguments. Raises `UnavailableError` if the start fails."""
         if not os.access(arguments[0], os.X_OK):
             raise UnavailableError(f"{name}: {arguments[0]} is not executable")
-        if self._room is None:
+        if self._sandbox is None:
             try:
-                self._room = Room("control-plane", of="the control plane", folder=self.folder)
+                self._sandbox = ProgramSandbox("control-plane", of="the control plane", folder=self.folder)
             except OSError as error:
                 raise UnavailableError(f"{name} cannot be started: {error.strerror}") from error
         log = self.folder / f"{name}.log"
-        started = process.start(name, arguments, log=log, folder=self.folder, room=self._room)
+        started = process.start(name, arguments, log=log, folder=self.folder, sandbox=self._sandbox)
         self._running.append(started)
         return started
 
@@ -102,8 +102,8 @@ class Processes:
         for each in reversed(self._running):
             each.stop(grace=0)
         self._running.clear()
-        if self._room:
-            self._room.close()
+        if self._sandbox:
+            self._sandbox.close()
         self._own.close()
 
 

@@ -39,7 +39,7 @@ def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
 
 
 class _Received(io.RawIOBase):
-    """What a server sends until a deadline, up to a limit. A program under test may send without an end."""
+    """What a server sends until a deadline, up to a limit. A program under test may send endlessly."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         super().__init__()

@@ -1,12 +1,12 @@
-"""Rooms hold the programs on one node. They end with this process, and other programs do not see their mounts.
+"""Sandboxes hold the programs of one node, or of a control plane. They end with this process.
 
 A netns isolates only the network. But a program may leave processes that ignore signals, mounts and files, and agents
 of data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the host
 name. On one machine, the agents of two nodes would conflict.
 
-So every room has its own processes (a PID namespace) and mounts, and a recipe may request more. A keeper process
-(`harness.netns.keeper`) creates the room and starts the programs in it. It has a socket that closes when this process
-ends for any reason. Then the kernel kills all processes of the room.
+So every sandbox has its own processes (a PID namespace) and mounts, and a recipe may request more. A supervisor process
+(`harness.netns.sandbox_supervisor`) creates the sandbox and starts the programs in it. It has a socket that closes when
+this process ends for any reason. Then the kernel kills all processes of the sandbox.
 """
 
 import contextlib
@@ -35,24 +35,24 @@ OWN: Mapping[str, str] = {
     "hostname": "the node's name as host name",
     "sysctls": "copies of the machine's settings below /proc/sys",
 }
-"""The parts of a room that a recipe may request, with their meanings."""
+"""The parts of a sandbox that a recipe may request, with their meanings."""
 
-# Arguments: the process in the room, 1 if the room has a control group, then the program to execute.
+# Arguments: the init process of the sandbox, 1 if the sandbox has a control group, then the program to execute.
 _ENTER = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
-room, grouped, command, here = f"/proc/{sys.argv[1]}/", sys.argv[2] == "1", sys.argv[3:], os.getcwd()
+init, grouped, command, here = f"/proc/{sys.argv[1]}/", sys.argv[2] == "1", sys.argv[3:], os.getcwd()
 try:
     if grouped:
-        with open(room + "root/sys/fs/cgroup/cgroup.procs", "w") as opened:
+        with open(init + "root/sys/fs/cgroup/cgroup.procs", "w") as opened:
             opened.write(str(os.getpid()))
-    for each in [os.open(f"{room}ns/{kind}", os.O_RDONLY) for kind in ("cgroup", "uts", "mnt")]:
+    for each in [os.open(f"{init}ns/{kind}", os.O_RDONLY) for kind in ("cgroup", "uts", "mnt")]:
         if libc.setns(each, 0):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         os.close(each)
     os.chdir(here)
 except OSError as error:
-    print(f"cannot enter the room of its node: {error}", file=sys.stderr)
+    print(f"cannot enter the sandbox of its node: {error}", file=sys.stderr)
     os._exit(127)
 try:
     os.execvp(command[0], command)
@@ -62,18 +62,20 @@ except OSError as error:
 """
 _INTERPRETER = (sys.executable, "-I", "-S", "-c")
 # Unlike a script's, the compiled form of a module is cached.
-_KEEPER = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import keeper; keeper.main()"
+_SUPERVISOR = (
+    f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import sandbox_supervisor; sandbox_supervisor.main()"
+)
 _KILLED = -signal.SIGKILL
 _END_SECONDS = 30.0
 
 
-class RoomProgram:
-    def __init__(self, room: "Room", reply: int, pid: int) -> None:
+class SandboxedProgram:
+    def __init__(self, sandbox: "ProgramSandbox", reply: int, pid: int) -> None:
         self.pid = pid
-        self._room, self._reply = room, reply
+        self._sandbox, self._reply = sandbox, reply
         self._lock = threading.Lock()
         self._code: int | None = None
-        self.reason = ""  # why the keeper ended it, or "" if it ended in another way
+        self.reason = ""  # why the supervisor ended it, or "" if it ended in another way
 
     def poll(self) -> int | None:
         """Return the exit code, which is negative for a signal, or None while the program runs."""
@@ -82,23 +84,23 @@ class RoomProgram:
     def _wait(self, seconds: float) -> int | None:
         with self._lock:
             if self._code is None and _readable(self._reply, seconds):
-                told = _line(self._reply) or {"code": _KILLED, "why": ""}
+                end = _line(self._reply) or {"code": _KILLED, "why": ""}
                 os.close(self._reply)
-                self._code = told["code"]
-                self.reason = self._room.limits.text(told["why"], self._room.of) if told["why"] else ""
+                self._code = end["code"]
+                self.reason = self._sandbox.limits.text(end["why"], self._sandbox.of) if end["why"] else ""
             return self._code
 
     def stop(self, grace: float) -> None:
         """Stop the program and its process group. Kill them `grace` seconds after the request. Idempotent."""
         if grace and self.poll() is None:
-            self._room.signal(self.pid, signal.SIGTERM)
+            self._sandbox.signal(self.pid, signal.SIGTERM)
             self._wait(grace)
-        self._room.signal(self.pid, signal.SIGKILL)
+        self._sandbox.signal(self.pid, signal.SIGKILL)
         while self._wait(1.0) is None:
             pass
 
 
-class Room:
+class ProgramSandbox:
     def __init__(
         self,
         name: str,
@@ -109,35 +111,34 @@ class Room:
         folder: Path | None = None,
         namespace: Namespace | None = None,
     ) -> None:
-        """Create a room with these parts of `OWN`. The keeper removes `folder` at the end. Raises `OSError`."""
+        """Create a sandbox with these parts of `OWN`. The supervisor removes `folder` at the end. Raises `OSError`."""
         self.of, self.limits = of, limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        inherited = [theirs.fileno(), *([namespace.fd] if namespace else [])]
+        settings = {
+            "name": name,
+            "wanted": list(wanted),
+            "limits": asdict(self.limits),
+            "folder": str(folder or ""),
+            "control": theirs.fileno(),
+            "netns": namespace.fd if namespace else -1,
+        }
         with theirs:
-            told = {
-                "name": name,
-                "wanted": list(wanted),
-                "limits": asdict(self.limits),
-                "folder": str(folder or ""),
-                "control": theirs.fileno(),
-                "netns": namespace.fd if namespace else -1,
-            }
-            self._keeper = subprocess.Popen(  # noqa: S603  our own program
-                [*_INTERPRETER, _KEEPER, json.dumps(told)],
+            self._supervisor = subprocess.Popen(  # noqa: S603  our own program
+                [*_INTERPRETER, _SUPERVISOR, json.dumps(settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=inherited,
+                pass_fds=[theirs.fileno(), *([namespace.fd] if namespace else [])],
                 start_new_session=True,  # only the harness handles Ctrl-C
             )
-        answer = json.loads(self._control.recv(4096) or '{"errno": 0, "what": "keep a room"}')
+        answer = json.loads(self._control.recv(4096) or '{"errno": 0, "step": "create a sandbox"}')
         if "errno" in answer:
             self.close()
-            raise OSError(answer["errno"], f"cannot {answer['what']}: {os.strerror(answer['errno'])}")
+            raise OSError(answer["errno"], f"cannot {answer['step']}: {os.strerror(answer['errno'])}")
         self._joined = [str(answer["pid"]), str(int("cgroup2" in wanted))]
         self.members = f"/proc/{answer['pid']}/root/sys/fs/cgroup/cgroup.procs"
 
     def entering(self, command: Sequence[str]) -> list[str]:
-        """Return a command line for a helper in the mounts and control group of the room, outside its PID namespace."""
+        """Return a command line for a helper in the sandbox's mounts and control group, outside its PID namespace."""
         return [*_INTERPRETER, _ENTER, *self._joined, *command]
 
     def start(
@@ -148,62 +149,59 @@ class Room:
         folder: str,
         environment: Mapping[str, str],
         namespace: Namespace | None = None,
-    ) -> RoomProgram:
-        """Start a program in the room and in a netns, with `log` as output descriptor. Raises `OSError`."""
-        asked = {"what": "start", "command": list(command), "folder": folder, "environment": dict(environment)}
-        reply = self._ask(asked, log, *([namespace.fd] if namespace else []))
-        return RoomProgram(self, reply, self._answer(reply)["pid"])
+    ) -> SandboxedProgram:
+        """Start a program in the sandbox and in a netns, with `log` as output descriptor. Raises `OSError`."""
+        request = {"what": "start", "command": list(command), "folder": folder, "environment": dict(environment)}
+        reply, answer = self._ask(request, log, *([namespace.fd] if namespace else []))
+        return SandboxedProgram(self, reply, answer["pid"])
 
     def show(self, namespace: Namespace, path: Path) -> None:
-        """Mount a netns at a path in the room. The netns can be entered there until the file is deleted."""
+        """Mount a netns at a path in the sandbox. The netns can be entered there until the file is deleted."""
         path.touch()
-        os.close(self._answered({"what": "show", "path": str(path)}, namespace.fd))
+        os.close(self._ask({"what": "show", "path": str(path)}, namespace.fd)[0])
 
     def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a program. SIGKILL goes to its process group. Does nothing after the end of the room."""
+        """Send a signal to a program. SIGKILL goes to its process group. Does nothing after the end of the sandbox."""
         with contextlib.suppress(OSError):
-            os.close(self._ask({"what": "stop", "pid": pid, "signal": number}))
+            os.close(self._send({"what": "stop", "pid": pid, "signal": number}))
 
     def clear(self) -> None:
-        """Kill all processes in the room, also those that have left their parents. Wait until they have ended."""
-        if self._keeper.poll() is None:
-            os.close(self._answered({"what": "clear"}))
+        """Kill all processes in the sandbox, even those that have left their parents. Wait until they have ended."""
+        if self._supervisor.poll() is None:
+            os.close(self._ask({"what": "clear"})[0])
 
-    def _ask(self, asked: Mapping[str, Any], *descriptors: int) -> int:
+    def _send(self, request: Mapping[str, Any], *descriptors: int) -> int:
         reply, theirs = os.pipe()
-        request = os.memfd_create("request")
+        file = os.memfd_create("request")
         try:
-            os.write(request, json.dumps(asked).encode("ascii"))
-            socket.send_fds(self._control, [b"ask"], [request, theirs, *descriptors])
+            os.write(file, json.dumps(request).encode("ascii"))
+            socket.send_fds(self._control, [b"request"], [file, theirs, *descriptors])
         except OSError:
             os.close(reply)
             raise
         finally:
-            os.close(request)
+            os.close(file)
             os.close(theirs)
         return reply
 
-    def _answered(self, asked: Mapping[str, Any], *descriptors: int) -> int:
-        reply = self._ask(asked, *descriptors)
-        self._answer(reply)
-        return reply
-
-    def _answer(self, reply: int) -> dict[str, Any]:
+    def _ask(self, request: Mapping[str, Any], *descriptors: int) -> tuple[int, dict[str, Any]]:
+        """Send a request. Return the pipe of its replies, and the first reply. Raises `OSError`."""
+        reply = self._send(request, *descriptors)
         _readable(reply, None)
         answer = _line(reply)
         answer = {"failed": errno.ESRCH} if answer is None else answer
         if number := answer.get("failed"):
             os.close(reply)
             raise OSError(number, os.strerror(number))
-        return answer
+        return reply, answer
 
     def close(self) -> None:
-        """Kill all processes in the room and in its control group, and remove the room. Idempotent."""
+        """Kill all processes in the sandbox and in its control group, and remove the sandbox. Idempotent."""
         with contextlib.suppress(OSError):
             self._control.send(b"close")
         self._control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process that waits for a disk ends only afterwards
-            self._keeper.wait(_END_SECONDS)
+            self._supervisor.wait(_END_SECONDS)
 
 
 def _readable(descriptor: int, seconds: float | None) -> bool:

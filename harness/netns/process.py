@@ -25,7 +25,7 @@ from typing import Protocol
 from harness.errors import EndedError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually, time_scale
 from harness.model.program_log import fault_in
-from harness.netns.isolation import Room
+from harness.netns.isolation import ProgramSandbox
 from harness.netns.namespace import Namespace
 
 _LAUNCHER = """
@@ -62,7 +62,7 @@ _BEGUN = 1_000_000  # bytes of a log to search for the first error
 
 
 class Handle(Protocol):
-    """A running program, in whatever place. It can be stopped, and returns its exit code."""
+    """A running program on this machine or elsewhere. It can be stopped, and returns its exit code."""
 
     @property
     def reason(self) -> str:
@@ -182,9 +182,9 @@ def start(
     namespace: Namespace | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    room: Room | None = None,
+    sandbox: ProgramSandbox | None = None,
 ) -> Process:
-    """Run a command, in a netns, a folder and a room if given. A command that cannot run exits with 127."""
+    """Run a command, in a netns, a folder and a sandbox if given. A command that cannot run exits with 127."""
 
     def run() -> Process:
         bound = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *map(str, command)]
@@ -201,16 +201,16 @@ def start(
             )
             return Process(name, _Child(popen), log, begin=begin, pid=popen.pid)
 
-    if room is None:
+    if sandbox is None:
         return _starter().submit(run).result()
     with log.open("ab") as file:
         begin, known, where = file.tell(), _environment(environment or {}), str(folder or Path.cwd())
         try:
-            started = room.start(
+            started = sandbox.start(
                 list(map(str, command)), log=file.fileno(), folder=where, environment=known, namespace=namespace
             )
         except OSError as error:
-            raise StartError(f"{name} cannot start in the room of its node: {error.strerror}") from error
+            raise StartError(f"{name} cannot start in the sandbox of its node: {error.strerror}") from error
     return Process(name, started, log, begin=begin, pid=started.pid)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from harness.errors import InconclusiveError
 from harness.netns.fabric import Host
-from harness.netns.isolation import Room
+from harness.netns.isolation import ProgramSandbox
 from harness.netns.namespace import Namespace
 
 OF_PODS = "pods"
@@ -43,12 +43,12 @@ while asked := control.recv(64):
 
 
 class SocketMaker:
-    """Creates sockets in a netns and in a control group of a room. Thread-safe. The first call starts the helper."""
+    """Creates sockets in a netns and in a control group of a sandbox. Thread-safe. The first call starts the helper."""
 
-    def __init__(self, namespace: Namespace, room: Room, group: str) -> None:
-        """`group` is a path below the room's control group, or "" for the room's group itself."""
+    def __init__(self, namespace: Namespace, sandbox: ProgramSandbox, group: str) -> None:
+        """`group` is a path below the sandbox's control group, or "" for the sandbox's group itself."""
         self.namespace = namespace
-        self._room, self._group = room, group
+        self._sandbox, self._group = sandbox, group
         self._lock = threading.Lock()
         self._running: tuple[subprocess.Popen[str], _Control] | None = None
 
@@ -77,7 +77,7 @@ class SocketMaker:
             command = [sys.executable, "-I", "-S", "-c", _PROGRAM, self._group, *map(str, descriptors)]
             with theirs:
                 process = subprocess.Popen(  # noqa: S603  our own program
-                    self._room.entering(command),
+                    self._sandbox.entering(command),
                     pass_fds=descriptors,
                     stdin=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
@@ -111,14 +111,14 @@ class SocketMaker:
 class ClientGroups:
     """The control groups of clients: one for each pod, below its node's group, for socket-level data planes."""
 
-    def __init__(self, room_of: Callable[[str], Room]) -> None:
-        self._room_of = room_of
+    def __init__(self, sandbox_of: Callable[[str], ProgramSandbox]) -> None:
+        self._sandbox_of = sandbox_of
         self._lock = threading.Lock()
         self._makers: dict[Host, SocketMaker] = {}
 
     def members(self, node: str) -> str:
-        """Return the file in which a process of root's writes its PID to join the control group of a node."""
-        return self._room_of(node).members
+        """Return the file in which a process of root writes its PID to join the control group of a node."""
+        return self._sandbox_of(node).members
 
     def of(self, host: Host) -> SocketMaker:
         with self._lock:
@@ -126,7 +126,7 @@ class ClientGroups:
                 self._makers.pop(gone).close()
             if host not in self._makers:
                 group = f"{OF_PODS}/{host.name}" if host.name != host.node else ""
-                self._makers[host] = SocketMaker(host.namespace, self._room_of(host.node), group)
+                self._makers[host] = SocketMaker(host.namespace, self._sandbox_of(host.node), group)
             return self._makers[host]
 
     def close(self) -> None:

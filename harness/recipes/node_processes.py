@@ -23,7 +23,7 @@ from harness.model.limits import Limits
 from harness.model.own_folder import OwnFolder
 from harness.model.program_log import LOG_LETTERS, end_of
 from harness.netns import process
-from harness.netns.isolation import Room
+from harness.netns.isolation import ProgramSandbox
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process
 from harness.recipes.readiness import PATTERN_SECONDS
@@ -36,13 +36,13 @@ _LOOK = 0.01  # seconds between two checks of a starting program
 
 
 class Connections:
-    """Connects programs in any netns to the API server with one kubeconfig. The programs of a node share a room."""
+    """Connects programs in any netns to the API server with one kubeconfig. The programs of a node share a sandbox."""
 
     def __init__(self, plane: ControlPlane, isolation: Collection[str] = (), limits: Limits | None = None) -> None:
         """`isolation` lists what a node has of its own besides network, processes and mounts."""
         self._plane = plane
         self._isolation, self._limits = isolation, limits
-        self._rooms: dict[str, Room] = {}
+        self._sandboxes: dict[str, ProgramSandbox] = {}
         self._own = OwnFolder("trafficdist-programs-")
         self.folder = self._own.path
         self.server, self._address = server_of(plane.kubeconfig())
@@ -61,11 +61,11 @@ class Connections:
             self._plane.listen(_listening(namespace, self._address))
             self._namespaces[node] = namespace
 
-    def room(self, node: str) -> Room:
-        """Return the room of a node, which the first call creates. Raises `UnavailableError`."""
-        if node not in self._rooms:
+    def sandbox(self, node: str) -> ProgramSandbox:
+        """Return the sandbox of a node, which the first call creates. Raises `UnavailableError`."""
+        if node not in self._sandboxes:
             try:
-                self._rooms[node] = Room(
+                self._sandboxes[node] = ProgramSandbox(
                     node,
                     self._isolation,
                     limits=self._limits,
@@ -74,7 +74,7 @@ class Connections:
                 )
             except OSError as error:
                 raise UnavailableError(f"the programs of node {node}: {error.strerror}") from error
-        return self._rooms[node]
+        return self._sandboxes[node]
 
     def show(self, node: str, namespace: Namespace, name: str) -> Path:
         """Return a path at which the programs on a node can enter a netns until it is deleted. Idempotent."""
@@ -82,15 +82,15 @@ class Connections:
         path.parent.mkdir(exist_ok=True)
         if not path.exists():
             try:
-                self.room(node).show(namespace, path)
+                self.sandbox(node).show(namespace, path)
             except OSError as error:
                 raise UnavailableError(f"the programs of node {node} get no path of a netns: {error}") from error
         return path
 
     def start(self, name: str, node: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
-        """Start a command in the room and the netns of a node. `name` is used in errors. Raises `StartError`."""
+        """Start a command in the sandbox and the netns of a node. `name` is used in errors. Raises `StartError`."""
         return process.start(
-            name, command, namespace=self.namespace(node), log=log, environment=environment, room=self.room(node)
+            name, command, namespace=self.namespace(node), log=log, environment=environment, sandbox=self.sandbox(node)
         )
 
     def output_of(
@@ -106,12 +106,12 @@ class Connections:
 
     def clear(self, node: str) -> None:
         """Kill what the stopped programs on a node have left behind."""
-        if node in self._rooms:
-            with contextlib.suppress(OSError):  # the room has ended
-                self._rooms[node].clear()
+        if node in self._sandboxes:
+            with contextlib.suppress(OSError):  # the sandbox has ended
+                self._sandboxes[node].clear()
 
     def close(self) -> None:
-        for each in self._rooms.values():
+        for each in self._sandboxes.values():
             each.close()
         self.api.close()
         self._own.close()
@@ -144,7 +144,7 @@ class NodeProcesses:
             namespace=namespace,
             log=self.log(node),
             environment=environment,
-            room=self._connections.room(node),
+            sandbox=self._connections.sandbox(node),
         )
         return self._running[node]
 

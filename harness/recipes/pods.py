@@ -79,7 +79,7 @@ class PodInterfaces:
             return
         if self._commands.detach:
             self._run("detach", self._commands.detach, port)
-        self._path(port).unlink()  # otherwise the room keeps the netns
+        self._path(port).unlink()  # otherwise the sandbox keeps the netns
 
     def close(self) -> None:
         for pod in list(self._attached):

@@ -82,7 +82,7 @@ class Programs:
         self.pods = (
             PodInterfaces(recipe.pods, self.run, self.namespace, self._connections.show) if recipe.pods else None
         )
-        self.clients = ClientGroups(self._connections.room) if "cgroup2" in recipe.isolation else None
+        self.clients = ClientGroups(self._connections.sandbox) if "cgroup2" in recipe.isolation else None
         self.lacking = ""  # the check that failed in the last call of `synced`, and its place
 
     @property

@@ -74,7 +74,9 @@ def test_time_that_was_lost_is_counted_within_a_wait_only() -> None:
 
 
 def test_room_whose_programs_ran_the_longest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_delay, "_command", lambda process: b"keeper.main()" if process in ("10", "20") else b"")
+    monkeypatch.setattr(
+        run_delay, "_command", lambda process: b"sandbox_supervisor.main()" if process in ("10", "20") else b""
+    )
     programs = {"a": ("10", "11"), "b": ("10", "12"), "c": ("20", "21"), "d": ("30", "31")}
     delay = RunDelay()
     for second in range(11):

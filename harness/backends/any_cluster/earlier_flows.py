@@ -1,6 +1,6 @@
 """Recognizes outcomes that a client's earlier flows explain: agnhost draws source ports, and conntrack keeps flows.
 
-A tracked flow keeps its path and its endpoint, which no document forbids. agnhost does not report source ports.
+A tracked flow keeps its path and its endpoint, which no KEP forbids. agnhost does not report source ports.
 
 TCP: if an address has no rules on the client's node, a SYN to this address leaves the node untranslated, and conntrack
 keeps the flow for two minutes. A later attempt from the same source port takes the same path, whatever the rules are by

@@ -79,7 +79,7 @@ def write_endpoints() -> None:
 
 
 def flood() -> None:
-    """Write slices in four threads, and read them, without an end."""
+    """Write slices in four threads, and read them, endlessly."""
     numbers = itertools.count()
 
     def write() -> None:
@@ -96,7 +96,7 @@ def flood() -> None:
 
 
 def spin() -> None:
-    """Busy all processors in processes, and store nothing."""
+    """Busy all CPUs in processes, and store nothing."""
     for _ in range(2 * (os.cpu_count() or 1)):
         if not os.fork():
             break

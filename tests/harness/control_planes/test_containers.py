@@ -85,7 +85,7 @@ def _names(run: str) -> list[str]:
 
 
 class FakeContainer:
-    """A container whose program writes without an end until it is killed, or has taken too much memory."""
+    """A container whose program writes endlessly until it is killed, or has taken too much memory."""
 
     def __init__(self, chunks: Iterable[bytes], *, out_of_memory: bool = False) -> None:
         self._chunks = iter(chunks)

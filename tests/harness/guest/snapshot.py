@@ -45,7 +45,7 @@ def comparable(resource: str, obj: Object) -> Object:
     metadata = kept.get("metadata") or {}
     for field in [*_OF_METADATA, *(each for each in ("labels", "annotations") if not metadata.get(each))]:
         metadata.pop(field, None)
-    if resource == "leases":  # the holder renews a Lease all the time
+    if resource == "leases":  # the holder renews a Lease continuously
         kept.pop("spec", None)
         metadata.pop("annotations", None)
     if resource == "nodes":

@@ -1,4 +1,4 @@
-"""Tests that idle programs are distinguished from programs that work, wait for a processor, or have unread data."""
+"""Tests that idle programs are distinguished from programs that work, wait for a CPU, or have unread data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_program_is_idle_once_it_has_read_everything_and_stopped_working(
                 if is_idle:
                     eventually(lambda: seen.seconds() >= 0.3, describe="the program to become idle")
                 else:
-                    with pytest.raises((AssertionError, StarvedError)):  # a busy program may wait for a processor
+                    with pytest.raises((AssertionError, StarvedError)):  # a busy program may wait for a CPU
                         eventually(lambda: seen.seconds() >= 0.3, within=1, describe="the program to become idle")
         finally:
             running.stop(0)

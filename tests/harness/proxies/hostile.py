@@ -85,7 +85,7 @@ def delete_nodes() -> None:
 
 
 def answer(head: bytes, again: bytes) -> None:
-    """Answer each request for the proxy's health without an end."""
+    """Answer each request for the proxy's health endlessly."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -18,7 +18,7 @@ from harness.errors import InconclusiveError
 from harness.model.outcomes import Reached
 from harness.model.topology import grid
 from harness.model.workloads import node_client, pod_client
-from harness.netns.isolation import Room
+from harness.netns.isolation import ProgramSandbox
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import SocketMaker
 from harness.probes.loop import Probe
@@ -29,10 +29,10 @@ ADDRESS = "10.96.99.9"
 
 
 @pytest.fixture
-def room() -> Iterator[Room]:
+def sandbox() -> Iterator[ProgramSandbox]:
     if absent := program_requirements.missing(["cgroup2", "bpf"]):
         pytest.skip(str(absent))
-    made = Room("a1", ["cgroup2"])
+    made = ProgramSandbox("a1", ["cgroup2"])
     yield made
     made.close()
 
@@ -42,22 +42,24 @@ def connect(maker: SocketMaker | Namespace) -> int:
         return asking.connect_ex(("127.0.0.1", 9))
 
 
-def test_each_client_is_in_a_control_group_of_its_own(room: Room, namespace: Namespace) -> None:
+def test_each_client_is_in_a_control_group_of_its_own(sandbox: ProgramSandbox, namespace: Namespace) -> None:
     """Attach a program that rejects connections to the group of one pod."""
-    one, other, node = (SocketMaker(namespace, room, group) for group in ("pods/one", "pods/other", ""))
+    one, other, node = (SocketMaker(namespace, sandbox, group) for group in ("pods/one", "pods/other", ""))
     assert [connect(each) for each in (one, other, node, namespace)] == [errno.ENETUNREACH] * 4
-    _refuse(room, "/sys/fs/cgroup/pods/one")
+    _refuse(sandbox, "/sys/fs/cgroup/pods/one")
     assert [connect(each) for each in (one, other, node)] == [errno.EPERM, errno.ENETUNREACH, errno.ENETUNREACH]
     for each in (one, other, node):
         each.close()
 
 
-def _refuse(room: Room, group: str) -> None:
-    subprocess.run(room.entering([sys.executable, socket_balancer.__file__, group]), check=True, timeout=30)
+def _refuse(sandbox: ProgramSandbox, group: str) -> None:
+    subprocess.run(sandbox.entering([sys.executable, socket_balancer.__file__, group]), check=True, timeout=30)
 
 
-def test_probe_process_that_cannot_start_is_not_a_fault_of_the_proxy(room: Room, namespace: Namespace) -> None:
-    broken = SocketMaker(namespace, room, "cgroup.procs/no-folder")
+def test_probe_process_that_cannot_start_is_not_a_fault_of_the_proxy(
+    sandbox: ProgramSandbox, namespace: Namespace
+) -> None:
+    broken = SocketMaker(namespace, sandbox, "cgroup.procs/no-folder")
     with pytest.raises(InconclusiveError, match=r"control group /cgroup\.procs/no-folder: .*Not a directory"):
         connect(broken)
 
@@ -65,11 +67,11 @@ def test_probe_process_that_cannot_start_is_not_a_fault_of_the_proxy(room: Room,
 def test_control_groups_of_pods_are_removed_with_that_of_the_node(namespace: Namespace) -> None:
     if absent := program_requirements.missing(["cgroup2"]):
         pytest.skip(str(absent))
-    room = Room("a1", ["cgroup2"])
-    maker = SocketMaker(namespace, room, "pods/one")
+    sandbox = ProgramSandbox("a1", ["cgroup2"])
+    maker = SocketMaker(namespace, sandbox, "pods/one")
     connect(maker)
     (place,) = Path("/sys/fs/cgroup").rglob("pods/one")
-    room.close()
+    sandbox.close()
     assert not place.parents[1].exists()
     maker.close()
 

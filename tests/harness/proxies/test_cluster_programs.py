@@ -152,8 +152,8 @@ def test_unready_cluster_program_leaves_its_log_and_no_process(boot: Boot) -> No
     last = program("last", "echo bad flag: --x; exit 3")
     with pytest.raises(DistrustError, match=r"last on cluster exited with 3; .*bad flag: --x") as raised:
         boot("runs", cluster_programs=[program("first", f"{MARK}; echo up"), last])
-    room = int(raised.value.logs["first-cluster.log"].split()[0])
-    eventually(lambda: not processes_in(room), describe="the end of the first program")
+    pid_namespace = int(raised.value.logs["first-cluster.log"].split()[0])
+    eventually(lambda: not processes_in(pid_namespace), describe="the end of the first program")
 
 
 def test_custom_resources_are_served_before_any_program_starts(boot: Boot) -> None:
@@ -174,5 +174,5 @@ def test_cluster_program_ends_with_its_starter(how: signal.Signals, tmp_path: Pa
     with checking(recipe, tmp_path, until=told) as running:
         running.send_signal(how)
         running.wait(20)
-        room = int(told.read_text())
-        eventually(lambda: not processes_in(room), describe="the end of its program")
+        pid_namespace = int(told.read_text())
+        eventually(lambda: not processes_in(pid_namespace), describe="the end of its program")

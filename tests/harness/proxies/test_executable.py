@@ -144,8 +144,8 @@ def test_unready_program_stops_all_programs_of_its_node(boot: Boot) -> None:
     agent = program("agent", f"{MARK}; echo up")
     with pytest.raises(DistrustError, match=r"helper on a1 exited with 3") as raised:
         boot("", programs=[agent, program("helper", "exit 3")])
-    room = int(raised.value.logs["agent-a1.log"].split()[0])
-    eventually(lambda: not processes_in(room), describe="the end of its programs")
+    pid_namespace = int(raised.value.logs["agent-a1.log"].split()[0])
+    eventually(lambda: not processes_in(pid_namespace), describe="the end of its programs")
 
 
 def test_exit_of_any_program_is_detected_and_restart_starts_all(boot: Boot) -> None:

@@ -124,7 +124,7 @@ def test_mode_ipvs_without_ip_vs_is_unavailable_by_name() -> None:
 
 @pytest.fixture(params=["nftables", "iptables"])
 def backend(request: pytest.FixtureRequest) -> Iterator[NetnsBackend]:
-    """Boot a cluster with the newest available kube-proxy. The cluster has two nodes in two zones."""
+    """Boot a cluster with the latest available kube-proxy. The cluster has two nodes in two zones."""
     try:
         settings = resolve({"proxy": "kube-proxy", "mode": request.param}, environment={})
         implementation = of_settings(settings)

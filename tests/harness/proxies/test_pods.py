@@ -131,5 +131,5 @@ def test_command_ends_with_its_starter(fake: MakeFake, tmp_path: Path) -> None:
     with checking(recipe, tmp_path, until=told) as running:
         running.send_signal(signal.SIGKILL)
         running.wait(20)
-        room = int(told.read_text())
-        eventually(lambda: not processes_in(room), describe="the end of its command")
+        pid_namespace = int(told.read_text())
+        eventually(lambda: not processes_in(pid_namespace), describe="the end of its command")

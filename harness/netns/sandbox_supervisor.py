@@ -1,9 +1,9 @@
-"""The program that keeps the room of one node: it creates the namespaces, starts the programs, and ends them all.
+"""The program that supervises a sandbox: it creates the namespaces, starts the programs, and ends them all.
 
-It runs as a process outside of the room (`harness.netns.isolation`) and uses only the standard library. The first
-process of the room's PID namespace is its child. When the harness closes its socket or ends for any reason, this
-program kills that first process, and the kernel then kills all processes of the room, whatever they have done to
-escape. The mounts of the room end with the processes. If this program is killed, the first process gets a death signal.
+It runs as a process outside of the sandbox (`harness.netns.isolation`) and uses only the standard library. The init
+process of the sandbox's PID namespace is its child. When the harness closes its socket or ends for any reason, this
+program kills init, and the kernel then kills all processes of the sandbox, even if they ignore signals or have left
+their parents. The mounts of the sandbox end with the processes. If this program is killed, init gets a death signal.
 
 Requests arrive as JSON in memory files, with descriptors. Each has a pipe for the replies, which are lines of JSON.
 """
@@ -25,7 +25,7 @@ _NEWNS, _NEWCGROUP, _NEWUTS, _NEWPID, _NEWNET = 0x20000, 0x2000000, 0x4000000, 0
 _BIND, _REC, _PRIVATE, _DETACH = 0x1000, 0x4000, 0x40000, 2  # MS_..., MNT_DETACH
 _OPEN_TREE, _MOVE_MOUNT, _HERE = 428, 429, -100  # system calls since Linux 5.2; AT_FDCWD
 _CLOEXEC = 0x40000000  # MSG_CMSG_CLOEXEC
-_LOOK, _SOON = 0.25, 0.05  # seconds until the use of resources is measured again; the second where half of it is used
+_LOOK, _SOON = 0.25, 0.05  # seconds between two measurements of resources; the second if half of a limit is used
 _FIRST_PIDS = 301  # the kernel reuses no PID below this number
 _PID_MAX_OF_NAMESPACE = (6, 14)  # the first kernel in which pid_max is a setting of each PID namespace
 _DESCRIPTORS = 65536
@@ -34,20 +34,17 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class RoomError(Exception):
-    def __init__(self, what: str, number: int) -> None:
-        super().__init__(what)
-        self.number = number
+class SandboxError(OSError):
+    """A step of the setup failed. `strerror` is the step, as in "cannot ..."."""
 
 
-def insist(what: str, failed: int) -> None:
+def insist(step: str, failed: int) -> None:
     if failed:
-        raise RoomError(what, ctypes.get_errno())
+        raise SandboxError(ctypes.get_errno(), step)
 
 
-def mount(kind: str, place: str, options: str = "") -> None:
-    told = (kind.encode(), os.fsencode(place), kind.encode(), 0, options.encode() or None)
-    insist(f"mount {kind} at {place}", _libc.mount(*told))
+def mount(kind: str, path: str) -> None:
+    insist(f"mount {kind} at {path}", _libc.mount(kind.encode(), os.fsencode(path), kind.encode(), 0, None))
 
 
 def _mount_groups() -> None:
@@ -55,30 +52,40 @@ def _mount_groups() -> None:
     mount("cgroup2", "/sys/fs/cgroup")
 
 
+def _open_tree(path: bytes, flags: int = 0) -> int:
+    """Return a descriptor of a detached copy of a mount, or -1."""
+    copied: int = _libc.syscall(_OPEN_TREE, _HERE, path, 1 | os.O_CLOEXEC | flags)  # OPEN_TREE_CLONE
+    return copied
+
+
+def _move_mount(tree: int, path: bytes) -> None:
+    _libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, path, 4)  # MOVE_MOUNT_F_EMPTY_PATH
+    os.close(tree)
+
+
 def _copy_settings() -> None:
-    """Replace the settings below /proc/sys, except those of the netns, by copies that programs can change."""
+    """Replace the settings below /proc/sys, except those of the netns, with copies that programs can change."""
     for top in (f"/proc/sys/{each}" for each in os.listdir("/proc/sys") if each != "net"):
-        random = _libc.syscall(_OPEN_TREE, _HERE, f"{top}/random".encode(), 1 | os.O_CLOEXEC)  # clone; -1 without it
-        folders, texts = [], {}
+        random = _open_tree(f"{top}/random".encode())
+        folders, contents = [], {}
         for folder, below, files in os.walk(top):
             below[:] = [each for each in below if each not in ("random", "binfmt_misc")]  # the second is a mount
             folders += [f"{folder}/{each}" for each in below]
-            for place in (f"{folder}/{each}" for each in files):
+            for path in (f"{folder}/{each}" for each in files):
                 try:
-                    with open(place, "rb") as file:
-                        texts[place] = file.read()
+                    with open(path, "rb") as file:
+                        contents[path] = file.read()
                 except OSError:  # it can only be written
-                    texts[place] = b""
+                    contents[path] = b""
         mount("tmpfs", top)
         for folder in folders:
             os.mkdir(folder)
-        for place, text in texts.items():
-            with open(place, "wb") as file:
-                file.write(text)
+        for path, content in contents.items():
+            with open(path, "wb") as file:
+                file.write(content)
         if random >= 0:
             os.mkdir(f"{top}/random")
-            _libc.syscall(_MOVE_MOUNT, random, b"", _HERE, f"{top}/random".encode(), 4)  # MOVE_MOUNT_F_EMPTY_PATH
-            os.close(random)
+            _move_mount(random, f"{top}/random".encode())
 
 
 class Group:
@@ -91,7 +98,7 @@ class Group:
             self._above = os.open("/sys/fs/cgroup" + own, os.O_RDONLY | os.O_DIRECTORY)
             os.mkdir(self._name, dir_fd=self._above)
         except OSError as error:
-            raise RoomError("make a control group", error.errno or 0) from error
+            raise SandboxError(error.errno, "make a control group") from error
 
     def write(self, file: str, text: str) -> None:
         with open(os.open(f"{self._name}/{file}", os.O_WRONLY, dir_fd=self._above), "w", encoding="ascii") as opened:
@@ -118,34 +125,27 @@ def _remove_groups(name: str, above: int) -> None:
     os.rmdir(name, dir_fd=above)
 
 
-class Program:
-    def __init__(self, reply: int, log: int) -> None:
-        self.reply, self.log = reply, log
+class Supervisor:
+    """The sandbox and its programs. Everything happens in one thread."""
 
-
-class Keeper:
-    """The room and its programs. Everything happens in one thread."""
-
-    def __init__(self, control: socket.socket, told: dict[str, Any]) -> None:
-        """Create the room. Raises `RoomError`."""
-        self._control, self._limits, self._folder = control, told["limits"], told["folder"]
-        self._programs: dict[int, Program] = {}
-        self._orders = 0  # how often the first process has been told to kill all others, and has not answered
-        self._clearing: list[int] = []  # the pipes of those who wait until all programs have ended
-        self._later: list[tuple[Any, ...]] = []  # starts that wait for the same
+    def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
+        """Create the sandbox. Raises `SandboxError`."""
+        self._control, self._limits, self._folder = control, settings["limits"], settings["folder"]
+        self._programs: dict[int, tuple[int, int]] = {}  # the pipe for the exit code, and the log, by PID
+        self._orders = 0  # how many orders to kill all other processes init has not answered yet
+        self._clearing: list[int] = []  # the pipes of requests that wait until all programs have ended
+        self._later: list[tuple[Any, ...]] = []  # requests to start a program, which wait for the same
         self._why = ""
-        self._machine = os.open("/proc", os.O_PATH | os.O_DIRECTORY)  # the room has another one
+        self._machine = os.open("/proc", os.O_PATH | os.O_DIRECTORY)  # the sandbox has another one
         self._descriptors = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY)
-        wanted = told["wanted"]
+        wanted, name = settings["wanted"], settings["name"].encode()
         insist("have mounts of one's own", _libc.unshare(_NEWNS | _NEWUTS))
         insist("mount none at /", _libc.mount(b"none", b"/", b"none", _REC | _PRIVATE, None))
-        if told["netns"] >= 0:
-            self._replace_sys(told["netns"])
-            os.close(told["netns"])
+        if settings["netns"] >= 0:
+            self._replace_sys(settings["netns"])
+            os.close(settings["netns"])
         if "hostname" in wanted:
-            insist(
-                f"set host name {told['name']}", _libc.sethostname(told["name"].encode(), len(told["name"].encode()))
-            )
+            insist(f"set host name {settings['name']}", _libc.sethostname(name, len(name)))
         if "bpffs" in wanted:
             mount("bpf", "/sys/fs/bpf")
         if "run" in wanted:
@@ -154,10 +154,10 @@ class Keeper:
         self._group = Group() if "cgroup2" in wanted else None
         insist("have a PID namespace of one's own", _libc.unshare(_NEWPID))
         self.init, self._to_init, self._from_init = self._start_init()
-        answer = json.loads(os.read(self._from_init, 4096) or b'{"what": "start a room", "number": 0}')
-        if "what" in answer:
+        answer = json.loads(os.read(self._from_init, 4096) or b'{"errno": 0, "step": "start a sandbox"}')
+        if "step" in answer:
             self._end(closed=True)
-            raise RoomError(answer["what"], answer["number"])
+            raise SandboxError(answer["errno"], answer["step"])
         self._own_proc = answer["own_proc"]
 
     def _mounts(self) -> list[bytes]:
@@ -172,7 +172,7 @@ class Keeper:
                 return
         below = [each for each in self._mounts() if each.startswith(b"/sys/")]
         below = [each for each in below if not any(each.startswith(other + b"/") for other in below)]
-        kept = [_libc.syscall(_OPEN_TREE, _HERE, each, 1 | 0x8000 | os.O_CLOEXEC) for each in below]  # clone, recursive
+        kept = [_open_tree(each, 0x8000) for each in below]  # AT_RECURSIVE
         if any(each < 0 for each in kept):
             return
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -180,13 +180,12 @@ class Keeper:
         insist("unmount /sys", _libc.umount2(b"/sys", _DETACH))
         mount("sysfs", "/sys")
         insist("leave the netns of the node", _libc.setns(home, _NEWNET))
-        for place, tree in zip(below, kept, strict=True):
-            _libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, place, 4)  # MOVE_MOUNT_F_EMPTY_PATH
-            os.close(tree)
+        for path, tree in zip(below, kept, strict=True):
+            _move_mount(tree, path)
         os.close(home)
 
     def _start_init(self) -> tuple[int, int, int]:
-        """Start the first process of the PID namespace. Returns its PID, and pipes to and from it."""
+        """Start init. Returns its PID, and pipes to and from it."""
         orders, to_init = os.pipe()
         from_init, answers = os.pipe()
         child = os.fork()
@@ -198,33 +197,33 @@ class Keeper:
         os.close(from_init)
         self._control.close()
         try:
-            answer: dict[str, Any] = {"own_proc": self._furnish()}
-        except RoomError as error:
-            answer = {"what": str(error), "number": error.number}
+            answer: dict[str, Any] = {"own_proc": self._set_up()}
+        except SandboxError as error:
+            answer = {"errno": error.errno, "step": error.strerror}
         os.write(answers, json.dumps(answer).encode())
         while order := os.read(orders, 1):
             _kill_all()
             os.write(answers, order)
         os._exit(0)
 
-    def _furnish(self) -> bool:
-        """In the first process, prepare the room. Returns whether it has its own /proc."""
+    def _set_up(self) -> bool:
+        """In init, prepare the sandbox. Returns whether it has its own /proc."""
         _libc.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans
         if self._group:
             self._group.write("cgroup.procs", "0")
             insist("have control groups of one's own", _libc.unshare(_NEWCGROUP))
-            _mount_groups()  # the room's group is now the top of the new namespace
+            _mount_groups()  # the sandbox's group is now the top of the new namespace
         own_proc = self._mount_proc()
         if self._own_settings:
             _copy_settings()
         return own_proc
 
     def _mount_proc(self) -> bool:
-        """Mount the /proc of the room, with its limit of processes. Returns False if the machine's is kept."""
+        """Mount the /proc of the sandbox, and limit its processes. Returns False if it keeps the machine's /proc."""
         try:
             mount("proc", "/proc")
-        except RoomError:
+        except SandboxError:
             return False  # a container hides parts of /proc, so the kernel allows no other
         if tuple(map(int, os.uname().release.split(".")[:2])) >= _PID_MAX_OF_NAMESPACE and self._limits["processes"]:
             with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
@@ -232,7 +231,7 @@ class Keeper:
         return True
 
     def serve(self) -> None:
-        """Serve requests until the harness closes the room or ends. Then end everything in the room."""
+        """Serve requests until the harness closes the sandbox or ends. Then end everything in the sandbox."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
@@ -251,63 +250,63 @@ class Keeper:
             if self._from_init in ready and not self._cleared():
                 break
             if self._control.fileno() in ready:
-                said, descriptors, _, _ = socket.recv_fds(self._control, 64, 8, _CLOEXEC)
+                message, descriptors, _, _ = socket.recv_fds(self._control, 64, 8, _CLOEXEC)
                 if not descriptors:
-                    closed = said == b"close"
+                    closed = message == b"close"
                     break
                 self._answer(descriptors)
             wait = self._watch()
         self._end(closed=closed)
 
     def _answer(self, descriptors: list[int]) -> None:
-        request, reply, *others = descriptors
-        with open(request, encoding="ascii") as file:
-            file.seek(0)
-            asked = json.load(file)
-        match asked["what"]:
+        file, reply, *others = descriptors
+        with open(file, encoding="ascii") as opened:
+            opened.seek(0)
+            request = json.load(opened)
+        match request["what"]:
             case "start" if self._orders:
-                self._later.append((asked, reply, *others))  # otherwise it would be killed with the others
+                self._later.append((request, reply, *others))  # otherwise it would be killed with the others
                 return
             case "start":
-                self._start(asked, reply, *others)
+                self._start(request, reply, *others)
                 return
-            case "stop":
-                self._signal(asked["pid"], asked["signal"])
             case "clear":
                 self._clearing.append(reply)
                 self._order()
                 return
+            case "stop":
+                self._signal(request["pid"], request["signal"])
             case "show":
-                self._tell(reply, {"failed": self._show(others[0], asked["path"])})
+                self._reply(reply, {"failed": self._show(others[0], request["path"])})
         for each in (reply, *others):
             os.close(each)
 
-    def _tell(self, reply: int, what: dict[str, Any]) -> None:
+    def _reply(self, reply: int, content: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # the harness may no longer wait for it
-            os.write(reply, json.dumps(what).encode() + b"\n")
+            os.write(reply, json.dumps(content).encode() + b"\n")
 
     def _show(self, netns: int, path: str) -> int:
         os.chdir(self._descriptors)
         failed = _libc.mount(str(netns).encode(), os.fsencode(path), None, _BIND, None)
         return ctypes.get_errno() if failed else 0
 
-    def _start(self, asked: dict[str, Any], reply: int, log: int, *netns: int) -> None:
+    def _start(self, request: dict[str, Any], reply: int, log: int, *netns: int) -> None:
         try:
             child = os.fork()
         except OSError as error:
-            self._tell(reply, {"failed": error.errno})
+            self._reply(reply, {"failed": error.errno})
             os.close(reply)
             os.close(log)
         else:
             if child == 0:
-                self._become(asked, log, *netns)
-            self._programs[child] = Program(reply, log)
-            self._tell(reply, {"pid": child})
+                self._become(request, log, *netns)
+            self._programs[child] = reply, log
+            self._reply(reply, {"pid": child})
         for each in netns:
             os.close(each)
 
-    def _become(self, asked: dict[str, Any], log: int, *netns: int) -> None:
-        what = "enter the room of its node"
+    def _become(self, request: dict[str, Any], log: int, *netns: int) -> None:
+        step = "enter the sandbox of its node"
         try:
             os.setsid()  # only the harness handles Ctrl-C
             nothing = os.open(os.devnull, os.O_RDONLY)
@@ -316,13 +315,15 @@ class Keeper:
             for each in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
                 signal.signal(each, signal.SIG_DFL)
             self._join(netns)
-            os.chdir(asked["folder"])
-            _limit()
-            what = f"run {asked['command'][0]}"
-            os.execvpe(asked["command"][0], asked["command"], asked["environment"])  # noqa: S606  the judged program
+            os.chdir(request["folder"])
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            files = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+            step = f"run {request['command'][0]}"
+            os.execvpe(request["command"][0], request["command"], request["environment"])  # noqa: S606  judged program
         except (OSError, ValueError) as error:
-            text = f"cannot {what}: {error.strerror if isinstance(error, OSError) else error}\n"
-            os.write(2, text.encode(errors="surrogateescape"))
+            why = os.strerror(error.errno or 0) if isinstance(error, OSError) else error
+            os.write(2, f"cannot {step}: {why}\n".encode(errors="surrogateescape"))
         finally:
             os._exit(127)
 
@@ -332,8 +333,7 @@ class Keeper:
             self._group.write("cgroup.procs", "0")
             joined.append((os.open(f"{self.init}/ns/cgroup", os.O_RDONLY, dir_fd=self._machine), _NEWCGROUP))
         for each, kind in joined:
-            if _libc.setns(each, kind):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            insist("enter a namespace", _libc.setns(each, kind))
 
     def _signal(self, pid: int, number: int) -> None:
         """Send a signal to a program, and SIGKILL also to its process group, if it has one yet."""
@@ -345,27 +345,27 @@ class Keeper:
                 os.killpg(pid, number)
 
     def _reap(self) -> None:
-        for pid, program in list(self._programs.items()):
+        for pid, (reply, log) in list(self._programs.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 del self._programs[pid]
-                self._tell(program.reply, {"code": os.waitstatus_to_exitcode(status), "why": self._why})
-                os.close(program.reply)
-                os.close(program.log)
+                self._reply(reply, {"code": os.waitstatus_to_exitcode(status), "why": self._why})
+                os.close(reply)
+                os.close(log)
 
     def _order(self) -> None:
         self._orders += 1
         os.write(self._to_init, b"1")
 
     def _cleared(self) -> bool:
-        """Tell those who wait that all programs have ended. Returns False if the first process has ended."""
+        """Reply to the requests that wait until all programs have ended. Returns False if init has ended."""
         answers = len(os.read(self._from_init, 4096))
         self._orders -= answers
         if not answers or self._orders:
             return bool(answers)
         self._reap()
         for each in self._clearing:
-            self._tell(each, {})
+            self._reply(each, {})
             os.close(each)
         self._clearing.clear()
         self._why = ""
@@ -375,7 +375,7 @@ class Keeper:
         return True
 
     def _watch(self) -> float | None:
-        """End all programs if they reach a limit. Returns the seconds until the next look, or None for no look."""
+        """End all programs if they reach a limit. Returns the seconds until the next measurement, or None for none."""
         if self._why or not any(self._limits.values()) or not (used := self._used()):
             return None
         for name, limit in self._limits.items():
@@ -402,7 +402,7 @@ class Keeper:
                 continue
             private += resident - common
             shared.append(common)
-        logs = [os.fstat(each.log) for each in self._programs.values()]
+        logs = [os.fstat(log) for _, log in self._programs.values()]
         sizes = {(log.st_dev, log.st_ino): log.st_size for log in logs}
         memory = (private + max(shared)) * _PAGE
         if self._limits["memory"] and memory >= self._limits["memory"] * 1e6:
@@ -411,32 +411,20 @@ class Keeper:
 
     def _end(self, *, closed: bool) -> None:
         os.kill(self.init, signal.SIGKILL)
-        while True:
-            try:
-                os.wait()  # the kernel lets the first process end after all others
-            except ChildProcessError:
-                break
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.wait()  # the kernel lets init end after all others
         if self._group:
             self._group.remove()
         if self._folder and not closed:
-            self._uncover(self._folder)
+            for path in reversed(self._mounts()):
+                if path.startswith(os.fsencode(self._folder)):  # a mount prevents the removal of a file
+                    _libc.umount2(path, _DETACH)
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _uncover(self, folder: str) -> None:
-        """Remove the mounts in a folder, because they prevent the removal of its files."""
-        for place in reversed(self._mounts()):
-            if place.startswith(os.fsencode(folder)):
-                _libc.umount2(place, _DETACH)
-
-
-def _limit() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    files = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
 
 def _proportional(pid: str) -> int:
-    """Return the bytes of memory of a process, with its share of what it has in common with other processes."""
+    """Return the bytes of memory of a process, with its share of the memory that it has in common with others."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
@@ -445,27 +433,21 @@ def _proportional(pid: str) -> int:
 
 
 def _kill_all() -> None:
-    """In the first process, kill all other processes of the room, and wait until they have ended."""
-    while True:
-        try:
+    """In init, kill all other processes of the sandbox, and wait until they have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        while True:
             os.kill(-1, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        time.sleep(0.001)
+            time.sleep(0.001)
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
-    control = socket.socket(fileno=told["control"])
+    settings = json.loads(sys.argv[1])
+    control = socket.socket(fileno=settings["control"])
     control.set_inheritable(False)
     try:
-        keeper = Keeper(control, told)
-    except RoomError as error:
-        control.send(json.dumps({"errno": error.number, "what": str(error)}).encode())
+        supervisor = Supervisor(control, settings)
+    except SandboxError as error:
+        control.send(json.dumps({"errno": error.errno, "step": error.strerror}).encode())
         return
-    control.send(json.dumps({"pid": keeper.init}).encode())
-    keeper.serve()
-
-
-if __name__ == "__main__":
-    main()
+    control.send(json.dumps({"pid": supervisor.init}).encode())
+    supervisor.serve()
