@@ -24,7 +24,7 @@ class WantedPod:
 
     With `tells_port`, its server answers "name.port" on each port. With `host_network`, the pod has the addresses of
     its node. A node can have only one host-network pod. Only pods that exist in the API alone have `restart_policy`.
-    With `sidecar`, the pod has further containers, which exist in the API only.
+    With `sidecar`, the pod has additional containers, which exist only in the API.
     """
 
     name: str

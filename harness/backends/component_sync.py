@@ -211,7 +211,7 @@ class ProxyLiveness:
         try:
             return last_value(look, lambda seen: not seen, within=within, every=0.02, describe="a new Service")
         except StarvedError:
-            if RUN_DELAY.stopped:  # whoever stopped a proxy, it processes no changes
+            if RUN_DELAY.stopped:  # a stopped proxy processes no changes, for any reason
                 return left
             raise
 

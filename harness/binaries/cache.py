@@ -76,13 +76,13 @@ class Cache:
         return Entry(component, version, binary, _read_origin(folder)) if binary.is_file() else None
 
     def put(
-        self, component: Binary, version: Version, binary: Path, origin: Origin, beside: Mapping[str, str] | None = None
+        self, component: Binary, version: Version, binary: Path, origin: Origin, files: Mapping[str, str] | None = None
     ) -> Entry:
-        """Move a binary from `workspace` into the cache atomically. `beside` contains the texts of additional files."""
+        """Move a binary from `workspace` into the cache atomically. `files` are additional files by name."""
         folder = self._home(component.name) / version.tag
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            for name, text in {**(beside or {}), "origin.json": json.dumps(asdict(origin), indent=2) + "\n"}.items():
+            for name, text in {**(files or {}), "origin.json": json.dumps(asdict(origin), indent=2) + "\n"}.items():
                 scratch = folder / f".{name}"
                 scratch.write_text(text, encoding="utf-8")
                 _settle(scratch)
@@ -154,8 +154,8 @@ def said_plainly(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = f"free some space, or choose another folder with --cache or {ENVIRONMENT}"
-        raise UnavailableError(f"cannot write {error.filename or place}: {error.strerror}; {remedy}") from None
+        fix = f"free some space, or choose another folder with --cache or {ENVIRONMENT}"
+        raise UnavailableError(f"cannot write {error.filename or place}: {error.strerror}; {fix}") from None
 
 
 def _read_origin(folder: Path) -> Origin | None:

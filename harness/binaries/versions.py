@@ -1,4 +1,4 @@
-"""Parse component versions: "1.34.10", "1.34" for its latest patch, or "newest" for the latest version."""
+"""Parse component versions: "1.34.10", "1.34" for its latest patch, or "newest" or "latest"."""
 
 import re
 from collections.abc import Iterable
@@ -76,6 +76,6 @@ def parse_wanted(text: str) -> Wanted:
         return Wanted(str(version), exact=version)
     minor = _MINOR.fullmatch(text)
     if minor is None:
-        raise UsageError(f"version {text!r}: expected one like 1.34.2, 1.34 for its newest patch, or {NEWEST}")
+        raise UsageError(f"version {text!r}: expected one like 1.34.2, 1.34 for its latest patch, or {NEWEST}")
     series = f"{int(minor[1])}.{int(minor[2])}"
     return Wanted(series, series=series)

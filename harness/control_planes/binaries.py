@@ -33,7 +33,7 @@ _SCHEDULER = "kube-scheduler"
 _READY = 30.0  # seconds for kube-scheduler to become ready, before the time scale
 
 
-class BinariesControlPlane(LocalApiServer):
+class BinaryControlPlane(LocalApiServer):
     name = "binaries"
     _make_processes: type[Processes] = Processes
 

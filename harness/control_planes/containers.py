@@ -34,7 +34,7 @@ from harness.binaries.component import COMPONENTS, ETCD
 from harness.binaries.download import Fetcher
 from harness.binaries.release import Releases
 from harness.binaries.versions import Version, parse_version, parse_wanted
-from harness.control_planes.binaries import BinariesControlPlane
+from harness.control_planes.binaries import BinaryControlPlane
 from harness.control_planes.processes import Processes, Program
 from harness.errors import DistrustError, HarnessError, UnavailableError
 from harness.guest.labels import RUN_LABEL
@@ -124,7 +124,7 @@ class Containers(Processes):
         self._reaper.communicate()
 
 
-class ContainersControlPlane(BinariesControlPlane):
+class ContainerControlPlane(BinaryControlPlane):
     """Three containers on this machine's loopback interface. They require a Docker engine and root."""
 
     name = "containers"
@@ -163,7 +163,7 @@ class _Container:
         """Return the exit code when all output is in the log, like `harness.netns.process.Handle`."""
         return self._code
 
-    def stop(self, grace: float) -> None:  # noqa: ARG002  a crash is what the harness plays with these
+    def stop(self, grace: float) -> None:  # noqa: ARG002  the harness simulates crashes
         """Remove the container. Raises `DistrustError` if the engine fails to do so."""
         try:
             self._container.stop()
@@ -230,14 +230,14 @@ def connect() -> DockerClient:
     if apart:
         engine.client.close()
         raise UnavailableError(
-            f"the Docker engine at {place} {apart}: its containers have another loopback than this process; "
+            f"the Docker engine at {place} {apart}: its containers do not share this process's loopback interface; "
             "set DOCKER_HOST to an engine on this machine, or use --control-plane binaries:VERSION"
         )
     return engine
 
 
 def _require_listener(place: str) -> None:
-    """Raise `OSError` if no engine listens on a Unix socket. The text is clearer than that of Docker's client."""
+    """Raise `OSError` if no engine listens on a Unix socket. The message is clearer than that of Docker's client."""
     scheme, _, path = place.partition("://")
     if scheme.endswith("unix"):
         with socket.socket(socket.AF_UNIX) as sock:
@@ -254,7 +254,7 @@ def find_image(engine: DockerClient, component: str, version: str = "") -> Progr
     if isinstance(newest, str):
         has = f"; it has {', '.join(map(str, sorted(there)))}" if there else ""
         raise UnavailableError(
-            f"the Docker engine has no image {_REGISTRY}/{component} of {wanted}{has}, and the right one is unknown "
+            f"the Docker engine has no image {_REGISTRY}/{component} of {wanted}{has}, and its latest patch is unknown "
             f"({newest}): `docker pull` or `docker load` one of that version"
         )
     tag = f"{newest}-0" if component == ETCD.name else newest.tag

@@ -43,7 +43,7 @@ class LocalControllerManager:
         whole: bool = False,
         slices: bool = True,
     ) -> None:
-        """`port` returns the API server's port, or 0 during an outage. `controllers` lists further controllers.
+        """`port` returns the API server's port, or 0 during an outage. `controllers` lists more controllers.
 
         If `whole` is true, all controllers that need no cloud run. If `slices` is false, the EndpointSlice controller
         does not run.
@@ -114,7 +114,9 @@ class LocalControllerManager:
         if self._process is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         if self._barrier is None:
-            raise InconclusiveError(f"{_NAME} runs all its controllers, whose metrics cannot be distinguished")
+            raise InconclusiveError(
+                f"{_NAME} runs all its controllers, so the metrics of the EndpointSlice controller are unknown"
+            )
         return self._barrier.without_barrier(self._scrape())
 
     def threads(self) -> tuple[threading.Thread, ...]:

@@ -127,7 +127,7 @@ class EmbeddedControlPlane:
 
     @contextlib.contextmanager
     def disconnected(self) -> Iterator[None]:
-        """Disconnect components during a block, and replace the API server with an equal one at its end."""
+        """Disconnect components during a block, and replace the API server with an identical one at its end."""
         if not self._informer.connected:  # the API server is stopped
             yield
             return
@@ -164,7 +164,7 @@ class EmbeddedControlPlane:
         if self._controller is None:
             return True
         if not self._controller.running:
-            raise EndedError("the endpointslice-controller has ended by itself")
+            raise EndedError("the endpointslice-controller exited unexpectedly")
         return not self._informer.connected or self._controller.synced()
 
     def metrics(self) -> str:
@@ -177,7 +177,7 @@ class EmbeddedControlPlane:
         return [
             *self._reads.copy(),
             *(
-                ApiRequest(r.at, r.method, r.path, r.code or 200, query=r.query, by=r.user_agent or "somebody")
+                ApiRequest(r.at, r.method, r.path, r.code or 200, query=r.query, by=r.user_agent or "unknown")
                 for r in self._server.requests()
                 if not r.user_agent.startswith("trafficdist")
             ),

@@ -18,7 +18,7 @@ class ClusterDns(Protocol):
     name: str
 
     def start(self, pod: Host) -> None:
-        """Serve UDP and TCP on port 53 at all addresses of a pod. Call this method only once."""
+        """Serve UDP and TCP on port 53 of all addresses of a pod. Call this method only once."""
 
     def stop(self) -> None:
         """Stop the server and the controller. PodLocators are not deleted. Idempotent."""

@@ -35,7 +35,7 @@ class ReferenceDns:
         self._server = server(plane.client(DNS_SERVER))
 
     def start(self, pod: Host) -> None:
-        """Serve on port 53 at all addresses of a pod, and write PodLocators."""
+        """Serve on port 53 of all addresses of a pod, and write PodLocators."""
         listen(self._server, pod)
         self.start_locators()
         self._server.start()
@@ -61,7 +61,7 @@ class ReferenceDns:
         if self._controller is None:
             return True
         if not self._controller.running:
-            raise EndedError(f"the {LOCATOR_CONTROLLER} has ended by itself")
+            raise EndedError(f"the {LOCATOR_CONTROLLER} exited unexpectedly")
         return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:

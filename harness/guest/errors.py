@@ -1,4 +1,4 @@
-"""Translates errors of an API server, a connection, a pod or a node into one line with the remedy."""
+"""Translates errors of an API server, a connection, a pod or a node into one line that says how to fix it."""
 
 import re
 import ssl
@@ -45,7 +45,7 @@ def _is_refused_certificate(reason: BaseException) -> bool:
     return isinstance(reason, ssl.SSLError) and "ALERT" in text and ("CERTIFICATE" in text or "EXPIRED" in text)
 
 
-def of_answer(answer: Response, *, doing: str = "") -> str:  # noqa: PLR0911  a line for each thing that happens
+def of_answer(answer: Response, *, doing: str = "") -> str:  # noqa: PLR0911  a line for each kind of error
     """Return why the API server refused a request. `doing` describes the request, for example "create pods"."""
     text = _line(str(answer.body.get("message") or "no reason given"))
     trying = f" to {doing}" if doing else ""
@@ -102,7 +102,7 @@ def of_connection(error: http.HTTPError, *, server: str = "") -> str:
     return f"{where}: {_why_no_answer(reason)}"
 
 
-def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for each thing that happens
+def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for each kind of error
     text = _line(str(reason))
     if isinstance(reason, ssl.SSLCertVerificationError):
         return _untrusted(reason)
@@ -141,7 +141,7 @@ _REGISTRY = "use a registry that the nodes can reach (option image-registry)"
 
 
 def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
-    """Return the known reason why a pod is not ready, or "". `pull` is the remedy for an image."""
+    """Return the known reason why a pod is not ready, or "". `pull` says how to fix a missing image."""
     status = pod.get("status") or {}
     name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
     node = (pod.get("spec") or {}).get("nodeName")

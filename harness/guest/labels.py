@@ -24,7 +24,7 @@ def new_run_id() -> str:
 
 
 def checked_run_id(text: str) -> str:
-    """Return the text. Raises `UsageError` if the text is not a valid run id."""
+    """Return a run id. Raises `UsageError` if it is not valid."""
     if not _ID.fullmatch(text):
         raise UsageError(f"run id {text!r}: expected {_LENGTH} lower-case letters and digits")
     return text

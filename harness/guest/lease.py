@@ -25,7 +25,7 @@ from harness.guest.leftovers import Say
 RENEW_SECONDS = 10.0
 _BACK_SECONDS = 15.0  # seconds for an API server that is away at the end of a run to return
 _LOOK_SECONDS = 1.0
-_TAKE_SECONDS = 90.0  # for the namespace of a run that just ended to go away
+_TAKE_SECONDS = 90.0  # seconds until the namespace of a run that just ended is deleted
 
 _LEASE_PATH = path_of("leases", NAMESPACE, LEASE)
 _NAMESPACE_PATH = path_of("namespaces", "", NAMESPACE)

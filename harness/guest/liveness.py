@@ -27,7 +27,7 @@ class NodeWatch:
         self._silent = {name: at for name, at in renewed.items() if at}
 
     def look(self) -> str | None:
-        """Return which node is gone, not ready or silent for too long, "" if all are alive, or None if unknown."""
+        """Return which node is missing, not ready or silent for too long, "" if all are alive, or None if unknown."""
         if why := not_ready(self._api, self._nodes):
             return why
         self._silent = {name: at for name, at in self._silent.items() if _renewed(self._api, self._nodes[name]) == at}
@@ -60,7 +60,7 @@ def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[]
 
 
 def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:
-    """Watch nodes until one is known to be gone or not responding, and return the reason, or "" if all are alive."""
+    """Watch nodes until one is known to be missing or not responding, and return the reason, or "" if all are alive."""
     watch = NodeWatch(api, nodes, within=within)
     while (why := watch.look()) is None:
         time.sleep(min(1.0, within / 20))
@@ -68,7 +68,7 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
 
 
 def not_ready(api: Api, nodes: Iterable[str]) -> str:
-    """Return which of these nodes is gone or not ready according to the control plane, or "" if all are ready."""
+    """Return which of these nodes does not exist or is not ready, according to the API, or "" if all are ready."""
     listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
     return next(filter(None, (errors.of_node(name, listed.get(name)) for name in nodes)), "")
 

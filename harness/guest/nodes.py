@@ -31,63 +31,63 @@ class NodeChange:
 
 def change_node(api: Api, name: str, run_id: str, change: NodeChange) -> None:
     """Change a node, and store its former state in an annotation. Raises `RefusedError`."""
-    _over(api, name, lambda node: changed(node, run_id, change))
+    _patch_node(api, name, lambda node: changed(node, run_id, change))
 
 
 def restore_node(api: Api, name: str) -> bool:
-    """Restore a node to its state before a run changed it. Return False if the node was unchanged or is gone."""
-    return _over(api, name, restored)
+    """Undo the changes of a run to a node. Return False if the node was unchanged or no longer exists."""
+    return _patch_node(api, name, restored)
 
 
 def run_of_node(node: Object) -> str:
     """Return the id of the run that changed this node, or "" if it is unchanged."""
-    return str(_word(node).get("run", ""))
+    return str(_former_state(node).get("run", ""))
 
 
 def changed(node: Object, run_id: str, change: NodeChange) -> Object:
-    word = _word(node) or {"run": run_id, "labels": {}, "taints": {}}
+    former = _former_state(node) or {"run": run_id, "labels": {}, "taints": {}}
     own = node["metadata"].get("labels") or {}
     for key in change.labels:
-        word["labels"].setdefault(key, own.get(key))
+        former["labels"].setdefault(key, own.get(key))
     if change.taints is not None:
         before = _by_key(node["spec"].get("taints") or ())
         after = _by_key(change.taints)
         for key in before.keys() | after.keys():
             if before.get(key) != after.get(key):
-                word["taints"].setdefault(key, before.get(key))
+                former["taints"].setdefault(key, before.get(key))
     if change.unschedulable is not None:
-        word.setdefault("unschedulable", bool(node["spec"].get("unschedulable")))
-    return _patch(node, change.labels, change.spec, json.dumps(word, sort_keys=True))
+        former.setdefault("unschedulable", bool(node["spec"].get("unschedulable")))
+    return _patch(node, change.labels, change.spec, json.dumps(former, sort_keys=True))
 
 
 def restored(node: Object) -> Object | None:
-    word = _word(node)
-    if not word:
+    former = _former_state(node)
+    if not former:
         return None
-    taints = _by_key(node["spec"].get("taints") or ()) | dict(word.get("taints") or {})
+    taints = _by_key(node["spec"].get("taints") or ()) | dict(former.get("taints") or {})
     spec: Object = {"taints": [each for each in taints.values() if each] or None}
-    if "unschedulable" in word:
-        spec["unschedulable"] = word["unschedulable"] or None
-    return _patch(node, dict(word.get("labels") or {}), spec, None)
+    if "unschedulable" in former:
+        spec["unschedulable"] = former["unschedulable"] or None
+    return _patch(node, dict(former.get("labels") or {}), spec, None)
 
 
-def _word(node: Object) -> dict[str, Any]:
+def _former_state(node: Object) -> dict[str, Any]:
     """Return the former state from a node's annotation. Unreadable parts are ignored: any user can write them."""
     text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
     try:
-        word = orjson.loads(text or "{}")
+        former = orjson.loads(text or "{}")
     except ValueError:  # orjson raises it for deep nesting too, unlike json
         return {}
-    if not isinstance(word, dict) or not word:
+    if not isinstance(former, dict) or not former:
         return {}
-    return {**word, **{key: word[key] if isinstance(word.get(key), dict) else {} for key in ("labels", "taints")}}
+    return {**former, **{key: former[key] if isinstance(former.get(key), dict) else {} for key in ("labels", "taints")}}
 
 
-def _patch(node: Object, labels: Mapping[str, str | None], spec: Object, word: str | None) -> Object:
+def _patch(node: Object, labels: Mapping[str, str | None], spec: Object, former: str | None) -> Object:
     metadata = {
         "resourceVersion": node["metadata"].get("resourceVersion"),  # so that no concurrent taint is lost
         "labels": dict(labels),
-        "annotations": {BEFORE_ANNOTATION: word},
+        "annotations": {BEFORE_ANNOTATION: former},
     }
     return {"metadata": metadata, **({"spec": spec} if spec else {})}
 
@@ -97,7 +97,7 @@ def _by_key(taints: Sequence[Taint]) -> dict[str, Taint]:
     return {f"{each['key']}:{each.get('effect', '')}": each for each in taints}
 
 
-def _over(api: Api, name: str, patch_for: Callable[[Object], Object | None]) -> bool:
+def _patch_node(api: Api, name: str, patch_for: Callable[[Object], Object | None]) -> bool:
     """Read a node, patch it, and retry after a conflict. Return whether a patch was necessary."""
     for left in reversed(range(_TRIES)):
         try:

@@ -50,7 +50,7 @@ def preflight(
 ) -> ReachedServer:
     """Check the cluster within this number of seconds. The result lists missing optional permissions.
 
-    Raises `UnavailableError` (exit code 12) with the problem and the remedy in one line, and `UsageError` (exit code 4)
+    Raises `UnavailableError` (exit code 12) with the problem and its fix in one line, and `UsageError` (exit code 4)
     for a wrong kubeconfig.
     """
     found = reach(kubeconfig, context, rules=rules, within=within)
@@ -120,7 +120,7 @@ def _ask(api: Api, rules: Sequence[Rule]) -> ReachedServer:
 def _no_api_server(server: str, text: str) -> str:
     return (
         f"{server}: a server that is not a Kubernetes API server answers GET /version with {text}: is `server:` of the "
-        "kubeconfig right, or does a proxy (HTTPS_PROXY) answer for it?"
+        "kubeconfig correct, or does a proxy (HTTPS_PROXY) answer for it?"
     )
 
 
@@ -142,7 +142,7 @@ def _in_time(work: Callable[[], T], *, within: float, describe: Callable[[], str
     def run() -> None:
         try:
             result.set_result(work())
-        except Exception as error:  # noqa: BLE001  it is raised where it was asked for
+        except Exception as error:  # noqa: BLE001  it is raised in the caller's thread
             result.set_exception(error)
 
     threading.Thread(target=run, name="preflight", daemon=True).start()

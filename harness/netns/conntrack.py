@@ -18,7 +18,7 @@ from harness.netns.namespace import Namespace
 _FLUSH = rtnetlink.Request("forget connections", 1 << 8 | 2, 0, bytes(4))
 """IPCTNL_MSG_CT_DELETE of NFNL_SUBSYS_CTNETLINK (linux/netfilter/nfnetlink_conntrack.h). Version 0: all families."""
 
-_COUNTERS = 1 << 20  # bytes; each processor needs 153
+_COUNTERS = 1 << 20  # bytes; each CPU needs 153
 
 MOST = 2_000
 """The maximum number of connections to show. Reading one takes 0.1 ms."""

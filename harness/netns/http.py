@@ -39,14 +39,14 @@ def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
 
 
 class _Received(io.RawIOBase):
-    """What a server sends until a deadline, up to a limit. A program under test may send endlessly."""
+    """The bytes that a server sends until a deadline, up to a limit. A program under test may send endlessly."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         super().__init__()
         self._sock, self._deadline, self._left = sock, deadline, MOST
 
     def makefile(self, _: str) -> io.BufferedReader:
-        """Return itself as `HTTPResponse` expects it of a socket."""
+        """Return itself, because `HTTPResponse` calls this method of a socket."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:

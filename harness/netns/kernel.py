@@ -48,7 +48,7 @@ EXPRESSIONS = {
 
 
 def require(families: Sequence[Family] = FAMILIES) -> None:
-    """Raise `UnavailableError` with every missing feature and its remedy."""
+    """Raise `UnavailableError` with every missing feature and how to get it."""
     absent = missing(families)
     if absent:
         raise UnavailableError(explain(absent))
@@ -56,9 +56,10 @@ def require(families: Sequence[Family] = FAMILIES) -> None:
 
 def explain(absent: Sequence[KernelFeature]) -> str:
     load = "load it with `modprobe {}`, as root of the machine"
-    remedies = [load.format(each.module) if each.module else "use another kernel" for each in absent]
-    texts = (f"this kernel has no {each.name} ({each.option})" for each in absent)
-    return "; ".join(map(": ".join, zip(texts, remedies, strict=True)))
+    fixes = [load.format(each.module) if each.module else "use another kernel" for each in absent]
+    return "; ".join(
+        f"this kernel has no {each.name} ({each.option}): {fix}" for each, fix in zip(absent, fixes, strict=True)
+    )
 
 
 def missing(families: Sequence[Family] = FAMILIES) -> list[KernelFeature]:

@@ -1,11 +1,11 @@
 """Runs programs as processes of this machine. No program outlives the harness, waits have limits, output is logged.
 
 Programs under test may exit at start, hang, or leave child processes. Their output goes to a file, because a program
-blocks if it writes to a full pipe that nobody reads. An error about a start contains the first error in that file. An
+blocks if it writes to a full pipe that is not read. An error about a start contains the first error in that file. An
 error about a later exit contains the file's last lines.
 
-The kernel kills a program when the thread that started it ends, even after `kill -9`. So a single thread, which lives
-as long as this process, starts all programs. A launcher program sets this death signal and then executes the actual
+The kernel kills a program when the thread that started it ends, even after `kill -9`. So a single thread, which runs
+until this process ends, starts all programs. A launcher program sets this death signal and then executes the actual
 program, because Python code between fork and exec may deadlock in a process with threads.
 """
 
@@ -238,7 +238,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end inside a netns. Raises `UnavailableError` if `files` cannot be replaced.
 
-    The program runs in a mount namespace with these `files` (texts by path) in place of the machine's, because the
+    The program runs in a mount namespace with these `files` (content by path) in place of the machine's, because the
     resolver of the C library reads only /etc/resolv.conf.
     """
     program = shutil.which(command[0], path=search_path())

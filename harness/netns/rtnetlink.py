@@ -148,7 +148,7 @@ def remove_link(index: int) -> Request:
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Add a host address to a link, without duplicate address detection. Further links need only the first."""
+    """Add a host address to a link, without duplicate address detection. Other links need only the first."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)
@@ -181,7 +181,7 @@ def blackhole(to: str) -> Request:
     family, packed, length = _prefix(to)
     body = _ROUTE.pack(family, length, 0, 0, MAIN_TABLE, 4, _SCOPE_UNIVERSE, _BLACKHOLE, 0)
     body += attribute(1, packed) if length else b""
-    body += attribute(6, _u32(_LAST))  # RTA_PRIORITY, which IPv6 has by itself
+    body += attribute(6, _u32(_LAST))  # RTA_PRIORITY, which IPv6 sets anyway
     return Request(f"drop packets to {to}", _NEWROUTE, _CREATE | _EXCL, body)
 
 

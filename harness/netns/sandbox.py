@@ -38,7 +38,7 @@ def enter() -> None:
     For root (CAP_SYS_ADMIN and CAP_NET_ADMIN), nothing changes. An ordinary user becomes root in a new user namespace
     and moves to a new netns with loopback up. Files keep their owners, and the user gains no privileges outside of it.
 
-    Raises `UnavailableError` with the setting that forbids it and the remedy, or if the process has several threads.
+    Raises `UnavailableError` with the setting that forbids it, or if the process has several threads.
     """
     raise_descriptor_limit()
     if able():

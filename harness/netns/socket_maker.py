@@ -1,8 +1,8 @@
 """Creates a client's sockets in the client's own control group, with a small helper process.
 
 Data planes attach BPF programs to a control group. The kernel runs them for all sockets that were created in the group,
-whichever process uses the sockets. So a helper process in that group and in the client's netns creates the sockets, as
-a container would, and passes them to this process. The helper ends with `close`, or with this process.
+even if a process outside uses the sockets. So a helper process in that group and in the client's netns creates the
+sockets, as a container would, and passes them to this process. The helper ends with `close`, or with this process.
 """
 
 import socket

@@ -78,7 +78,7 @@ def apply(namespace: Namespace, settings: Settings) -> None:
 
 def explain(path: str, value: str, error: OSError) -> str:
     foreign = "the netns does not belong to this user namespace; call harness.netns.sandbox.enter() first"
-    no_ipv6 = "; is IPv6 disabled (ipv6.disable=1 on the kernel's command line)? Ask for IPv4 alone"
+    no_ipv6 = "; is IPv6 disabled (ipv6.disable=1 on the kernel's command line)? Use IPv4 only"
     reasons = {
         errno.EROFS: "/proc/sys is mounted read-only, as in most containers; start the container with --privileged, "
         "or with --security-opt systempaths=unconfined",

@@ -1,4 +1,4 @@
-"""Explains why an ordinary user's process cannot create a user namespace, and names the remedy.
+"""Explains why an ordinary user's process cannot create a user namespace, and how to allow it.
 
 Distributions forbid user namespaces in four ways, and the kernel returns EPERM for most of them.
 """
@@ -13,7 +13,7 @@ _AS_ROOT = "or run as root"
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """The failed step, and the settings that may explain the failure. The text of a missing file is ""."""
+    """The failed step, and the settings that may explain the failure. The content of a missing file is ""."""
 
     step: str  # "user namespace", "network namespace" or "loopback"
     number: int  # errno
@@ -40,7 +40,7 @@ def read(step: str, number: int) -> Readings:
 
 
 def explain(readings: Readings) -> str:
-    """Return one sentence with the failed step, the setting that forbids it, and the remedy."""
+    """Return one sentence with the failed step, the setting that forbids it, and how to change it."""
     error = os.strerror(readings.number)
     return f"cannot create a {readings.step} as an ordinary user ({error}): {_cause(readings)}"
 

@@ -40,7 +40,7 @@ class ExecutableProxy:
         """Start the programs on a node. Raises `UnavailableError` for another release."""
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
-            raise UnavailableError(f"{self.name} has one version only, which is not release {release}")
+            raise UnavailableError(f"{self.name} has only one version, which is not release {release}")
         assert self._outside is not None, "setup_cluster() must be called first"
         address = next(iter(self._outside.addresses.values()))
         values = {"cluster_cidrs": ",".join(self._pod_cidrs), "mode": self.mode, "address": address}
@@ -68,7 +68,7 @@ class ExecutableProxy:
         return self._programs.lacking
 
     def remarks(self) -> list[str]:
-        """Return what is odd about programs that have been stopped, although they work."""
+        """Return what is unusual about programs that have been stopped, although they work."""
         return self._programs.remarks()
 
     def explain(self, node: str, namespace: str, service: str) -> str:

@@ -224,19 +224,19 @@ def require(mode: str, version: Version) -> None:
     """Raise `UnavailableError` if this machine does not satisfy a requirement of the mode."""
     if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
         raise UnavailableError(
-            "mode ipvs: this kernel has no IP_VS (CONFIG_IP_VS), or it is not loaded: `modprobe ip_vs`, "
+            "IPVS mode: this kernel has no IP_VS (CONFIG_IP_VS), or it is not loaded: `modprobe ip_vs`, "
             "as root of the machine"
         )
     if mode == "nftables" and version < Version(1, 29, 0):
         raise UnavailableError(
-            f"kube-proxy {version} does not have mode nftables, which was added in 1.29; use --mode iptables"
+            f"kube-proxy {version} has no nftables mode, which was added in 1.29; use --mode iptables"
         )
     tools = list(_TOOLS[mode])
     if (version.major, version.minor) <= _EXECS_CONNTRACK:
         tools.append("conntrack")
     for tool in tools:
         if said := absent(tool):
-            raise UnavailableError(f"kube-proxy {version} in mode {mode} runs `{tool}`, which is {said}")
+            raise UnavailableError(f"kube-proxy {version} in {mode} mode runs `{tool}`, which is {said}")
 
 
 def configuration(
@@ -251,7 +251,7 @@ def configuration(
         "mode": mode,
         "featureGates": gates,
         "hostnameOverride": node,
-        "bindAddress": "0.0.0.0",  # noqa: S104  its own word for: whatever addresses the Node has
+        "bindAddress": "0.0.0.0",  # noqa: S104  kube-proxy takes it as: the addresses of the Node
         "clientConnection": {
             "kubeconfig": str(kubeconfig),
             "contentType": "application/json",
@@ -265,7 +265,7 @@ def configuration(
         "clusterCIDR": ",".join(pod_cidrs),
         # Otherwise kube-proxy writes sysctls, some of which exist only in the initial netns, and exits.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-        # Loopback is excluded, because mode iptables would set route_localnet. 0s would mean the default, one second.
+        # Loopback is excluded, because iptables mode would set route_localnet. 0s would mean the default, one second.
         "nodePortAddresses": ["10.0.0.0/8", "fd00:10::/32"],
         mode: {"minSyncPeriod": "1ms", "syncPeriod": "30s"},
         "oomScoreAdj": 0,

@@ -83,11 +83,11 @@ class ReferenceProxy:
     def decisions(self, node: str) -> str:
         proxy = self._running.get(node)
         if proxy is None:
-            return f"{node}: the proxy has stopped; its rules stay in force\n"
+            return f"{node}: the proxy has stopped; its rules remain\n"
         names = list(dict.fromkeys(port.partition(":")[0] for port in proxy.decisions()))
         told = [proxy.explain(*name.split("/")) for name in names[:_SERVICES]]
         if len(names) > _SERVICES:
-            told.append(f"and {len(names) - _SERVICES} services more")
+            told.append(f"and {len(names) - _SERVICES} more Services")
         return "\n\n".join(told or ["no Service is handled by this proxy"]) + "\n"
 
     def evidence(self, node: str) -> dict[str, str]:

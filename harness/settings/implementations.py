@@ -62,7 +62,7 @@ def control_plane_of(
         from harness.control_planes import containers
 
         containers.check(needed)
-        return lambda release: containers.ContainersControlPlane(release, controller=chosen.controller_version)
+        return lambda release: containers.ContainerControlPlane(release, controller=chosen.controller_version)
     from harness.binaries import find
 
     for component, version in needed:
@@ -71,11 +71,9 @@ def control_plane_of(
         from harness.control_planes.managed import ManagedControlPlane
 
         return lambda release: ManagedControlPlane(release, version=chosen.controller_version)
-    from harness.control_planes.binaries import BinariesControlPlane
+    from harness.control_planes.binaries import BinaryControlPlane
 
-    return lambda release: BinariesControlPlane(
-        release, controller=chosen.controller_version, whole=whole, slices=slices
-    )
+    return lambda release: BinaryControlPlane(release, controller=chosen.controller_version, whole=whole, slices=slices)
 
 
 def _recipe(file: str, kind: "Kind") -> "Recipe":

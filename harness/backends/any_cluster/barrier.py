@@ -262,13 +262,13 @@ class StableSlices:
             return
         last, since = "", time.monotonic()
 
-        def rests(seen: str) -> bool:
+        def is_stable(seen: str) -> bool:
             nonlocal last, since
             if seen != last:
                 last, since = seen, time.monotonic()
             return time.monotonic() - since >= QUIET * time_scale()
 
-        last_value(self._versions, rests, within=LONGEST, every=0.03, describe="slices without new writes")
+        last_value(self._versions, is_stable, within=LONGEST, every=0.03, describe="slices without new writes")
         self._written = self._api.writes
 
     def _versions(self) -> str:

@@ -1,13 +1,13 @@
-"""Recognizes outcomes that a client's earlier flows explain: agnhost draws source ports, and conntrack keeps flows.
+"""Recognizes outcomes that a client's earlier flows explain: source ports are random, and conntrack keeps flows.
 
 A tracked flow keeps its path and its endpoint, which no KEP forbids. agnhost does not report source ports.
 
 TCP: if an address has no rules on the client's node, a SYN to this address leaves the node untranslated, and conntrack
-keeps the flow for two minutes. A later attempt from the same source port takes the same path, whatever the rules are by
-then, and so do its retransmitted SYNs. No known proxy deletes such connections. Since Linux 5.18, the kernel restarts
-its choice of source ports every ten seconds, so a port may be reused after a few dozen connections. So if a client has
-earlier unanswered attempts and gets no answer to a few more, another pod on the same node repeats the probe. If the
-proxy is at fault, the repeated probe fails too.
+keeps the flow for two minutes. A later attempt from the same source port takes the same path even if the rules have
+changed, and so do its retransmitted SYNs. No known proxy deletes such connections. Since Linux 5.18, the kernel
+restarts its choice of source ports every ten seconds, so a port may be reused after a few dozen connections. So if a
+client has earlier unanswered attempts and gets no answer to a few more, another pod on the same node repeats the probe.
+If the proxy is at fault, the repeated probe fails too.
 
 UDP: conntrack keeps a flow for some time after its last packet. So after a change, a few answers still come from the
 old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is correct, but looks like a small fault.

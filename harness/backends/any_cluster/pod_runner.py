@@ -125,7 +125,7 @@ class PodRunner:
         return found
 
     def terminates(self, namespace: str, name: str) -> None:
-        """Record that a pod starts to terminate, and must exist for its grace period."""
+        """Record that a pod begins terminating, and must exist for its grace period."""
         self._terminating.add((namespace, name))
 
     def require_terminating(self) -> None:

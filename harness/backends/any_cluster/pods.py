@@ -53,7 +53,7 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
 
 
 def vacant(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
-    """Return a pod like `server`, but with free ports: the harness itself serves them in the pod's netns."""
+    """Return a pod like `server`, but with free ports, which the harness serves in the pod's netns."""
     declared = [{"name": name, "containerPort": port, "protocol": way} for name, port, way in wanted.container_ports]
     container = _container(CONTAINER, VACANT_PORT, VACANT_PORT + 1, declared, registry)
     del container["readinessProbe"]  # the readiness gate opens once the harness serves the pod

@@ -28,7 +28,7 @@ class RequestPool:
         self._ended = threading.Event()
 
     def close(self) -> None:
-        """Start no further requests. Idempotent."""
+        """Start no more requests. Idempotent."""
         self._ended.set()
 
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:

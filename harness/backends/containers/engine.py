@@ -1,4 +1,4 @@
-"""The container engine under kind: docker or podman, the same that kind finds. It is used through its command."""
+"""The container engine that kind uses, docker or podman, through its command."""
 
 import json
 import os

@@ -5,7 +5,7 @@ groups of a pod's containers have the pod's UID in their names. The process that
 pod's network is ready.
 
 The external client is a separate container on the network of the nodes. It uses a node's image and runs `cat`, so it
-ends with this process in any case. The engine gives it an address, so no link of the machine changes. Like a cloud's
+always ends with this process. The engine gives it an address, so no link of the machine changes. Like a cloud's
 network, it routes each virtual address to the address's node. A node that forwards a packet to another node on the
 same network sends an ICMP redirect, which this client ignores.
 """
@@ -107,7 +107,7 @@ def netns_of(engine: ContainerEngine, container: str) -> Namespace:
     try:
         place = Namespace.of(PROC / pid)
     except OSError as error:
-        raise UnavailableError(f"process {pid} of container {container} is not seen: {error.strerror}") from None
+        raise UnavailableError(f"process {pid} of container {container} is not visible: {error.strerror}") from None
     try:
         with place.entered():
             return place

@@ -14,7 +14,7 @@ from harness.binaries.component import KIND, version_of
 from harness.binaries.versions import Version
 from harness.errors import UnavailableError
 
-OLDEST_KIND = Version(0, 23, 0)  # the first version that supports mode nftables
+OLDEST_KIND = Version(0, 23, 0)  # the first version that supports nftables mode
 OLDEST_ENGINES = {"docker": (20, 10), "podman": (4, 0)}
 _NFTABLES_KERNEL = (5, 13)
 _NEEDS_CGROUP_2 = Version(1, 35, 0)  # from this version on, a kubelet does not start on cgroup v1
@@ -42,8 +42,8 @@ def require(wanted: KindConfig) -> Tools:
     check_engine(engine.name, facts, wanted)
     if wanted.mode == "ipvs" and _numbers(facts.kernel) == _numbers(platform.release()) and not has_ip_vs():
         raise UnavailableError(
-            "mode ipvs of kube-proxy needs the kernel module ip_vs, which this machine lacks; load it (`sudo modprobe "
-            "ip_vs`), or use mode nftables"
+            "kube-proxy's IPVS mode needs the kernel module ip_vs, which this machine lacks; load it (`sudo modprobe "
+            "ip_vs`), or use nftables mode"
         )
     nodes = len(wanted.topology.nodes) + 1
     return Tools(kind, version, engine, facts, tuple(notes(facts, nodes)))
@@ -77,8 +77,8 @@ def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
         )
     if wanted.mode == "nftables" and _numbers(facts.kernel) < _NFTABLES_KERNEL:
         raise UnavailableError(
-            f"mode nftables of kube-proxy needs Linux 5.13 or newer, and {name} runs on {facts.kernel}; use mode "
-            "iptables, or a newer kernel"
+            f"kube-proxy's nftables mode needs Linux 5.13 or newer, and {name} runs on {facts.kernel}; use iptables "
+            "mode, or a newer kernel"
         )
     image = wanted.images.get(CONTROL_PLANE, "")  # without an image kind uses its default, a recent image
     if facts.cgroup == "1" and (not image or (version_of_image(image) or _OLD) >= _NEEDS_CGROUP_2):
@@ -96,7 +96,7 @@ def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
 
 
 def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> list[str]:
-    """Return a note with the remedy for each resource of this machine that is too scarce for this number of nodes."""
+    """Return a note for each resource that is too scarce for this number of nodes, with a fix."""
     found = []
     if 0 < facts.memory < nodes * _MEMORY_PER_NODE:
         found.append(

@@ -287,7 +287,7 @@ def without_stacks(lines: Sequence[str]) -> list[str]:
 
 
 def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
-    """Return the error, with the remedy, that a failed kind's output describes."""
+    """Return the error that the output of a failed kind command describes."""
     lines = without_stacks([line for line in words.splitlines() if line.strip()])
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it printed nothing"

@@ -3,7 +3,7 @@
     $XDG_STATE_HOME/trafficdist/kind/CLUSTER/   (else ~/.local/state/…)
         lock  cluster.yaml  kubeconfig  kind.log  kept
 
-The process that created a cluster holds the lock. The kernel releases the lock when that process ends in any way. A
+The process that created a cluster holds the lock. The kernel releases the lock however that process ends. A
 cluster is a leftover if its lock is free and it is not marked as kept.
 """
 

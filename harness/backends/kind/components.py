@@ -73,7 +73,7 @@ def newest_patch(wanted: Wanted) -> Version:
         return Releases().resolve(component_named("kube-proxy"), wanted)
     except UnavailableError as error:
         raise UnavailableError(
-            f"the newest patch of Kubernetes {wanted} is unknown without access to {KUBERNETES_MIRROR}; let this "
+            f"the latest patch of Kubernetes {wanted} is unknown without access to {KUBERNETES_MIRROR}; let this "
             f"machine reach it\n{error}"
         ) from None
 
@@ -123,7 +123,7 @@ class KindComponents:
             case Component.API_SERVER:
                 self._prepare_nodes()
                 self._move_manifests_away(_SERVER, *_CLIENTS)
-                self._wait(lambda: not self._pods_of(_SERVER), f"{_SERVER} to be gone")
+                self._wait(lambda: not self._pods_of(_SERVER), f"{_SERVER} to end")
             case Component.CONTROLLER:
                 self._run_manager(static_pods.without_election(static_pods.without_slices(self._original(_MANAGER))))
             case Component.PROXY:
@@ -204,7 +204,7 @@ class KindComponents:
     def _wait_for_version(self, name: str, pod: Object) -> None:
         tag = static_pods.tag_of(pod)
         with self._explaining(name):
-            self._wait(lambda: self._says(name, tag), f"{name} to be changed")
+            self._wait(lambda: self._reports(name, tag), f"{name} to be changed")
 
     def _prepare_nodes(self) -> None:
         """Record which nodes are ready before the API server stops, and drop their SYNs to it."""
@@ -263,7 +263,7 @@ class KindComponents:
             raise AssertionError(f"pods with start numbers {starts} run, instead of only number {start}")
         answer = self._get(name, _HEALTH[name])
         if answer != "ok":
-            raise AssertionError(f"{_HEALTH[name]} says {answer[-200:]!r}")
+            raise AssertionError(f"{_HEALTH[name]} answers {answer[-200:]!r}")
         return True
 
     def _pods_of(self, name: str) -> list[int]:
@@ -273,7 +273,7 @@ class KindComponents:
         )
         return [int(each["labels"].get(static_pods.START_LABEL, 0)) for each in json.loads(listed)["items"]]
 
-    def _says(self, name: str, tag: str) -> bool:
+    def _reports(self, name: str, tag: str) -> bool:
         """Return True if a component reports this version. Otherwise raise `AssertionError`."""
         if name == _SERVER:
             version = json.loads(self._get(name, "/version"))["gitVersion"]

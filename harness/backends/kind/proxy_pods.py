@@ -92,7 +92,7 @@ class ProxyPods:
                     raise AssertionError(f"{workload}: {how} on {', '.join(sorted(wrong))}")
             return True
 
-        what = f"{self._name} {'on' if there else 'to be gone from'} {', '.join(nodes)}"
+        what = f"{self._name} {'on' if there else 'to end on'} {', '.join(nodes)}"
         eventually(done, within=POD_SECONDS, every=_LOOK, describe=what, error=UnavailableError)
 
     def _ask(self, method: str, workload: Workload, body: Object | None = None) -> Object:

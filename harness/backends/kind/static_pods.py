@@ -73,14 +73,16 @@ def image_at(image: str, tag: str) -> str:
 def _split(image: str) -> tuple[str, str]:
     repository, sign, tag = image.partition("@")[0].rpartition(":")
     if not sign or "/" in tag:
-        raise UnavailableError(f"image {image} has no tag, so another version of it has no name")
+        raise UnavailableError(f"image {image} has no tag, so the image of another version is unknown")
     return repository, tag
 
 
 def _container(pod: Object) -> Object:
     containers: list[Object] = pod["spec"]["containers"]
     if len(containers) != 1:
-        raise UnavailableError(f"static pod {pod['metadata']['name']} has {len(containers)} containers, kubeadm's one")
+        raise UnavailableError(
+            f"static pod {pod['metadata']['name']} has {len(containers)} containers, but kubeadm's has one"
+        )
     return containers[0]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.api.client import Api, Object
-from harness.control_planes.binaries import BinariesControlPlane
-from harness.control_planes.containers import ContainersControlPlane
+from harness.control_planes.binaries import BinaryControlPlane
+from harness.control_planes.containers import ContainerControlPlane
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.managed import ManagedControlPlane
 from harness.control_planes.processes import Processes
@@ -34,7 +34,7 @@ def _need(processes: Processes, component: str, version: str) -> None:
 
 
 @contextmanager
-def _stopped(plane: BinariesControlPlane | ManagedControlPlane) -> Iterator[None]:
+def _stopped(plane: BinaryControlPlane | ManagedControlPlane) -> Iterator[None]:
     """Stop the control plane after the test, even if a component is missing."""
     try:
         yield
@@ -43,8 +43,8 @@ def _stopped(plane: BinariesControlPlane | ManagedControlPlane) -> Iterator[None
 
 
 @pytest.fixture(scope="module", params=["binaries", pytest.param("containers", marks=pytest.mark.slow)])
-def plane(request: pytest.FixtureRequest) -> Iterator[BinariesControlPlane]:
-    kind = {"binaries": BinariesControlPlane, "containers": ContainersControlPlane}[request.param]
+def plane(request: pytest.FixtureRequest) -> Iterator[BinaryControlPlane]:
+    kind = {"binaries": BinaryControlPlane, "containers": ContainerControlPlane}[request.param]
     try:
         made = kind(Release(NEWEST))
     except UnavailableError as error:
@@ -57,7 +57,7 @@ def plane(request: pytest.FixtureRequest) -> Iterator[BinariesControlPlane]:
 
 
 @pytest.fixture
-def api(plane: BinariesControlPlane) -> Iterator[Api]:
+def api(plane: BinaryControlPlane) -> Iterator[Api]:
     with closing(Api(plane.kubeconfig())) as connected:
         yield connected
 
@@ -80,14 +80,14 @@ def _endpoints(api: Api, name: str) -> list[Object]:
     return [each for found in api.list("endpointslices", name) for each in found.get("endpoints") or ()]
 
 
-def test_synced_controller_has_processed_all_writes(plane: BinariesControlPlane, api: Api) -> None:
+def test_synced_controller_has_processed_all_writes(plane: BinaryControlPlane, api: Api) -> None:
     _run_service(api, "synced", trafficDistribution="PreferSameNode")
     _settle(plane)
     (endpoint,) = _endpoints(api, "synced")
     assert endpoint["hints"] == {"forZones": [{"name": "a"}], "forNodes": [{"name": "synced-a1"}]}
 
 
-def test_barrier_is_not_seen_in_metrics(plane: BinariesControlPlane, api: Api) -> None:
+def test_barrier_is_not_seen_in_metrics(plane: BinaryControlPlane, api: Api) -> None:
     _settle(plane)
     before = Metrics(plane.metrics())
     api.create("namespaces", "", {"metadata": {"name": "more"}})
@@ -97,7 +97,7 @@ def test_barrier_is_not_seen_in_metrics(plane: BinariesControlPlane, api: Api) -
         assert (after.total(name), bool(before.values(name))) == (before.total(name), True)
 
 
-def test_api_server_goes_back_and_forth_on_the_same_data(plane: BinariesControlPlane, api: Api) -> None:
+def test_api_server_goes_back_and_forth_on_the_same_data(plane: BinaryControlPlane, api: Api) -> None:
     _need(plane._processes, "kube-apiserver", OLD)
     _run_service(api, "rolled", trafficDistribution="PreferClose")
     before = api.get("services", "rolled", "web")
@@ -113,7 +113,7 @@ def test_api_server_goes_back_and_forth_on_the_same_data(plane: BinariesControlP
     assert api.get("services", "rolled", "web")["spec"]["trafficDistribution"] == "PreferClose"
 
 
-def test_stopped_api_server_is_unreachable(plane: BinariesControlPlane, api: Api) -> None:
+def test_stopped_api_server_is_unreachable(plane: BinaryControlPlane, api: Api) -> None:
     plane.stop_api_server()
     with pytest.raises(InconclusiveError, match="did not respond"):
         api.list("nodes")
@@ -122,7 +122,7 @@ def test_stopped_api_server_is_unreachable(plane: BinariesControlPlane, api: Api
     _settle(plane)
 
 
-def test_controller_that_is_stopped_has_no_metrics_and_writes_nothing(plane: BinariesControlPlane, api: Api) -> None:
+def test_controller_that_is_stopped_has_no_metrics_and_writes_nothing(plane: BinaryControlPlane, api: Api) -> None:
     plane.stop_controller()
     assert plane.synced()
     with pytest.raises(InconclusiveError, match="stopped and has no metrics"):
@@ -142,13 +142,13 @@ def test_controller_that_is_stopped_has_no_metrics_and_writes_nothing(plane: Bin
         (release("0.7"), r"kube-controller-manager (of )?0\.7"),
     ],
 )
-def test_release_that_cannot_be_run_is_unavailable(plane: BinariesControlPlane, wrong: Release, words: str) -> None:
+def test_release_that_cannot_be_run_is_unavailable(plane: BinaryControlPlane, wrong: Release, words: str) -> None:
     with pytest.raises(UnavailableError, match=words):
         plane.start_controller(wrong)
     plane.start_controller(Release(NEWEST))
 
 
-def test_each_process_leaves_its_log(plane: BinariesControlPlane) -> None:
+def test_each_process_leaves_its_log(plane: BinaryControlPlane) -> None:
     assert set(plane.evidence()) == {"etcd.log", "kube-apiserver.log", "kube-controller-manager.log"}
 
 
@@ -166,7 +166,7 @@ def test_controller_of_any_release_works_for_the_embedded_api_server(version: st
         plane.stop()
 
 
-def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> None:
+def test_kube_apiserver_reaches_pods(plane: BinaryControlPlane, api: Api) -> None:
     """The harness creates the sockets. Here they are on loopback instead of in another netns."""
     made: list[socket.socket] = []
 
@@ -188,7 +188,7 @@ def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> N
 
 
 @pytest.mark.slow
-def test_deleting_a_namespace_deletes_its_objects(plane: BinariesControlPlane, api: Api) -> None:
+def test_deleting_a_namespace_deletes_its_objects(plane: BinaryControlPlane, api: Api) -> None:
     """The API server deletes the namespace five seconds later, after the kubelet has removed its pods."""
     _run_service(api, "gone")
     api.delete("namespaces", "", "gone")

@@ -18,7 +18,7 @@ from harness.api.client import Api, Object
 from harness.backends.kind.proxy_pods import KubeProxies
 from harness.binaries import find
 from harness.control_planes import api_server
-from harness.control_planes.binaries import BinariesControlPlane
+from harness.control_planes.binaries import BinaryControlPlane
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.release import release
@@ -80,7 +80,7 @@ def cluster_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         patched.setattr(api_server, "_GROUPS", (*api_server._GROUPS, "apps/v1"))
         try:
             manager = find("kube-controller-manager", VERSION)
-            plane = BinariesControlPlane(release(VERSION))
+            plane = BinaryControlPlane(release(VERSION))
             plane.start()
             begun.callback(plane.stop)
         except UnavailableError as error:
