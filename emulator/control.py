@@ -25,7 +25,6 @@ from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model.texts import as_table
 from harness.run.plan import check_claims
 from harness.settings.claims import REFERENCE
-from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from harness.settings.settings import Settings
 
@@ -42,7 +41,9 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
     """
     settings = _settings({"topology": topology, "families": families, **options})
     check_claims(settings)
-    of_settings(settings, whole=True)  # report what is missing before anything starts
+    from emulator.control_plane import implementation_of  # noqa: PLC0415  other commands need no control plane
+
+    implementation_of(settings)  # report what is missing before anything starts
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
     with _locked():

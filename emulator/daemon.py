@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from emulator.control_plane import implementation_of
 from emulator.kube_dns import KubeDns
 from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.kubelet.kubelet import Key, Kubelet
@@ -36,7 +37,6 @@ from harness.netns import sandbox
 from harness.netns.fabric import Host
 from harness.netns.process import start_time
 from harness.proxies.executable import ExecutableProxy
-from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
 _STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -92,7 +92,7 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
     outside = Path("/proc/self/ns/user").stat().st_ino
     topology = settings.topology
     backend = NetnsBackend(
-        topology, families=settings.families, implementation=of_settings(settings, whole=True), release=settings.release
+        topology, families=settings.families, implementation=implementation_of(settings), release=settings.release
     )
     running.enter_context(backend)
     own = Path("/proc/self/ns/user").stat().st_ino != outside

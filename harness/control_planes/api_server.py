@@ -1,7 +1,7 @@
 """Runs etcd and kube-apiserver as local processes for one cluster.
 
-etcd does not sync to disk. Unless the control plane is `whole`, the API server serves only the API groups that
-scenarios and components use, which halves its start time. A client with the token has all permissions. Some admission
+etcd does not sync to disk. The API server serves only the API groups that scenarios and components use, which halves
+its start time. A client with the token has all permissions. Some admission
 plugins are disabled because the harness does their work itself: service accounts, taints of unready nodes, and
 priorities.
 """
@@ -50,14 +50,12 @@ _FORWARDED = "localhost"  # host name in the certificate, for clients that do no
 class LocalApiServer:
     """One etcd and one kube-apiserver. Another release of kube-apiserver can replace it on the same port."""
 
-    def __init__(self, processes: Processes, *, egress: Path, whole: bool = False) -> None:
-        """`egress` is the configuration of connections to pods and kubelets. With `whole`, serve all API groups.
+    _of_groups: Sequence[str] = ("--endpoint-reconciler-type=none", _FEW_GROUPS)
 
-        Raises `UnavailableError` if etcd is missing.
-        """
+    def __init__(self, processes: Processes, *, egress: Path) -> None:
+        """`egress` configures connections to pods and kubelets. Raises `UnavailableError` if etcd is missing."""
         self._processes = processes
         self._egress_file = egress
-        self._whole = whole
         self.kubelets = KubeletTrust()
         self._etcd = processes.find("etcd")
         self._server: Process | None = None
@@ -130,7 +128,7 @@ class LocalApiServer:
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             "--advertise-address=192.0.2.1",  # unused: no Service leads to the API server
-            *(() if self._whole else ("--endpoint-reconciler-type=none", _FEW_GROUPS)),
+            *self._of_groups,
             f"--cert-dir={self._processes.folder}",
             f"--egress-selector-config-file={self._egress_file}",
             f"--tls-cert-file={key}",

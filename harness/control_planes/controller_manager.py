@@ -1,9 +1,8 @@
-"""Runs kube-controller-manager as a local process, with a few controllers or all of them.
+"""Runs kube-controller-manager as a local process.
 
 The EndpointSlice controller has one worker, which processes the queue in order, as `ControllerBarrier` requires. Pod
 changes are batched briefly. Without batching, the controller would read slices older than its last write and then wait
-for a second. If all controllers run, the barrier is not used, because a DaemonSet would create a pod on the barrier's
-node.
+for a second.
 """
 
 import base64
@@ -27,9 +26,7 @@ from harness.netns.process import Process
 
 _RETURN = 5.0  # seconds to connect to a replaced API server, before the time scale
 _SECONDS = 30.0  # seconds to become ready, before the time scale
-_SLICES = "endpointslice-controller"
-_OF_THE_HARNESS = "node-lifecycle-controller"
-"""Controllers that need the status reports of kubelets. The harness writes these reports itself."""
+SLICES = "endpointslice-controller"
 _NAME = "kube-controller-manager"
 
 
@@ -39,20 +36,13 @@ class LocalControllerManager:
         processes: Processes,
         port: Callable[[], int],
         *,
-        controllers: Sequence[str] = (),
-        whole: bool = False,
-        slices: bool = True,
+        controllers: Sequence[str] = (SLICES,),
+        queue: str = "endpoint_slice",
     ) -> None:
-        """`port` returns the API server's port, or 0 during an outage. `controllers` lists more controllers.
-
-        If `whole` is true, all controllers that need no cloud run. If `slices` is false, the EndpointSlice controller
-        does not run.
-        """
+        """`port` returns the API server's port, or 0 during an outage. The manager is ready once it reports `queue`."""
         self._processes = processes
-        self._whole = whole
-        self._ready = f'workqueue_depth{{name="{"endpoint_slice" if slices else "daemonset"}"}}'
-        left_out = () if slices else (f"-{_SLICES}",)
-        self._controllers = ("*", f"-{_OF_THE_HARNESS}", *left_out) if whole else (_SLICES, *controllers)
+        self._controllers = controllers
+        self._ready = f'workqueue_depth{{name="{queue}"}}'
         self._relay = Relay(port, patient=True)
         self._url = ""
         self._process: Process | None = None
@@ -85,7 +75,10 @@ class LocalControllerManager:
         self._process = self._processes.start_on_ports(_NAME, 1, arguments, wait)
         self.version = program.version
         self._release, self._kubeconfig = release, kubeconfig
-        self._barrier = None if self._whole else ControllerBarrier(kubeconfig, self._scrape, self._process.news)
+        self._barrier = self._new_barrier(kubeconfig, self._process)
+
+    def _new_barrier(self, kubeconfig: Mapping[str, Any], process: Process) -> ControllerBarrier | None:
+        return ControllerBarrier(kubeconfig, self._scrape, process.news)
 
     def await_return(self) -> None:
         """Wait until the controller has connected to a replaced API server. Raises `InconclusiveError`."""
@@ -111,12 +104,8 @@ class LocalControllerManager:
 
     def metrics(self) -> str:
         """Return the metrics without the barrier's own writes. Raises `InconclusiveError` if there is no response."""
-        if self._process is None:
-            raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         if self._barrier is None:
-            raise InconclusiveError(
-                f"{_NAME} runs all its controllers, so the metrics of the EndpointSlice controller are unknown"
-            )
+            raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         return self._barrier.without_barrier(self._scrape())
 
     def threads(self) -> tuple[threading.Thread, ...]:

@@ -4,7 +4,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import generate_latest
@@ -19,7 +19,6 @@ from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer
 from reference.client import Client, Event, Object, Subscription
 from reference.client.informer import Informer
-from reference.client.remote import RemoteClient
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.node_level import NodeLevel
 from reference.features import NEWEST, Features, parse_version
@@ -191,28 +190,3 @@ class EmbeddedControlPlane:
     def evidence(self) -> dict[str, str]:
         """Return no evidence, because the API objects already show the work of the server and the controller."""
         return {}
-
-
-class RemoteController:
-    """Runs at most one reference controller, or a faulty variant, which watches any API server over HTTPS."""
-
-    def __init__(self, make: Callable[..., EndpointSliceController]) -> None:
-        self._make = make
-        self._running: tuple[EndpointSliceController, RemoteClient] | None = None
-
-    def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        self.close()
-        client = RemoteClient(kubeconfig)
-        controller = self._make(
-            client, features=features_of(release), conditions=True, node_level=node_level_of(release)
-        )
-        controller.start()
-        self._running = controller, client
-
-    def close(self) -> None:
-        """Stop the controller. EndpointSlices remain. Idempotent."""
-        if self._running is not None:
-            controller, client = self._running
-            self._running = None
-            controller.stop()
-            client.close()

@@ -1,10 +1,11 @@
 """Create the implementation under test from settings: control plane, proxy and DNS server."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.backends.implementation import Implementation, reference
-from harness.control_planes.choice import BINARIES, CONTAINERS, EMBEDDED, MANAGER
+from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER
 from harness.errors import UsageError
 from harness.settings.claims import KUBE_PROXY, RECIPE, REFERENCE
 from harness.settings.mutants import Mutant, mutants
@@ -17,35 +18,35 @@ if TYPE_CHECKING:
     from harness.recipes.recipe import Kind, Recipe
 
 
-def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
-    """Return the implementation, with all controllers if `whole`. Raises `UsageError`, `UnavailableError`."""
+def of_settings(settings: Settings, *, runs_controller: bool = False) -> Implementation:
+    """Return the implementation. Raises `UsageError`, `UnavailableError`.
+
+    `runs_controller` means that the caller itself runs a mutant's controller with a real control plane.
+    """
     if settings.mutant:
         fault = mutants()[settings.mutant]
         faulty = reference(fault)
         if not settings.components.real:
             return faulty
-        return Implementation(_beside(fault, settings, whole=whole), faulty.proxy, faulty.dns)
-    control_plane, dns = control_plane_of(settings, whole=whole), _dns_of(settings)
+        _require_own_parts(fault, settings, runs_controller=runs_controller)
+        return replace(faulty, control_plane=control_plane_of(settings))
+    control_plane, dns = control_plane_of(settings), _dns_of(settings)
     proxy, services = _proxy_of(settings)
     return Implementation(control_plane, proxy, dns, services)
 
 
-def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> "MakeControlPlane":
-    """Return the real control plane that runs together with a mutant of the reference. Raises `UsageError`."""
+def _require_own_parts(fault: Mutant, settings: Settings, *, runs_controller: bool) -> None:
+    """Raise `UsageError` if a mutant changes a component that the real control plane brings."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(
             f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, and --control-plane "
             f"{settings.control_plane} has its own: omit --control-plane"
         )
-    slices = fault.controller if "controller" in fault.changes else None
-    if slices is not None and not (whole and settings.components.plane == BINARIES):
+    if "controller" in fault.changes and not runs_controller:
         raise UsageError(f"--mutant {fault.name} is a fault in the EndpointSlice controller: omit --controller")
-    return control_plane_of(settings, whole=whole, slices=slices)
 
 
-def control_plane_of(
-    settings: Settings, *, whole: bool = False, slices: Callable[..., Any] | None = None
-) -> "MakeControlPlane":
+def control_plane_of(settings: Settings) -> "MakeControlPlane":
     """Return the control plane for the settings. Raises `UnavailableError`."""
     chosen = settings.components
     if not chosen.real:
@@ -54,7 +55,6 @@ def control_plane_of(
         return _controller_of(chosen.file)
     controller = (MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
     needed = [controller, *(() if chosen.plane == EMBEDDED else (("etcd", ""), ("kube-apiserver", chosen.version)))]
-    needed += [("kube-scheduler", chosen.version)] if whole and chosen.plane == BINARIES else []
     if chosen.plane == CONTAINERS:
         from harness.model.extras import require
 
@@ -73,7 +73,7 @@ def control_plane_of(
         return lambda release: ManagedControlPlane(release, version=chosen.controller_version)
     from harness.control_planes.binaries import BinaryControlPlane
 
-    return lambda release: BinaryControlPlane(release, controller=chosen.controller_version, whole=whole, slices=slices)
+    return lambda release: BinaryControlPlane(release, controller=chosen.controller_version)
 
 
 def _recipe(file: str, kind: "Kind") -> "Recipe":
