@@ -22,7 +22,7 @@ from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.errors import UnavailableError, UsageError
 from harness.guest import errors, liveness
 from harness.guest.labels import new_run_id, run_labels
-from harness.guest.lease import Hold, hold
+from harness.guest.lease import HeldLease, hold
 from harness.guest.permissions import RULES
 from harness.guest.preflight import preflight
 from harness.judging.statistics import Rates
@@ -71,7 +71,7 @@ def ask(
             raise UnavailableError(errors.of(error, server=api.server)) from error
 
 
-def _asked(api: Api, wanted: Plan, run_id: str, registry: str, held: Hold) -> list[Seen]:
+def _asked(api: Api, wanted: Plan, run_id: str, registry: str, held: HeldLease) -> list[Seen]:
     with contextlib.ExitStack() as begun:
         runner = PodRunner(api, run_labels(run_id), registry, TROUBLED_SECONDS)
         begun.callback(runner.close)

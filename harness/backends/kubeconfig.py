@@ -18,7 +18,7 @@ from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen
 from harness.backends.any_cluster.barrier import Barrier, ProbeSender, StableSlices, ZoneCanary
 from harness.backends.any_cluster.clients import Clients
-from harness.backends.any_cluster.dialing import Bypass, Dialer, Steady
+from harness.backends.any_cluster.dialing import Bypass, Dialer, SteadyProbes
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
@@ -203,7 +203,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         client's pod.
         """
         by_whom = [self._by_another(each) if each.protocol == "UDP" else each for each in probes]
-        return Steady(self._dialer, interval, by_whom)
+        return SteadyProbes(self._dialer, interval, by_whom)
 
     def _by_another(self, probe: Probe) -> Probe:
         assert isinstance(probe.namespace, ClientPod)

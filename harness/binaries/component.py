@@ -93,8 +93,8 @@ def version_of(component: Binary, binary: Path) -> Version:
         raise UnavailableError(
             f"{binary} {' '.join(component.asked)} printed nothing for {_ASK_SECONDS:.0f} s"
         ) from None
-    said = component.says.search(asked.stdout)
-    version = parse_version(said[1]) if said else None
+    found = component.says.search(asked.stdout)
+    version = parse_version(found[1]) if found else None
     if asked.returncode != 0 or version is None:
         words = (asked.stdout + asked.stderr).strip()[-300:] or "nothing"
         raise UnavailableError(

@@ -54,8 +54,8 @@ class Fetcher:
                 problems.append(error)
         if all(isinstance(each, FileMissingError) for each in problems):
             raise FileMissingError("\n".join(map(str, problems)))
-        said = "\n".join(map(str, problems))
-        raise UnavailableError(f"{said}\ncheck the network, choose a --mirror, or compile with --from source")
+        text = "\n".join(map(str, problems))
+        raise UnavailableError(f"{text}\ncheck the network, choose a --mirror, or compile with --from source")
 
     def _text(self, url: str) -> str:
         with _plainly(url), self._open(url) as answer:

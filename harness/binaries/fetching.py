@@ -27,11 +27,11 @@ class UndeliverableError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewBinary:
     binary: Path
     at: str
     made_with: str = ""
-    beside: tuple[tuple[str, str], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
 
 class Source(Protocol):
@@ -39,7 +39,7 @@ class Source(Protocol):
 
     def resolve(
         self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
-    ) -> tuple[Version, Callable[[Path], Made]]:
+    ) -> tuple[Version, Callable[[Path], NewBinary]]:
         """Return a version that is not in `without`, and a function that makes its binary in a folder.
 
         Raises `UsageError`.
@@ -58,12 +58,12 @@ class FromRelease:
         wanted: Wanted,
         watcher: Watcher,
         without: Collection[Version] = (),  # noqa: ARG002  what was released is whole
-    ) -> tuple[Version, Callable[[Path], Made]]:
+    ) -> tuple[Version, Callable[[Path], NewBinary]]:
         version = self._releases.resolve(component, wanted)
 
-        def make(folder: Path) -> Made:
+        def make(folder: Path) -> NewBinary:
             binary, url = self._releases.fetch(component, version, folder, watcher)
-            return Made(binary, url)
+            return NewBinary(binary, url)
 
         return version, make
 
@@ -99,7 +99,7 @@ def _get(
     component: Binary,
     version: Version,
     origin: Source,
-    make: Callable[[Path], Made],
+    make: Callable[[Path], NewBinary],
     *,
     cache: Cache,
     watcher: Watcher,
@@ -120,7 +120,7 @@ def _get(
             raise UnavailableError(f"{made.at} should be {component.name} {version}, but prints version {says}")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         described = Origin(origin.name, made.at, sha256_of(made.binary), now, made.made_with)
-        entry = cache.put(component, version, made.binary, described, dict(made.beside))
+        entry = cache.put(component, version, made.binary, described, dict(made.files))
         shutil.rmtree(folder, ignore_errors=True)
         return entry
 

@@ -48,12 +48,12 @@ class Releases:
             return self._resolve_on_github(component, wanted)
         name = f"stable-{wanted.series}.txt" if wanted.series else "stable.txt"
         try:
-            said = self.fetcher.text(self._urls(component, f"release/{name}")).strip()
+            answer = self.fetcher.text(self._urls(component, f"release/{name}")).strip()
         except FileMissingError:
             raise UsageError(f"there is no release of Kubernetes {wanted}{self._newest(component)}") from None
-        version = parse_version(said)
+        version = parse_version(answer)
         if version is None:
-            raise UnavailableError(f"{name} should have a version, but has {said[:80]!r}")
+            raise UnavailableError(f"{name} should have a version, but has {answer[:80]!r}")
         return version
 
     def _resolve_on_github(self, component: Binary, wanted: Wanted) -> Version:
@@ -98,14 +98,14 @@ class Releases:
         """Return a clause about the latest versions for an error message, or "" if they are unknown."""
         if component.name in _ON_GITHUB:
             return ""
-        said = []
+        known = []
         for name, of in ((f"stable-{series}.txt", f"of {series}"), ("stable.txt", "of all"))[0 if series else 1 :]:
             try:
                 newest = parse_version(self.fetcher.text(self._urls(component, f"release/{name}")).strip())
             except UnavailableError:
                 continue
-            said += [f"the newest {of} is {newest}"] if newest else []
-        return f"; {', '.join(said)}" if said else ""
+            known += [f"the newest {of} is {newest}"] if newest else []
+        return f"; {', '.join(known)}" if known else ""
 
 
 def _paths(component: Binary, version: Version) -> tuple[str, str, str]:

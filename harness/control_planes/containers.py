@@ -218,14 +218,14 @@ def connect() -> DockerClient:
     try:
         _require_listener(place)
         engine = DockerClient()
-        told = engine.client.info()
+        facts = engine.client.info()
     except (DockerException, OSError) as error:
         raise UnavailableError(
             f"control planes in containers need a Docker engine, but none answers at {place} ({short(error)}): start "
             "one, or set its address in DOCKER_HOST; --control-plane binaries:VERSION needs none"
         ) from error
-    apart = "is on another machine" if told["Name"] != socket.gethostname() else ""
-    if any("rootless" in each for each in told.get("SecurityOptions") or ()):
+    apart = "is on another machine" if facts["Name"] != socket.gethostname() else ""
+    if any("rootless" in each for each in facts.get("SecurityOptions") or ()):
         apart = "runs without root, in its own network"
     if apart:
         engine.client.close()

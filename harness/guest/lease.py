@@ -45,14 +45,14 @@ def hold(
     force: bool = False,
     sweep: bool = True,
     ends: bool = False,
-) -> "Iterator[Hold]":
-    """Hold the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
+) -> "Iterator[HeldLease]":
+    """HeldLease the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
 
     `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first, and reports to
     `say`. `ends` means that the cluster will be deleted. Raises `DistrustError` if another run holds
     the Lease or the API server denies access to it.
     """
-    held = Hold(api, run_id, say)
+    held = HeldLease(api, run_id, say)
     held.take(force=force)
     thread = threading.Thread(target=held.keep, args=(every,), name="lease", daemon=True)
     thread.start()
@@ -80,7 +80,7 @@ def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
     return has_ended(record.process) or clock.now() >= record.expires
 
 
-class Hold:
+class HeldLease:
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
         """Prepare the Lease. No request is sent."""
         self.run_id = run_id

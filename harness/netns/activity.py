@@ -59,10 +59,10 @@ class ActivitySample:
         return grown <= _HARDLY * seconds * 1e9
 
     def _in_state(self, wanted: str) -> set[str]:
-        return {each for each, told in self.threads.items() if told.state == wanted}
+        return {each for each, times in self.threads.items() if times.state == wanted}
 
     def _times(self) -> dict[str, tuple[int, ...]]:
-        return {each: told[1:] for each, told in self.threads.items()}
+        return {each: times[1:] for each, times in self.threads.items()}
 
 
 class _Watch:

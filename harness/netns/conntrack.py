@@ -109,7 +109,7 @@ def _line(entry: Any) -> str:
 
 
 def _direction(one: Any) -> str:
-    told = (
+    values = (
         ("src", one.saddr),
         ("dst", one.daddr),
         ("sport", one.sport),
@@ -118,4 +118,4 @@ def _direction(one: Any) -> str:
         ("code", one.icmp_code),
         ("id", one.icmp_id),
     )
-    return " ".join(f"{name}={value}" for name, value in told if value is not None)
+    return " ".join(f"{name}={value}" for name, value in values if value is not None)

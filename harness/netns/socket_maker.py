@@ -60,14 +60,14 @@ class SocketMaker:
             control = self._control()
             try:
                 control.send(f"{family} {int(kind)} {proto}".encode())
-                said, made, _, _ = socket.recv_fds(control, 64, 1)
+                output, made, _, _ = socket.recv_fds(control, 64, 1)
             except OSError as error:
                 raise self._broken(str(error)) from error
         if made:
             return socket.socket(family, kind, proto, fileno=made[0])
-        if not said:
+        if not output:
             raise self._broken("it has ended")
-        raise OSError(int(said), "the probe process could not create a socket")
+        raise OSError(int(output), "the probe process could not create a socket")
 
     def _control(self) -> _Control:
         if self._running is None:
@@ -88,8 +88,8 @@ class SocketMaker:
         return self._running[1]
 
     def _broken(self, why: str) -> InconclusiveError:
-        said = self._end()
-        return InconclusiveError(f"the probe process in control group /{self._group}: {said or why}")
+        output = self._end()
+        return InconclusiveError(f"the probe process in control group /{self._group}: {output or why}")
 
     def _end(self) -> str:
         if self._running is None:
@@ -97,11 +97,11 @@ class SocketMaker:
         (process, control), self._running = self._running, None
         control.close()
         try:
-            _, said = process.communicate(timeout=SECONDS)
+            _, output = process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            _, said = process.communicate()
-        return (said.strip().splitlines() or [""])[-1]
+            _, output = process.communicate()
+        return (output.strip().splitlines() or [""])[-1]
 
     def close(self) -> None:
         with self._lock:

@@ -235,8 +235,8 @@ def require(mode: str, version: Version) -> None:
     if (version.major, version.minor) <= _EXECS_CONNTRACK:
         tools.append("conntrack")
     for tool in tools:
-        if said := absent(tool):
-            raise UnavailableError(f"kube-proxy {version} in {mode} mode runs `{tool}`, which is {said}")
+        if why := absent(tool):
+            raise UnavailableError(f"kube-proxy {version} in {mode} mode runs `{tool}`, which is {why}")
 
 
 def configuration(

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.binaries.cache import said_plainly
 from harness.binaries.component import Binary
-from harness.binaries.fetching import Made, UndeliverableError
+from harness.binaries.fetching import NewBinary, UndeliverableError
 from harness.binaries.versions import Version, Wanted, parse_version
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
@@ -59,7 +59,7 @@ class FromSource:
         wanted: Wanted,
         watcher: Watcher,
         without: Collection[Version] = (),
-    ) -> tuple[Version, Callable[[Path], Made]]:
+    ) -> tuple[Version, Callable[[Path], NewBinary]]:
         if wanted.exact is None:
             listed = self.available(component)
             version = next((each for each in wanted.choose(listed) if each not in without), None)
@@ -68,7 +68,7 @@ class FromSource:
         else:
             version = wanted.exact
 
-        def make(folder: Path) -> Made:
+        def make(folder: Path) -> NewBinary:
             try:
                 downloaded = self.download(component, version)
             except UndeliverableError as error:
@@ -85,7 +85,7 @@ class FromSource:
 
     def _compile(
         self, component: Binary, version: Version, downloaded: Mapping[str, Any], folder: Path, watcher: Watcher
-    ) -> Made:
+    ) -> NewBinary:
         self._check_disk(folder)
         name = f"{component.name} {version}"
         info = json.loads(Path(downloaded["Info"]).read_text(encoding="utf-8"))
@@ -110,7 +110,7 @@ class FromSource:
             watcher.end()
             files = [module / each for each in ("go.mod", "go.sum")]  # there is no go.sum without dependencies
             beside = tuple((each.name, each.read_text(encoding="utf-8")) for each in files if each.exists())
-        return Made(binary, f"{component.module}@{version.tag}", self.go.version, beside)
+        return NewBinary(binary, f"{component.module}@{version.tag}", self.go.version, beside)
 
     def _check_disk(self, folder: Path) -> None:
         """Raise `UnavailableError` if a disk is too full, before a long compilation."""

@@ -8,7 +8,7 @@ from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import UnavailableError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 
-UNTOLD = Unknown("agnhost does not report the answers before the attempt that failed")
+UNREPORTED = Unknown("agnhost does not report the answers before the attempt that failed")
 """The outcome of an attempt whose answer agnhost omits."""
 
 Reader = Callable[[str], Observation]  # converts the text of an answer into an outcome
@@ -66,4 +66,4 @@ def outcomes_of(response: Response, tries: int, read: Reader, client: ClientPod)
     if response.code != 200 or silent < 0 or (silent and not errors):
         why = response.body.get("message") or f"{len(answers) + len(errors)} outcomes of {tries} tries"
         return [Unknown(f"pod {client.name} could not send probes: {response.code} {why}"[:300])] * tries
-    return [*map(read, answers), *map(from_text, errors), *[UNTOLD] * silent]
+    return [*map(read, answers), *map(from_text, errors), *[UNREPORTED] * silent]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
-from harness.backends.any_cluster.agnhost_output import UNTOLD, Reader, address_seen, connected, outcomes_of
+from harness.backends.any_cluster.agnhost_output import UNREPORTED, Reader, address_seen, connected, outcomes_of
 from harness.backends.any_cluster.earlier_flows import PORT_RANGE, TcpFlows, UdpFlows, of_new_flows, ports_of
 from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
@@ -39,7 +39,7 @@ _MET = Unknown("an earlier unanswered attempt may have had the same source port"
 
 
 @dataclass(frozen=True, slots=True)
-class Dialed:
+class DialResult:
     """The outcomes of one request's attempts in no particular order, and the request's duration in seconds."""
 
     outcomes: list[Observation]
@@ -111,7 +111,7 @@ class Dialer:
         if any(isinstance(each, Unknown) for each in of_witness):
             return judged
         for _ in range(ROUNDS):
-            unknown = [index for index, each in enumerate(judged) if each in (_MET, UNTOLD)]
+            unknown = [index for index, each in enumerate(judged) if each in (_MET, UNREPORTED)]
             for index, again in zip(unknown, self._probe([probe] * len(unknown), read), strict=True):
                 judged[index] = _MET if again == TIMED_OUT else again
         return judged
@@ -140,7 +140,7 @@ class Dialer:
         for probe, indices in places.items():
             rest = len(indices) - 1
             if isinstance(first[probe].outcomes[0], Unknown):  # a client that cannot send must not retry for minutes
-                seen[probe].append(Dialed([first[probe].outcomes[0]] * rest, 0.0))
+                seen[probe].append(DialResult([first[probe].outcomes[0]] * rest, 0.0))
                 continue
             size = TRIES if isinstance(first[probe].outcomes[0], Reached) else 1
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
@@ -153,24 +153,24 @@ class Dialer:
                 outcomes[index] = outcome
         return outcomes
 
-    def _doubted(self, seen: Mapping[Probe, Sequence[Dialed]]) -> set[ClientPod]:
+    def _doubted(self, seen: Mapping[Probe, Sequence[DialResult]]) -> set[ClientPod]:
         """Return host-network clients with late answers and retransmitted SYNs, maybe another client's SYNs."""
         late = {_client(probe) for probe, dialed in seen.items() if _client(probe).on_host and _are_late(probe, dialed)}
         return {client for client in late if self._syns.lost(client)}
 
-    def _ask_again(self, seen: dict[Probe, list[Dialed]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
+    def _ask_again(self, seen: dict[Probe, list[DialResult]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
         """Repeat each attempt of these clients' late requests separately. Return the clients still in doubt."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
 
-    def _one_by_one(self, probe: Probe, dialed: Dialed, read: Reader) -> list[Dialed]:
+    def _one_by_one(self, probe: Probe, dialed: DialResult, read: Reader) -> list[DialResult]:
         """Repeat the answered attempts of a late request, one per request. Keep the other outcomes."""
         if not _are_late(probe, [dialed]):
             return [dialed]
         kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
         again = len(dialed.outcomes) - len(kept)
-        return [Dialed(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
+        return [DialResult(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes and return their outcomes after a short time limit. A slower answer counts as silence."""
@@ -180,9 +180,9 @@ class Dialer:
         seen = dict(self._pool.each(lambda each: self._dial_briefly(probes[each]), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
-    def _dial_briefly(self, probe: Probe) -> Dialed:
+    def _dial_briefly(self, probe: Probe) -> DialResult:
         """Send one attempt. Record its outcome even after the time limit, when its SYN may still be retransmitted."""
-        limit, answer = probe.timeout + GLANCE, Future[Dialed]()
+        limit, answer = probe.timeout + GLANCE, Future[DialResult]()
 
         def look() -> None:
             try:
@@ -198,19 +198,19 @@ class Dialer:
         try:
             return answer.result(limit)
         except TimeoutError:
-            return Dialed([TIMED_OUT], limit)
+            return DialResult([TIMED_OUT], limit)
 
     def begin(self, probe: Probe) -> None:
         """Ignore lost packets from before the next `dial`."""
         self._syns.begin(_client(probe), alone=False)
 
-    def dial(self, probe: Probe, tries: int) -> Dialed:
+    def dial(self, probe: Probe, tries: int) -> DialResult:
         begin = time.monotonic()
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
         outcomes = self._counted(probe, [dialed], self._doubted({probe: [dialed]}))
         doubtful = self._tcp_flows.doubtful(_path(probe), begin, tries) if tries > 1 else 0
-        return Dialed(_without(outcomes, doubtful), dialed.seconds)
+        return DialResult(_without(outcomes, doubtful), dialed.seconds)
 
     def _note(self, probe: Probe, outcomes: Sequence[Observation]) -> None:
         if probe.protocol == "UDP":
@@ -237,7 +237,7 @@ class Dialer:
         self._tcp_flows.note(_path(probe), sent.begin, int(outcome == TIMED_OUT))
         return outcome
 
-    def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> Dialed:
+    def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> DialResult:
         """Send one request. If the request is not judged, its retransmitted SYNs do not count as lost packets."""
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
@@ -249,12 +249,12 @@ class Dialer:
             query = _query(protocol, probe.address, probe.port, request, tries)
             response = self._ask(client, "dial", query, tries * FULL_WAIT + OVERHEAD)
             seconds = time.monotonic() - begin
-            dialed = Dialed(self._confirmed(probe, outcomes_of(response, tries, read, client), seconds), seconds)
+            dialed = DialResult(self._confirmed(probe, outcomes_of(response, tries, read, client), seconds), seconds)
             if response.code == 200:
                 silent, goes_on = dialed.outcomes.count(TIMED_OUT), 0.0
                 in_vain = silent if is_judged else tries
         except InconclusiveError as error:
-            dialed = Dialed([Unknown(str(error))] * tries, time.monotonic() - begin)
+            dialed = DialResult([Unknown(str(error))] * tries, time.monotonic() - begin)
         finally:
             if sent is not None:
                 self._syns.ended(client, sent, in_vain, goes_on=goes_on)
@@ -289,7 +289,7 @@ class Dialer:
                 raise
         return self._bypass(client, f"{path}?{urlencode(query)}", limit)
 
-    def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
+    def _counted(self, probe: Probe, seen: Sequence[DialResult], doubted: Collection[ClientPod]) -> list[Observation]:
         """Return all outcomes. An answer to a retransmitted SYN is a timeout, or on a host network unknown."""
         outcomes = [outcome for each in seen for outcome in each.outcomes]
         if not _are_late(probe, seen):
@@ -319,7 +319,7 @@ class Dialer:
         return str(response.body.get("output", ""))
 
 
-class Steady:
+class SteadyProbes:
     """Steady traffic. One thread per probe sends small batches one after the other until it is stopped.
 
     The start of the threads is staggered, because hundreds of simultaneous requests would delay each other's answers.
@@ -368,13 +368,13 @@ class Steady:
             tries = 1 if TIMED_OUT in dialed.outcomes else STEADY_TRIES
 
 
-def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:
+def _are_late(probe: Probe, seen: Sequence[DialResult]) -> bool:
     """Return whether a TCP answer was so late that it may belong to a retransmitted SYN."""
     slow = [each for each in seen if each.seconds >= REPEATED_SYN]
     return probe.protocol == "TCP" and any(isinstance(outcome, Reached) for each in slow for outcome in each.outcomes)
 
 
-def _cautious(dialed: Dialed) -> list[Observation]:
+def _cautious(dialed: DialResult) -> list[Observation]:
     """Replace answers with `Unknown` if they were so late that a packet may have been lost."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes

@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(eq=False, slots=True)
-class Sent:
+class PendingRequest:
     """A request to a client, and its number of attempts that are or may be unanswered (`in_vain`)."""
 
     begin: float
@@ -50,7 +50,7 @@ class Sent:
 class _Known:
     total: int = 0
     since: float = 0.0  # when `total` was read
-    sent: list[Sent] = field(default_factory=list)  # recent requests with unanswered or pending attempts
+    sent: list[PendingRequest] = field(default_factory=list)  # recent requests with unanswered or pending attempts
 
     def read(self, total: int, since: float) -> None:
         self.total, self.since = total, since
@@ -76,14 +76,14 @@ class RepeatedSyns(Generic[T]):
                 with self._lock:
                     known.read(total, since)
 
-    def sent(self, client: T, tries: int) -> Sent:
+    def sent(self, client: T, tries: int) -> PendingRequest:
         """Record a request that starts now, with this number of sequential attempts."""
-        sent = Sent(time.monotonic(), int(tries == 1))  # several attempts go only to an address that answered
+        sent = PendingRequest(time.monotonic(), int(tries == 1))  # several attempts go only to an address that answered
         with self._lock:
             self._clients[client].sent.append(sent)
         return sent
 
-    def ended(self, client: T, sent: Sent, in_vain: int, *, goes_on: float = 0.0) -> None:
+    def ended(self, client: T, sent: PendingRequest, in_vain: int, *, goes_on: float = 0.0) -> None:
         """Record how many attempts may have retransmitted SYNs without loss, and how long (s) the pod may try."""
         with self._lock:
             sent.in_vain, sent.end = in_vain, time.monotonic() + goes_on

@@ -11,7 +11,7 @@ from harness.control_planes.choice import Choice, choose
 from harness.errors import UsageError
 from harness.settings.options import resolve
 from harness.settings.settings import Settings
-from tests.harness.binaries.test_finding import put
+from tests.harness.binaries.test_lookup import put
 
 
 def _resolved(**given: object) -> Settings:

@@ -268,11 +268,11 @@ def test_late_host_network_answers_are_doubted_only_with_repeated_syns(
 def test_request_hides_at_most_one_loss_per_second(new_dialer: Callable[..., Dialer]) -> None:
     dialer = new_dialer(lambda _client, _path, _seconds: Response(200, {"output": netstat(5)}))
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
-    seen = dialer._counted(probe, [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 1.6)], set())
+    seen = dialer._counted(probe, [dialing.DialResult([Reached("td-x-main-1/a1")] * 10, 1.6)], set())
     assert (seen.count(TIMED_OUT), len(seen)) == (1, 10)
 
 
-LATE = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]
+LATE = [dialing.DialResult([Reached("td-x-main-1/a1")] * 10, 9.0)]
 
 
 def test_syns_of_a_pending_reading_are_not_losses(

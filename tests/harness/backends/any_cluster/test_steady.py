@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import cast
 
-from harness.backends.any_cluster.dialing import STEADY_TRIES, Dialed, Dialer, Steady
+from harness.backends.any_cluster.dialing import STEADY_TRIES, Dialer, DialResult, SteadyProbes
 from harness.backends.any_cluster.pods import ClientPod
 from harness.model.outcomes import TIMED_OUT, Reached
 from harness.probes.loop import Probe
@@ -27,19 +27,19 @@ class _Dialer:
     def begin(self, probe: Probe) -> None:
         pass
 
-    def dial(self, probe: Probe, tries: int) -> Dialed:
+    def dial(self, probe: Probe, tries: int) -> DialResult:
         self.asked.append(probe.port)
         self.tries.append(tries)
         if self._awaited <= {*self.asked} and len(self.asked) >= self._requests:
             self.done.set()
         silent = len(self.asked) <= self._silent
-        return Dialed([TIMED_OUT if silent else Reached("td-x-main-1/a1")] * tries, 0.001)
+        return DialResult([TIMED_OUT if silent else Reached("td-x-main-1/a1")] * tries, 0.001)
 
 
 def _run(dialer: _Dialer, interval: float, streams: int = 4) -> int:
     """Run steady traffic, and return the number of samples."""
     probes = [Probe(CLIENT, "TCP", "10.96.0.1", 80 + each) for each in range(streams)]
-    steady = Steady(cast("Dialer", dialer), interval, probes)
+    steady = SteadyProbes(cast("Dialer", dialer), interval, probes)
     assert dialer.done.wait(30)
     return len(steady.stop())
 
