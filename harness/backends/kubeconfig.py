@@ -112,7 +112,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
             begun.callback(self._clients.delete)
             self._clients.make()
             self._barrier = Barrier(self.api, asks, self._clients.namespace, self._labels)
-            self._barrier.create()
             self._zone_canary = ZoneCanary(self.api, asks, self._clients.namespace, self._labels)
             self._clients.make_barrier_pods()
             self.families = self._barrier.families
@@ -145,17 +144,17 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         ]
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Delete a pod gracefully once it runs, because a pod that has not started gets no grace period."""
-        self._pod_runner.settle()
-        pod = self._begin_to_change(namespace, name)
-        self._pod_runner.terminates(*pod)
-        self.api.delete("pods", *pod, grace_seconds=TERMINATION_SECONDS)
+        self.api.delete("pods", *self._ending(namespace, name), grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
+        self.api.evict(*self._ending(namespace, name), grace_seconds=TERMINATION_SECONDS)
+
+    def _ending(self, namespace: str, name: str) -> tuple[str, str]:
+        """Return the API's name of a pod once it runs, because a pod that has not started gets no grace period."""
         self._pod_runner.settle()
         pod = self._begin_to_change(namespace, name)
         self._pod_runner.terminates(*pod)
-        self.api.evict(*pod, grace_seconds=TERMINATION_SECONDS)
+        return pod
 
     def delete_pod(self, namespace: str, name: str) -> None:
         self._pod_runner.delete(*self._begin_to_change(namespace, name))

@@ -342,7 +342,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self.control_plane.metrics()
 
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return the component's API reads since `since`. Raises `UnavailableError` if reads are not recorded."""
         asked = self.control_plane.asked()
         if asked is None:
             raise UnavailableError(f"control plane {self.control_plane.name} does not record the reads of each client")
@@ -356,10 +355,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         """Return immediately, because this process acts as kubelet and has reported all pods."""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait for controller and proxies. Return the seconds until the last check that found unfinished work.
-
-        Raises `EndedError`, an `InconclusiveError`, for a component that has crashed or is not done in time.
-        """
+        """As in the protocol. Raises `EndedError` for a component that has crashed or is not done in time."""
         return self._components.settle(within)
 
     def watch_idle(self) -> Callable[[], str]:

@@ -2,8 +2,9 @@
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -14,10 +15,6 @@ from rich.progress import (
     TimeElapsedColumn,
     TransferSpeedColumn,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 _EVERY = 15.0  # seconds between progress lines without a terminal
 
@@ -39,7 +36,7 @@ class Watcher:
 class Terminal(Watcher):
     """Shows a progress bar on a terminal, or a line every 15 seconds elsewhere. Used as a context manager."""
 
-    def __init__(self, console: "Console") -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
         self._bar: Progress | None = None
         self._said = 0.0  # time of the last line

@@ -149,20 +149,16 @@ def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within:
         with contextlib.suppress(InconclusiveError):
             if is_ready():
                 return
-        _check(starting)
+        try:
+            starting.check()
+        except DistrustError:
+            line = next((line for line in starting.said().splitlines() if "feature gate" in line), "")
+            if line:
+                raise UnavailableError(f"{starting.name} of this release does not start: {line.strip()}") from None
+            raise
         if time.monotonic() - begin > within * time_scale():
             raise starting.broken(f"was not ready after {time.monotonic() - begin:.0f} s")
         time.sleep(_EVERY)
-
-
-def _check(starting: Process) -> None:
-    try:
-        starting.check()
-    except DistrustError:
-        line = next((line for line in starting.said().splitlines() if "feature gate" in line), "")
-        if line:
-            raise UnavailableError(f"{starting.name} of this release does not start: {line.strip()}") from None
-        raise
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,6 +1,5 @@
 """Run the reference DNS server in this process."""
 
-import socket
 import threading
 from collections.abc import Callable
 
@@ -9,12 +8,10 @@ from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.dns.dns import PORT
 from harness.errors import EndedError, UnavailableError
 from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER
-from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
+from harness.probes.server import bound
 from reference.dns import DnsServer
 from reference.pod_locator import PodLocatorController
-
-_BACKLOG = 64
 
 
 class ReferenceDns:
@@ -77,18 +74,5 @@ class ReferenceDns:
 
 def listen(server: DnsServer, pod: Host) -> None:
     for family, address in pod.addresses.items():
-        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-            server.listen(_bound(pod, NUMBERS[family], kind, address))
-
-
-def _bound(pod: Host, family: socket.AddressFamily, kind: socket.SocketKind, address: str) -> socket.socket:
-    sock = pod.namespace.socket(family, kind)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier server may be in TIME_WAIT
-    try:
-        sock.bind((address, PORT))
-        if kind == socket.SOCK_STREAM:
-            sock.listen(_BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock
+        for protocol in ("UDP", "TCP"):
+            server.listen(bound(pod.namespace, protocol, family, PORT, address=address))

@@ -57,18 +57,13 @@ def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
         api.delete("nodes", "", name)
         done.append(f"node {name} is removed")
     for name in found.namespaces:
-        delete_namespace(api, name)
+        try:
+            api.delete("namespaces", "", name)
+        except RefusedError as error:
+            if error.response.code != 409:  # 409: it is terminating already
+                raise
     wait_until_gone(api, found.namespaces, say)
     return done + [f"namespace {name} is removed" for name in found.namespaces]
-
-
-def delete_namespace(api: Api, name: str) -> None:
-    """Begin to delete a run's namespace unless it is already terminating. Raises `RefusedError`."""
-    try:
-        api.delete("namespaces", "", name)
-    except RefusedError as error:
-        if error.response.code != 409:  # 409: it is terminating already
-            raise
 
 
 def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:

@@ -30,6 +30,7 @@ _NAMES = {
     socket.IPPROTO_ICMPV6: "icmpv6",
     socket.IPPROTO_SCTP: "sctp",
 }
+_PORTS = ("sport", "dport", "icmp_type", "icmp_code", "icmp_id")
 
 
 def flush(namespace: Namespace) -> None:
@@ -60,7 +61,7 @@ class Overflow:
 
     def since(self, before: bytes) -> int:
         now = self.read()
-        return of_no_room(now.decode("ascii")) - of_no_room(before.decode("ascii")) if now else 0
+        return full_table_drops(now.decode("ascii")) - full_table_drops(before.decode("ascii")) if now else 0
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -68,7 +69,7 @@ class Overflow:
             os.close(fd)
 
 
-def of_no_room(text: str) -> int:
+def full_table_drops(text: str) -> int:
     """Return how many connections found the table full, from /proc/net/stat/nf_conntrack (a line per CPU)."""
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
@@ -109,13 +110,7 @@ def _line(entry: Any) -> str:
 
 
 def _direction(one: Any) -> str:
-    values = (
-        ("src", one.saddr),
-        ("dst", one.daddr),
-        ("sport", one.sport),
-        ("dport", one.dport),
-        ("type", one.icmp_type),
-        ("code", one.icmp_code),
-        ("id", one.icmp_id),
+    ports = ((name.removeprefix("icmp_"), getattr(one, name)) for name in _PORTS)
+    return " ".join(
+        [f"src={one.saddr} dst={one.daddr}", *(f"{name}={port}" for name, port in ports if port is not None)]
     )
-    return " ".join(f"{name}={value}" for name, value in values if value is not None)

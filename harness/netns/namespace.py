@@ -30,7 +30,6 @@ _libc.unshare.argtypes = (ctypes.c_int,)
 _libc.setns.argtypes = (ctypes.c_int, ctypes.c_int)
 _OWN_NETNS = "/proc/thread-self/ns/net"
 
-
 PROC = Path("/proc")
 
 

@@ -110,13 +110,11 @@ class Process:
 
     def broken(self, what: str, *, exited: bool = False) -> StartError:
         """Return a one-line error about the start, with the problem and the first error of the program's log."""
-        return StartError(f"{self.name} {what}; {fault_in(self._begun())}", exited=exited)
-
-    def _begun(self) -> str:
+        begin = b""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(self._begin)
-            return file.read(_BEGUN).decode(errors="replace")
-        return ""
+            begin = file.read(_BEGUN)
+        return StartError(f"{self.name} {what}; {fault_in(begin.decode(errors='replace'))}", exited=exited)
 
     def check(self) -> None:
         if how := self._ended():

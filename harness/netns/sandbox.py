@@ -127,25 +127,21 @@ def _try_in_a_child() -> None:
     child = os.fork()
     if child == 0:
         try:
-            _attempt(writer)
+            for name, step in _STEPS:
+                try:
+                    step()
+                except OSError as error:
+                    os.write(writer, f"{name}:{error.errno}".encode("ascii"))
+                    break
+            else:
+                os.write(writer, b"done")
         finally:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as answer:
         text = answer.read().decode("ascii")
     os.waitpid(child, 0)
-    step, _, number = text.partition(":")
-    if step != "done":
-        readings = userns_restrictions.read(step or "user namespace", int(number or errno.EPERM))
+    failed, _, number = text.partition(":")
+    if failed != "done":
+        readings = userns_restrictions.read(failed or "user namespace", int(number or errno.EPERM))
         raise UnavailableError(userns_restrictions.explain(readings))
-
-
-def _attempt(writer: int) -> None:
-    """In the child, perform each step. Write the failed step with its errno, or "done"."""
-    for name, step in _STEPS:
-        try:
-            step()
-        except OSError as error:
-            os.write(writer, f"{name}:{error.errno}".encode("ascii"))
-            return
-    os.write(writer, b"done")

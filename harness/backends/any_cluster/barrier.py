@@ -59,7 +59,9 @@ class Barrier:
         self._services = 0  # Services created to wait for the controller
         self._written: int | None = -1  # the API's count of writes when the barrier was last passed
         self._endpoint = ""  # the endpoint in the last slice
-        self._addresses: Mapping[str, str] = {}
+        wanted = manifests.service(NAME, labels=self._labels, ports=(self._port,), ipFamilyPolicy="PreferDualStack")
+        made = api.create("services", namespace, wanted)
+        self._addresses = dict(zip(made["spec"]["ipFamilies"], made["spec"]["clusterIPs"], strict=True))
 
     def expect_news(self) -> None:
         """Make the next call run the barrier even without writes, because proxies may have to list again."""
@@ -74,11 +76,6 @@ class Barrier:
     def families(self) -> tuple[str, ...]:
         """The IP families of Services in this cluster, starting with the primary family."""
         return tuple(self._addresses)
-
-    def create(self) -> None:
-        wanted = manifests.service(NAME, labels=self._labels, ports=(self._port,), ipFamilyPolicy="PreferDualStack")
-        made = self._api.create("services", self._namespace, wanted)
-        self._addresses = dict(zip(made["spec"]["ipFamilies"], made["spec"]["clusterIPs"], strict=True))
 
     @property
     def _port(self) -> Port:

@@ -23,7 +23,6 @@ from harness.backends.kind.config import (
     CONTROL_PLANE,
     WITHOUT_PROXY,
     KindConfig,
-    control_plane_name,
     manifest,
     node_names,
     parse_images,
@@ -85,7 +84,7 @@ class KindCluster:
         self._mode = mode
         self.name = f"{PREFIX}{checked_run_id(run_id) if run_id else new_run_id()}"
         self.node_names = node_names(topology, self.name)
-        self.control_plane = control_plane_name(self.name)
+        self.control_plane = f"{self.name}-{CONTROL_PLANE}"
         self._keep = keep
         self._say = say
         self._state = ClusterFolder(self.name)
@@ -271,12 +270,9 @@ class KindCluster:
 
 
 def progress_step(line: str) -> str:
-    """Return the progress step that a line of kind's output reports, or "" for any other line."""
+    """Return the progress step that begins in a line of kind's output, or "" for any other line."""
     text = " ".join(_NOISE.sub(" ", line).split())
-    begins = line.lstrip()[:1]
-    if begins in ("✓", "✗"):
-        return ""  # the end of a step, whose start was reported already
-    return text.removesuffix(" ...") if begins == "•" else ""
+    return text.removesuffix(" ...") if line.lstrip().startswith("•") else ""
 
 
 def without_stacks(lines: Sequence[str]) -> list[str]:

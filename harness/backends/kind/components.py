@@ -18,11 +18,11 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import yaml
 
 from harness.api.client import Api, Object, Response
+from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.nodes import lift_icmp_limit, ready_nodes, silence_port
@@ -34,9 +34,6 @@ from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model.abilities import Ability
 from harness.model.release import Component, Release
-
-if TYPE_CHECKING:
-    from harness.backends.containers.engine import ContainerEngine
 
 ABILITIES = frozenset(
     {
@@ -83,14 +80,13 @@ class KindComponents:
 
     def __init__(
         self,
-        shell: "ContainerEngine",
+        shell: ContainerEngine,
         api: Api,
         *,
         control_plane: str,
         node_names: Mapping[str, str],
         booted: Release,
         patches: Mapping[str, str] | None = None,
-        newest: Callable[[Wanted], Version] = newest_patch,
         stays: bool = False,
         own_proxies: ProxyPods | None = None,
     ) -> None:
@@ -100,7 +96,6 @@ class KindComponents:
         self._node_names = dict(node_names)
         self._booted = booted
         self._patches = dict(patches or {})
-        self._newest = newest
         self._stays = stays
         self._api = api
         self._ready: set[str] = set()  # nodes that were ready before the API server was stopped
@@ -330,7 +325,7 @@ class KindComponents:
         version = parse_version(tag)
         if not release.version or (version is not None and wanted.allows(version)):
             return tag
-        return (wanted.exact or self._newest_here(booted, wanted) or self._newest(wanted)).tag
+        return (wanted.exact or self._newest_here(booted, wanted) or newest_patch(wanted)).tag
 
     def _newest_here(self, booted: str, wanted: Wanted) -> Version | None:
         """Return the latest version of an image on the control plane node."""

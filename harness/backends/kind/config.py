@@ -110,7 +110,3 @@ def node_names(topology: Topology, cluster: str) -> dict[str, str]:
     return {
         node.name: f"{cluster}-{WORKER}{number if number > 1 else ''}" for number, node in enumerate(topology.nodes, 1)
     }
-
-
-def control_plane_name(cluster: str) -> str:
-    return f"{cluster}-{CONTROL_PLANE}"

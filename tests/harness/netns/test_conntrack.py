@@ -87,7 +87,7 @@ def test_icmp_is_shown_with_its_type(backend: NetnsBackend) -> None:
     ],
 )
 def test_full_table_is_distinguished_from_failed_insertions(counters: str, without_room: int) -> None:
-    assert conntrack.of_no_room(counters) == without_room
+    assert conntrack.full_table_drops(counters) == without_room
 
 
 def test_one_connection_is_found_by_its_first_packet(backend: NetnsBackend) -> None:

@@ -100,12 +100,13 @@ def api() -> Iterator[Api]:
 def components_of(node: Node, api: Api, *, stays: bool) -> KindComponents:
     return KindComponents(
         node, api, control_plane="td-control-plane", node_names={"a1": "td-worker"}, booted=BOOTED,
-        patches={"1.33": "1.33.7"}, newest=lambda wanted: Version(1, 30, 14), stays=stays,
+        patches={"1.33": "1.33.7"}, stays=stays,
     )  # fmt: skip
 
 
 @pytest.fixture
-def components(node: Node, api: Api) -> KindComponents:
+def components(node: Node, api: Api, monkeypatch: pytest.MonkeyPatch) -> KindComponents:
+    monkeypatch.setattr("harness.backends.kind.components.newest_patch", lambda _: Version(1, 30, 14))
     return components_of(node, api, stays=True)
 
 
