@@ -41,9 +41,6 @@ from harness.probes.loop import Probe, SocketSource
 from harness.tracing.path import Followed
 
 API_TIMEOUT = 15.0  # seconds; a wait for a lost cluster ends within 30
-RESTARTED = 120.0
-"""Seconds, before the time scale, for proxies to process all writes after a component was replaced: clients back off
-while an API server is away."""
 
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
@@ -256,8 +253,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.settle()
         asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in self._silent])
         endpoints = self._clients.barrier_endpoints(without=self._off)
-        within = RESTARTED if self._barrier.expects_news else None
-        self._barrier.pass_(asking, endpoints, within=within, when_unable=self._require_nodes)
+        self._barrier.pass_(asking, endpoints, when_unable=self._require_nodes)
         if self._zone_canary:
             for name in sorted(self._moved - self._silent):
                 self._zone_canary.wait(*self._canary(name))

@@ -20,9 +20,8 @@ from harness.api.names import Names, TranslatingApi
 from harness.backends.component_sync import ComponentSync, ProxyLiveness
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets
-from harness.backends.netns_pods import NetnsPods, by_family
+from harness.backends.netns_pods import NetnsPods, ReportedNode, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
-from harness.backends.node_lifecycle import ReportedNode
 from harness.backends.protocols import Disconnects, EveryAbility
 from harness.dns.dns import ClusterDns, WritesPodLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError

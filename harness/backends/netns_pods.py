@@ -4,7 +4,7 @@ import itertools
 import threading
 from collections.abc import Mapping, Sequence
 
-from harness.api.client import Api
+from harness.api.client import Api, Object
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.protocols import PodLifecycle, PodReports
 from harness.model import manifests
@@ -124,7 +124,7 @@ class NetnsPods(PodLifecycle, PodReports):
             return self._clients[client.node]
 
 
-def _manifest(wanted: WantedPod) -> manifests.Object:
+def _manifest(wanted: WantedPod) -> Object:
     pod = manifests.pod(
         wanted.name,
         wanted.node,
@@ -149,3 +149,46 @@ def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, fa
         identity = f"{name}.{port}" if wanted.tells_port else name
         listening.setdefault(identity, []).extend(ServerPort(protocol, family, port) for family in families)
     return [loop.serve(place, identity, ports) for identity, ports in listening.items()]
+
+
+class ReportedNode:
+    """A kubelet's reports about a node, which the harness changes like the node lifecycle controller, but at once."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api, self._name = api, name
+        self._conditions: list[Object] = api.get("nodes", "", name)["status"]["conditions"]
+        self._pods = ready_pods_on(api, name)
+
+    def report_silence(self) -> None:
+        unknown = {"status": "Unknown", "reason": "NodeStatusUnknown"}
+        self._report_node([{**each, **unknown} for each in self._conditions])
+        for namespace, pod in self._pods:
+            self._report_pod(namespace, pod, ready=False)
+
+    def report_again(self) -> None:
+        self._report_node(self._conditions)
+        there = {_key(each) for each in self._api.list("pods")}
+        for namespace, pod in self._pods:
+            if (namespace, pod) in there:
+                self._report_pod(namespace, pod, ready=True)
+
+    def _report_node(self, conditions: list[Object]) -> None:
+        self._api.patch("nodes", "", self._name, {"status": {"conditions": conditions}}, subresource="status")
+
+    def _report_pod(self, namespace: str, name: str, *, ready: bool) -> None:
+        """Set only the condition Ready, because an unresponsive kubelet does not report that containers have ended."""
+        conditions = self._api.get("pods", namespace, name)["status"]["conditions"]
+        status = "True" if ready else "False"
+        changed = [{**each, "status": status} if each["type"] == "Ready" else each for each in conditions]
+        self._api.patch("pods", namespace, name, {"status": {"conditions": changed}}, subresource="status")
+
+
+def ready_pods_on(api: Api, node: str, *, label_selector: str = "") -> list[tuple[str, str]]:
+    listed = api.list("pods", label_selector=label_selector)
+    return [
+        _key(each) for each in listed if each["spec"].get("nodeName") == node and manifests.has_condition(each, "Ready")
+    ]
+
+
+def _key(pod: Object) -> tuple[str, str]:
+    return str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"])

@@ -29,6 +29,9 @@ OF_CONTROLLER = "barrier-of-the-controller"
 LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
+RESTARTED = 120.0
+"""Seconds, before the time scale, for proxies to process all writes after a component was replaced: clients back off
+while an API server is away."""
 
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
@@ -68,11 +71,6 @@ class Barrier:
         self._written = None
 
     @property
-    def expects_news(self) -> bool:
-        """True if no round has been completed since `expect_news`."""
-        return self._written is None
-
-    @property
     def families(self) -> tuple[str, ...]:
         """The IP families of Services in this cluster, starting with the primary family."""
         return tuple(self._addresses)
@@ -86,7 +84,6 @@ class Barrier:
         clients: Sequence[ClientPod],
         endpoints: Sequence[tuple[str, Mapping[str, str]]],
         *,
-        within: float | None,
         when_unable: Callable[[], None],
     ) -> None:
         """Wait until all clients see the barrier's next change. `when_unable` is called if a client cannot send.
@@ -111,14 +108,14 @@ class Barrier:
 
         eventually(
             arrived,
-            within=within,
+            within=RESTARTED if self._written is None else None,
             every=0.05,
             describe=lambda: f"the proxies of all nodes to have processed all events; not yet: {_places(waiting)}",
             error=InconclusiveError,
         )
         self._written = self._api.writes
 
-    def hear_from_controller(self, pod: str, *, within: float) -> None:
+    def hear_from_controller(self, pod: str) -> None:
         """Wait until the EndpointSlice controller receives Services and pods again, in separate streams.
 
         Raises `InconclusiveError`.
@@ -136,7 +133,7 @@ class Barrier:
         try:
             eventually(
                 has_endpoint,
-                within=within,
+                within=RESTARTED,
                 every=0.25,
                 describe="the EndpointSlice controller to receive Services and pods",
                 error=InconclusiveError,

@@ -12,8 +12,8 @@ from harness.backends.containers.backend import PacketsBackend
 from harness.backends.kind.components import KindComponents
 from harness.backends.kind.proxy_pods import RELEASE_LABEL
 from harness.backends.kind.workloads import ProxyExits
-from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
-from harness.backends.node_lifecycle import ready_pods_on
+from harness.backends.kubeconfig import KubeconfigBackend
+from harness.backends.netns_pods import ready_pods_on
 from harness.backends.protocols import ComponentControl, ControllerMetrics, NodePower
 from harness.errors import EndedError, InconclusiveError
 from harness.eventually import eventually
@@ -87,9 +87,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         elif component is Component.CONTROLLER:
             self._without_controller = False
         if component is not Component.PROXY and not self._without_controller:
-            self._barrier.hear_from_controller(
-                self._clients.barrier_endpoints(without=self._off)[0][0], within=RESTARTED
-            )
+            self._barrier.hear_from_controller(self._clients.barrier_endpoints(without=self._off)[0][0])
         self._barrier.expect_news()
         self._has_replaced = True
         if component is Component.PROXY:

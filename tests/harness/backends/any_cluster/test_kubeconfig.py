@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ import conformance
 from emulator.kubelet.kubelet import Kubelet
 from harness import eventually as eventually_module
 from harness.api.names import Names
-from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.barrier import Barrier, ZoneCanary
+from harness.backends.any_cluster import barrier, pods
+from harness.backends.any_cluster.barrier import RESTARTED, ZoneCanary
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import WantedPod
 from harness.backends.implementation import reference
 from harness.backends.kind.backend import KindBackend
-from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
+from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.eventually import eventually
@@ -267,17 +268,19 @@ def test_all_requirements_have_needs() -> None:
 
 
 def test_wait_is_longer_only_after_a_replacement(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, pass_ = stranger(None, *RESTARTS)(), Barrier.pass_
+    cluster, wait = stranger(None, *RESTARTS)(), barrier.eventually
     limits: list[float | None] = []
 
-    def noted(barrier: Barrier, *arguments: Any, within: float | None, **rest: Any) -> None:
-        limits.append(within)
-        pass_(barrier, *arguments, within=within, **rest)
+    def noted(*arguments: Any, within: float | None, describe: str | Callable[[], str], **rest: Any) -> Any:
+        if callable(describe):  # the wait for the proxies, which says where it has not arrived
+            limits.append(within)
+        return wait(*arguments, within=within, describe=describe, **rest)
 
-    monkeypatch.setattr(Barrier, "pass_", noted)
+    monkeypatch.setattr(barrier, "eventually", noted)
     cluster.restart(API_SERVER)
     assert limits == []
     cluster.backend.settle()
+    cluster.api.create("services", cluster.namespace, {"metadata": {"name": "more"}, "spec": {"ports": [{"port": 80}]}})
     cluster.backend.settle()
     assert limits == [RESTARTED, None]
 
