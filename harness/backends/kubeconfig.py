@@ -283,7 +283,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
             raise InconclusiveError(why)
 
     def _begin_watch(self) -> Callable[[], None]:
-        """Return a function to call while answers are late. It raises `InconclusiveError` if a node may be lost."""
         return liveness.begin_watch(self.api, lambda: self._nodes_on)
 
     def check_instruments(self) -> None:
@@ -358,7 +357,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return namespace, name
 
     def _look_up_addresses(self) -> None:
-        """Read the addresses of pods again, because they change when a node is switched off and on."""
         self._clients.look_up_addresses()
 
     def _bypass(self) -> Bypass | None:

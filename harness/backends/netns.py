@@ -306,11 +306,11 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
     def stop_node(self, name: str) -> None:
         """Disconnect a node, and report it as a control plane does without reports from the node's kubelet."""
         self._off[name] = ReportedNode(self.api, name)
-        self.network.cut(name)
+        self.network.disconnect(name)
         self._off[name].report_silence()
 
     def start_node(self, name: str) -> None:
-        self.network.mend(name)
+        self.network.reconnect(name)
         self._off.pop(name).report_again()
 
     def delete_namespace(self, namespace: str) -> None:
@@ -383,7 +383,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             self._check_nodes()
 
     def _check_nodes(self) -> None:
-        """Raise `DistrustError` if a program other than the suite has deleted nodes from the API."""
         for each in self.control_plane.asked() or ():
             if each.method == "DELETE" and each.code == 200 and _NODES.fullmatch(each.path):
                 raise DistrustError(

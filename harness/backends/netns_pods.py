@@ -46,7 +46,6 @@ class NetnsPods(PodLifecycle, PodReports):
         return [self._run_pod(namespace, each) for each in wanted]
 
     def _run_pod(self, namespace: str, wanted: WantedPod) -> Pod:
-        """Run a pod whose echo server answers TCP and UDP on the target port and on the pod's container ports."""
         name, node = wanted.name, wanted.node
         pod = _manifest(wanted)
         uid = self.api.create("pods", namespace, pod)["metadata"]["uid"]

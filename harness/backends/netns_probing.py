@@ -53,7 +53,6 @@ class NetnsProbing(ABC):
         return self._loop.connect(probe)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
-        """Send probes at a fixed rate in the background, each every `interval` seconds."""
         return self._loop.every(interval, probes)
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
@@ -73,7 +72,6 @@ class NetnsProbing(ABC):
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
-        """Repeat a probe with kernel tracing in the netns of a node, until the outcome is the same again."""
         host = self.namespace_of(node_client(node))
         client = probe.namespace.namespace if isinstance(probe.namespace, SocketMaker) else probe.namespace
         places = {client: "client", host: f"node {node}"}

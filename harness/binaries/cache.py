@@ -80,7 +80,7 @@ class Cache:
     ) -> Entry:
         """Move a binary from `workspace` into the cache atomically. `files` are additional files by name."""
         folder = self._home(component.name) / version.tag
-        with said_plainly(folder):
+        with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for name, text in {**(files or {}), "origin.json": json.dumps(asdict(origin), indent=2) + "\n"}.items():
                 scratch = folder / f".{name}"
@@ -101,7 +101,7 @@ class Cache:
     def workspace(self, component: str, version: Version, kind: str) -> Path:
         """Return a work folder on the cache's file system. The same work has the same folder. Requires the lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
-        with said_plainly(folder):
+        with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -109,7 +109,7 @@ class Cache:
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
         """Lock `what` for this process. Calls `waiting` if another process has the lock."""
         path = self.folder / "locks" / what
-        with said_plainly(path):
+        with explained_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = path.open("w")
         with lock:
@@ -149,7 +149,7 @@ def find_entry(component: str, version: str = "", *, cache: Cache | None = None)
 
 
 @contextlib.contextmanager
-def said_plainly(place: Path) -> Iterator[None]:
+def explained_errors(place: Path) -> Iterator[None]:
     """Convert file system errors into `UnavailableError`."""
     try:
         yield

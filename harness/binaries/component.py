@@ -22,11 +22,11 @@ class Binary:
     name: str
     module: str
     package: str
-    says: re.Pattern[str]
+    version_pattern: re.Pattern[str]
     """A regular expression that finds the version in the output of the binary. The group is the version."""
     staging: str = ""
     """A staging module of Kubernetes with the same tags. Go module proxies often list more versions of it."""
-    asked: tuple[str, ...] = ("--version",)  # arguments that make the binary print its version
+    version_arguments: tuple[str, ...] = ("--version",)  # arguments that make the binary print its version
     program: str = ""
     """The Go source of the command, if the module contains no command for its packages. `package` is then "."."""
 
@@ -83,21 +83,17 @@ def component_named(name: str) -> Binary:
 
 def version_of(component: Binary, binary: Path) -> Version:
     """Run a binary to find its version. Raises `UnavailableError` if the binary does not run or prints no version."""
+    command = [str(binary), *component.version_arguments]
+    shown = " ".join(command)
     try:
-        asked = subprocess.run(  # noqa: S603  the binary that the person chose
-            [str(binary), *component.asked], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
-        )
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)  # noqa: S603
     except OSError as error:
         raise UnavailableError(f"{binary} does not run on this machine: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise UnavailableError(
-            f"{binary} {' '.join(component.asked)} printed nothing for {_ASK_SECONDS:.0f} s"
-        ) from None
-    found = component.says.search(asked.stdout)
+        raise UnavailableError(f"{shown} printed nothing for {_ASK_SECONDS:.0f} s") from None
+    found = component.version_pattern.search(ended.stdout)
     version = parse_version(found[1]) if found else None
-    if asked.returncode != 0 or version is None:
-        words = (asked.stdout + asked.stderr).strip()[-300:] or "nothing"
-        raise UnavailableError(
-            f"{binary} {' '.join(component.asked)} does not print a version of {component.name}, but: {words}"
-        )
+    if ended.returncode != 0 or version is None:
+        words = (ended.stdout + ended.stderr).strip()[-300:] or "nothing"
+        raise UnavailableError(f"{shown} does not print a version of {component.name}, but: {words}")
     return version

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from harness.binaries.cache import said_plainly
+from harness.binaries.cache import explained_errors
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 from harness.model.files import sha256_of
@@ -58,7 +58,7 @@ class Fetcher:
         raise UnavailableError(f"{text}\ncheck the network, choose a --mirror, or compile with --from source")
 
     def _text(self, url: str) -> str:
-        with _plainly(url), self._open(url) as answer:
+        with _explained_errors(url), self._open(url) as answer:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
@@ -66,7 +66,7 @@ class Fetcher:
         target.unlink(missing_ok=True)
         for left in reversed(range(self.attempts)):
             try:
-                with _plainly(url), self._open(url) as answer:
+                with _explained_errors(url), self._open(url) as answer:
                     _write(answer, url, target, watcher)
                 break
             except ConnectionLostError as error:
@@ -95,7 +95,7 @@ class Fetcher:
 
 
 @contextlib.contextmanager
-def _plainly(url: str) -> Iterator[None]:
+def _explained_errors(url: str) -> Iterator[None]:
     try:
         yield
     except urllib.error.HTTPError as error:
@@ -109,13 +109,13 @@ def _plainly(url: str) -> Iterator[None]:
 
 def _write(answer: http.client.HTTPResponse, url: str, target: Path, watcher: Watcher) -> None:
     total, done = int(answer.headers.get("Content-Length") or 0), 0
-    with said_plainly(target):
+    with explained_errors(target):
         file = target.open("wb")
     watcher.begin(url, total, unit="bytes")
     try:
         with file:
             while chunk := answer.read1(_CHUNK):
-                with said_plainly(target):
+                with explained_errors(target):
                     file.write(chunk)
                 done += len(chunk)
                 watcher.advance(len(chunk))

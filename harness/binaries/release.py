@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.binaries.cache import said_plainly
+from harness.binaries.cache import explained_errors
 from harness.binaries.component import ETCD, KIND, Binary
 from harness.binaries.download import Fetcher, FileMissingError
 from harness.binaries.versions import Version, Wanted, parse_version
@@ -139,7 +139,7 @@ def _sum_in(text: str, name: str) -> str:
 
 def _unpack(archive: Path, member: str, target: Path) -> Path:
     try:
-        with tarfile.open(archive) as tar, said_plainly(target):
+        with tarfile.open(archive) as tar, explained_errors(target):
             packed = tar.extractfile(member)
             if packed is None:
                 raise KeyError(member)

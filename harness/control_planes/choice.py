@@ -138,7 +138,6 @@ def _exact(component: str, version: str) -> str:
 
 
 def _claims(profile: Profile, project: str, version: str, has: Sequence[str], lacks: Sequence[str]) -> dict[str, Any]:
-    """Return the claims of a component, which has these features if its version does not lack them."""
     return {
         "profile": (profile.value,),
         "supported_features": tuple(each for each in has if each not in lacks),

@@ -89,7 +89,7 @@ class HeldLease:
         self._api, self._say = api, say
         self._clock = ServerClock()
         self._record: LeaseRecord | None = None
-        self._told = False
+        self._reported = False
 
     def take(self, *, force: bool = False) -> None:
         """Create the Lease, or take it over from a dead run. Raises `DistrustError`."""
@@ -165,8 +165,8 @@ class HeldLease:
         if record.run != self.run_id:
             if not force and not is_over(record, self._clock):
                 raise DistrustError(in_use(record, self._clock))
-            if not self._told:
-                self._told = True
+            if not self._reported:
+                self._reported = True
                 self._say(f"{record.described(self._clock.now())}, did not release the cluster; taking it over")
         return self._write("PUT", replace(self._new_record(), version=record.version))
 

@@ -29,7 +29,8 @@ class Rule:
             return {"nonResourceURLs": list(self.paths), "verbs": list(self.verbs)}
         return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
 
-    def questions(self) -> Iterator[dict[str, Any]]:
+    def reviews(self) -> Iterator[dict[str, Any]]:
+        """Yield the spec of a SelfSubjectAccessReview for each permission."""
         for verb in self.verbs:
             for path in self.paths:
                 yield {"nonResourceAttributes": {"path": path, "verb": verb}}
@@ -87,14 +88,14 @@ def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
     """Return the rules that this user lacks. Raises `DistrustError` if a review fails."""
     found = []
     for rule in rules:
-        missing = [_named(question) for question in rule.questions() if not _is_allowed(api, question)]
+        missing = [_named(review) for review in rule.reviews() if not _is_allowed(api, review)]
         if missing:
             found.append(Denied(rule, tuple(missing)))
     return found
 
 
-def _is_allowed(api: Api, question: dict[str, Any]) -> bool:
-    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": question}
+def _is_allowed(api: Api, spec: dict[str, Any]) -> bool:
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
     answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     if answer.code == 404:  # no such reviews here: a missing permission fails later
         return True
@@ -103,9 +104,9 @@ def _is_allowed(api: Api, question: dict[str, Any]) -> bool:
     return bool((answer.body.get("status") or {}).get("allowed"))
 
 
-def _named(question: dict[str, Any]) -> str:
-    if path := question.get("nonResourceAttributes"):
+def _named(review: dict[str, Any]) -> str:
+    if path := review.get("nonResourceAttributes"):
         return f"{path['verb']} {path['path']}"
-    asked = question["resourceAttributes"]
+    asked = review["resourceAttributes"]
     resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
     return f"{asked['verb']} {resource}{'.' + asked['group'] if asked.get('group') else ''}"

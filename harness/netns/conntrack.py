@@ -97,7 +97,6 @@ def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], desti
 
 
 def _line(entry: Any) -> str:
-    """Return a `ConntrackEntry` as text: protocol, remaining seconds, TCP state, both directions, and flags."""
     marks = set(entry.status_name().split(","))
     words = [_NAMES.get(entry.tuple_orig.proto, str(entry.tuple_orig.proto)), str(entry.timeout)]
     if entry.protoinfo is not None:

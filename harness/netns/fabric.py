@@ -165,11 +165,11 @@ class Network:
                             self.nodes[node_name].namespace, [rtnetlink.remove_link(_FIRST_POD_LINK + number)]
                         )
 
-    def cut(self, node_name: str) -> None:
-        self._silence("add", node_name, f"cut {node_name} off")
+    def disconnect(self, node_name: str) -> None:
+        self._silence("add", node_name, f"disconnect {node_name}")
 
-    def mend(self, node_name: str) -> None:
-        self._silence("del", node_name, f"repair the link of {node_name}")
+    def reconnect(self, node_name: str) -> None:
+        self._silence("del", node_name, f"reconnect {node_name}")
 
     def _silence(self, command: str, node_name: str, what: str) -> None:
         """Add or delete the rule that drops all packets from a node's link. It applies before any route lookup."""
@@ -206,7 +206,6 @@ class Network:
         return {family: by_family[family] for family in self.families}
 
     def _attach_external(self) -> Host:
-        """Create the external client, and the fabric's side of its link with a rule and a default blackhole route."""
         host = Host("external", self._namespace(sysctls.of_host(self.families)), self._of_families(EXTERNAL_CLIENT))
         requests = [rtnetlink.up(LOOPBACK), _pair("external", _EXTERNAL_LINK, host.namespace)]
         for family in self.families:
@@ -221,7 +220,6 @@ class Network:
         return host
 
     def _attach_node(self, name: str, plan: NodePlan) -> Host:
-        """Create a node, and the fabric's routes to the node, its pods and its virtual addresses."""
         node = Host(name, self._namespace(sysctls.of_router(self.families)), self._of_families(plan.addresses), name)
         link = _FIRST_NODE_LINK + plan.number
         requests = [_pair(link_of(name, plan), link, node.namespace)]

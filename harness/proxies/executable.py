@@ -60,7 +60,6 @@ class ExecutableProxy:
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks on all nodes succeed for `quiet_seconds`. This takes up to one second longer."""
         return self._programs.synced()
 
     @property
@@ -68,15 +67,12 @@ class ExecutableProxy:
         return self._programs.lacking
 
     def remarks(self) -> list[str]:
-        """Return what is unusual about programs that have been stopped, although they work."""
         return self._programs.remarks()
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the output of the `explain` command for a Service, or the last log lines about the Service."""
         return self._programs.explain(node, namespace, service)
 
     def decisions(self, node: str) -> str:
-        """Return the output of the `explain` command for the first Services, or "" if there is no command."""
         return self._programs.decisions(node)
 
     def evidence(self, node: str) -> dict[str, str]:

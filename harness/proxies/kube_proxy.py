@@ -135,10 +135,6 @@ class KubeProxy:
         self._connections.close()
 
     def synced(self) -> bool:
-        """Return whether every running proxy has processed all Services and slices written so far.
-
-        Raises `EndedError` if a proxy has exited.
-        """
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:
             return True

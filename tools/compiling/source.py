@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.binaries.cache import said_plainly
+from harness.binaries.cache import explained_errors
 from harness.binaries.component import Binary
 from harness.binaries.fetching import NewBinary, UndeliverableError
 from harness.binaries.versions import Version, Wanted, parse_version
@@ -93,7 +93,7 @@ class FromSource:
         flags = modules.build_flags(component, version, commit=origin.get("Hash", ""), time=info.get("Time", ""))
         described = self.go.run_json("mod", "edit", "-json", downloaded["GoMod"], folder=Path("/"))
         binary = folder / component.name
-        with said_plainly(folder), tempfile.TemporaryDirectory(dir=folder, prefix="module-") as place:
+        with explained_errors(folder), tempfile.TemporaryDirectory(dir=folder, prefix="module-") as place:
             module = Path(place)
             (module / "go.mod").write_text(modules.go_mod(component, version, described), encoding="utf-8")
             (module / "components.go").write_text(modules.go_file(component), encoding="utf-8")

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from harness.backends.containers.engine import find_engine
-from harness.binaries.cache import Cache, said_plainly
+from harness.binaries.cache import Cache, explained_errors
 from harness.binaries.versions import Wanted, parse_version
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
@@ -42,7 +42,7 @@ def find_image(wanted: Wanted) -> str:
 def put_runtime(folder: Path) -> str:
     """Copy the runtime for engines without CAP_SYS_RESOURCE into a folder; return the command that starts an engine."""
     target = folder.absolute() / _RUNTIME
-    with said_plainly(target):
+    with explained_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(files() / _RUNTIME, target)
         target.chmod(0o755)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 
-from harness.binaries.cache import Cache, said_plainly
+from harness.binaries.cache import Cache, explained_errors
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 
@@ -51,7 +51,7 @@ def file_system(names: list[str], *, suite: str, mirror: str, cache: Cache, watc
         )
     watcher.say(f"Debian {suite}: downloading and unpacking {len(names)} packages and their dependencies")
     partial = folder / "partial.tar"
-    with said_plainly(folder):
+    with explained_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)
     done = subprocess.run(  # noqa: S603  with arguments that we made

@@ -243,7 +243,7 @@ class Dialer:
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
         sent = self._syns.sent(client, tries) if probe.protocol == "TCP" else None
-        in_vain, silent, goes_on = tries, tries, FULL_WAIT
+        unanswered, silent, goes_on = tries, tries, FULL_WAIT
         begin = time.monotonic()
         try:
             query = _query(protocol, probe.address, probe.port, request, tries)
@@ -252,12 +252,12 @@ class Dialer:
             dialed = DialResult(self._confirmed(probe, outcomes_of(response, tries, read, client), seconds), seconds)
             if response.code == 200:
                 silent, goes_on = dialed.outcomes.count(TIMED_OUT), 0.0
-                in_vain = silent if is_judged else tries
+                unanswered = silent if is_judged else tries
         except InconclusiveError as error:
             dialed = DialResult([Unknown(str(error))] * tries, time.monotonic() - begin)
         finally:
             if sent is not None:
-                self._syns.ended(client, sent, in_vain, goes_on=goes_on)
+                self._syns.ended(client, sent, unanswered, goes_on=goes_on)
                 self._tcp_flows.note(_path(probe), begin, silent)
         return dialed
 

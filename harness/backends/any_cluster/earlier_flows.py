@@ -43,11 +43,11 @@ class TcpFlows(Generic[T]):
         self._known: dict[T, deque[tuple[float, float, int]]] = {}  # start, end and unanswered attempts of a request
         self._lock = threading.Lock()
 
-    def note(self, path: T, begin: float, in_vain: int) -> None:
+    def note(self, path: T, begin: float, unanswered: int) -> None:
         """Record a request that started at `begin`, ended now, and had this number of unanswered attempts."""
-        if in_vain:
+        if unanswered:
             with self._lock:
-                self._known.setdefault(path, deque()).append((begin, time.monotonic(), in_vain))
+                self._known.setdefault(path, deque()).append((begin, time.monotonic(), unanswered))
 
     def earlier(self, path: T, before: float) -> int:
         """Return the number of unanswered attempts that started before that time and may still be tracked."""
@@ -55,13 +55,13 @@ class TcpFlows(Generic[T]):
             known = self._known.get(path, deque())
             while known and known[0][1] < before - TCP_SECONDS:
                 known.popleft()
-            return sum(in_vain for begin, _, in_vain in known if begin < before)
+            return sum(unanswered for begin, _, unanswered in known if begin < before)
 
     def doubtful(self, path: T, begin: float, tries: int) -> int:
         """Return the number of unanswered attempts since `begin` if earlier attempts can explain all, else 0."""
         with self._lock:
-            in_vain = sum(count for at, _, count in self._known.get(path, ()) if at >= begin)
-        return in_vain if in_vain < max(tries, 2) and in_vain <= self.earlier(path, begin) else 0
+            unanswered = sum(count for at, _, count in self._known.get(path, ()) if at >= begin)
+        return unanswered if unanswered < max(tries, 2) and unanswered <= self.earlier(path, begin) else 0
 
 
 class UdpFlows(Generic[T]):

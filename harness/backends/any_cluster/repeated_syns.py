@@ -31,10 +31,10 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(eq=False, slots=True)
 class PendingRequest:
-    """A request to a client, and its number of attempts that are or may be unanswered (`in_vain`)."""
+    """A request to a client, and its number of attempts that are or may be unanswered (`unanswered`)."""
 
     begin: float
-    in_vain: int
+    unanswered: int
     end: float = inf
 
     def explains(self, since: float, now: float) -> int:
@@ -43,7 +43,7 @@ class PendingRequest:
         span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
             return 0
-        return min(self.in_vain * bisect_right(REPEATED, until - self.begin), int(span) + 1)
+        return min(self.unanswered * bisect_right(REPEATED, until - self.begin), int(span) + 1)
 
 
 @dataclass(slots=True)
@@ -83,11 +83,11 @@ class RepeatedSyns(Generic[T]):
             self._clients[client].sent.append(sent)
         return sent
 
-    def ended(self, client: T, sent: PendingRequest, in_vain: int, *, goes_on: float = 0.0) -> None:
+    def ended(self, client: T, sent: PendingRequest, unanswered: int, *, goes_on: float = 0.0) -> None:
         """Record how many attempts may have retransmitted SYNs without loss, and how long (s) the pod may try."""
         with self._lock:
-            sent.in_vain, sent.end = in_vain, time.monotonic() + goes_on
-            if not in_vain or sent.end - sent.begin < REPEATED_SYN:
+            sent.unanswered, sent.end = unanswered, time.monotonic() + goes_on
+            if not unanswered or sent.end - sent.begin < REPEATED_SYN:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: T) -> int:

@@ -142,7 +142,6 @@ class EnteredNetns:
                 self.running[key] = entered.host, entered.servers
 
     def _seen(self, uids: Sequence[str]) -> dict[str, Namespace]:
-        """Return the netns of these pods as soon as all of them run. Raises `InconclusiveError`."""
         found: dict[str, Namespace] = {}
 
         def look() -> bool:

@@ -57,7 +57,6 @@ def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Re
 
 
 def _find_engine(nodes: Sequence[Object]) -> str:
-    """Return the name of the engine that runs these nodes as containers. Raises `UnavailableError` with the reason."""
     for node in nodes:
         if elsewhere := is_elsewhere(node):
             raise UnavailableError(elsewhere)

@@ -244,7 +244,6 @@ class KindComponents:
         self._away.discard(name)
 
     def _move_manifests_away(self, *names: str) -> None:
-        """Stop these static pods by moving their manifests out of the manifest folder."""
         for name in names:
             self._original(name)
             if name not in self._away:
@@ -269,7 +268,6 @@ class KindComponents:
         return [int(each["labels"].get(static_pods.START_LABEL, 0)) for each in json.loads(listed)["items"]]
 
     def _reports(self, name: str, tag: str) -> bool:
-        """Return True if a component reports this version. Otherwise raise `AssertionError`."""
         if name == _SERVER:
             version = json.loads(self._get(name, "/version"))["gitVersion"]
         else:
@@ -328,7 +326,6 @@ class KindComponents:
         return (wanted.exact or self._newest_here(booted, wanted) or newest_patch(wanted)).tag
 
     def _newest_here(self, booted: str, wanted: Wanted) -> Version | None:
-        """Return the latest version of an image on the control plane node."""
         listed = json.loads(self._on_control_plane("crictl", "images", "-o", "json"))["images"]
         prefix = static_pods.image_at(booted, "")
         names = [name for each in listed for name in each.get("repoTags") or () if name.startswith(prefix)]
@@ -336,7 +333,6 @@ class KindComponents:
         return next(iter(wanted.choose(found)), None)
 
     def _pull(self, nodes: Sequence[str], image: str) -> None:
-        """Pull an image on nodes that lack it. Raises `UnavailableError`."""
         for node in nodes:
             if self._shell.execute(node, "sh", "-c", f"crictl inspecti -q {image} 2>/dev/null || true").strip():
                 continue

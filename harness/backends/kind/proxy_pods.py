@@ -8,8 +8,6 @@ with its release's ConfigMap, and kubeadm's DaemonSet excludes the pod's node. T
 field `metadata.name`, not by a label, because proxies and controllers watch labels of nodes and a change would disturb
 them. While nodes are excluded, a DaemonSet replaces pods only when they are deleted (`OnDelete`). Otherwise, a change
 of the affinity would restart the proxies on all other nodes.
-
-The functions are pure. They return changed copies of objects.
 """
 
 import copy

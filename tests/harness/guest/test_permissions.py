@@ -37,7 +37,7 @@ def test_every_rule_has_a_reason() -> None:
 
 def test_each_verb_and_resource_is_reviewed() -> None:
     rule = Rule(("get", "create"), "", ("pods", "pods/proxy"))
-    assert [each["resourceAttributes"] for each in rule.questions()] == [
+    assert [each["resourceAttributes"] for each in rule.reviews()] == [
         {"resource": "pods", "verb": "get"},
         {"resource": "pods", "subresource": "proxy", "verb": "get"},
         {"resource": "pods", "verb": "create"},

@@ -181,10 +181,10 @@ def test_node_that_is_cut_off_is_unreachable(
     network: Network, reach: Reach, send: Send, server: str, family: Family
 ) -> None:
     host = {"node": network.nodes["a1"], "pod": network.add_pod("a1")}[server]
-    network.cut("a1")
+    network.disconnect("a1")
     with pytest.raises(TimeoutError):
         send(network.nodes["b1"], host.addresses[family])
-    network.mend("a1")
+    network.reconnect("a1")
     assert reach(network.nodes["b1"], host, family) == network.nodes["b1"].addresses[family]
 
 

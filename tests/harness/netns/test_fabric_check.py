@@ -62,7 +62,7 @@ BROKEN: dict[str, tuple[str, Callable[[Any], None], str]] = {
 def test_fabric_check_passes_with_pods_without_pods_and_with_a_node_cut_off(network: Network) -> None:
     fabric_check.check(network)
     network.add_pod("a1")
-    network.cut("b1")
+    network.disconnect("b1")
     fabric_check.check(network)
 
 

@@ -25,8 +25,8 @@ def held() -> tuple[int, int, list[str]]:
 
 
 def all_uses(network: Network) -> None:
-    network.cut("a1")
-    network.mend("a1")
+    network.disconnect("a1")
+    network.reconnect("a1")
     for namespace in (network.fabric, network.nodes["a1"].namespace):
         assert kernel_state.as_text(namespace)
         assert conntrack.as_text(namespace)
@@ -34,8 +34,8 @@ def all_uses(network: Network) -> None:
 
 
 def refused(network: Network) -> None:
-    with pytest.raises(HarnessError, match=r"^cannot repair the link of a1: No such file or directory$"):
-        network.mend("a1")
+    with pytest.raises(HarnessError, match=r"^cannot reconnect a1: No such file or directory$"):
+        network.reconnect("a1")
 
 
 def broken_off(network: Network) -> None:

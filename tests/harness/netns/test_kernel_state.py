@@ -105,7 +105,7 @@ def test_kernel_state_of_a_node_is_shown_one_object_per_line(network: Network) -
 
 
 def test_cut_off_node_and_known_neighbour_are_shown(network: Network) -> None:
-    network.cut("a1")
+    network.disconnect("a1")
     with network.fabric.entered(), IPRoute() as ip:
         ip.neigh("add", dst="10.0.0.9", lladdr="02:00:00:00:00:09", ifindex=101, state="permanent")
     text = kernel_state.as_text(network.fabric)

@@ -113,11 +113,11 @@ def stopped(_: Place) -> Iterator[None]:
 @contextmanager
 def cut_off(place: Place) -> Iterator[None]:
     """Drop the packets from the server's node in the fabric."""
-    place.backend.network.cut(place.server.node)
+    place.backend.network.disconnect(place.server.node)
     try:
         yield
     finally:
-        place.backend.network.mend(place.server.node)
+        place.backend.network.reconnect(place.server.node)
 
 
 @contextmanager

@@ -76,16 +76,16 @@ def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows[str]:
 
 
 @pytest.mark.parametrize(
-    ("in_vain", "tries", "doubtful"),
+    ("unanswered", "tries", "doubtful"),
     [(0, 51, 0), (1, 51, 1), (1, 1, 1), (20, 51, 20), (21, 51, 0), (2, 2, 0), (20, 20, 0)],
     ids=["all answered", "one", "the only one", "as many", "more than earlier ones", "both", "all"],
 )
 def test_few_unanswered_tries_may_have_reused_earlier_ones(
-    flows: TcpFlows[str], in_vain: int, tries: int, doubtful: int
+    flows: TcpFlows[str], unanswered: int, tries: int, doubtful: int
 ) -> None:
-    flows.note("a1", 110.0, in_vain)
+    flows.note("a1", 110.0, unanswered)
     assert flows.doubtful("a1", 110.0, tries) == doubtful
-    flows.note("b1", 110.0, in_vain)
+    flows.note("b1", 110.0, unanswered)
     assert flows.doubtful("b1", 110.0, tries) == 0, "of another client, or to another target"
 
 
