@@ -65,7 +65,7 @@ def test_folder_without_its_binary_does_not_count_as_a_version(cache: Cache) -> 
     assert [str(each.version) for each in cache.entries()] == ["1.34.2"]
 
 
-def test_unwritable_cache_is_reported_with_the_remedy(tmp_path: Path) -> None:
+def test_unwritable_cache_is_reported_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match=r"Not a directory.*--cache or TRAFFICDIST_CACHE"):
         put(Cache(tmp_path / "file"), "kube-proxy", "1.34.2")

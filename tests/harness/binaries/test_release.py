@@ -123,7 +123,7 @@ def test_unreachable_mirror_is_skipped(mirror: Mirror, closed_port: str, cache: 
     assert entry.origin.at.startswith(mirror.url)
 
 
-def test_unreachable_servers_are_listed_with_the_remedy(closed_port: str, cache: Cache) -> None:
+def test_unreachable_servers_are_listed_with_the_fix(closed_port: str, cache: Cache) -> None:
     with pytest.raises(UnavailableError, match=r"stable-1\.34\.txt.*refused\n.*--from source"):
         get("kube-proxy", "1.34", releases(closed_port), cache)
 

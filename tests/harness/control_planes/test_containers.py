@@ -34,7 +34,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "left", lambda: False)
 
 
-def test_missing_engine_is_unavailable_with_the_remedy(no_engine: None) -> None:
+def test_missing_engine_is_unavailable_with_the_fix(no_engine: None) -> None:
     with pytest.raises(UnavailableError, match=r"none answers at unix:///no/such/docker.sock .*--control-plane binar"):
         of_settings(resolve({"control-plane": "containers:1.34"}, environment={}))
 

@@ -1,4 +1,4 @@
-"""Runs judge a hostile EndpointSlice controller, which ignores SIGTERM. Each run ends by itself, and names its deed."""
+"""Runs judge a hostile EndpointSlice controller that ignores SIGTERM. Each run ends on its own, and names the fault."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.harness.hostile_runs import HostileRun
 from tests.machine_load import crowding
 
 MOST_SAID, MOST_WRITTEN = 200_000, 5_000_000
-"""The maximum output of a run, and the size of its folder, whatever a controller writes."""
+"""The maximum output of a run, and the size of its folder, even if a controller writes a lot."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -1,4 +1,4 @@
-"""Runs judge hostile DNS servers. Each run ends by itself, names what the server answered, and leaves nothing."""
+"""Runs judge hostile DNS servers. Each run ends on its own, names what the server answered, and leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reads all objects of a cluster, so that a test can compare them before and after a run.
 
-Fields that change by themselves are left out: object versions, heartbeats, Events, and the list of images on a node,
+Fields that the cluster changes are left out: object versions, heartbeats, Events, and the list of images on a node,
 which the API cannot change back.
 """
 
@@ -40,7 +40,7 @@ def differences(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def comparable(resource: str, obj: Object) -> Object:
-    """Return an object without fields that change by themselves."""
+    """Return an object without fields that the cluster changes."""
     kept = copy.deepcopy(obj)
     metadata = kept.get("metadata") or {}
     for field in [*_OF_METADATA, *(each for each in ("labels", "annotations") if not metadata.get(each))]:

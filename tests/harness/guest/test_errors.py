@@ -1,4 +1,4 @@
-"""Tests that each error of an API server, a pod or a node becomes one line with a remedy."""
+"""Tests that each error of an API server, a pod or a node becomes one line that says how to fix it."""
 
 from __future__ import annotations
 

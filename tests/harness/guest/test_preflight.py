@@ -1,4 +1,4 @@
-"""Tests that each problem that prevents a run is reported early, in one line with the remedy."""
+"""Tests that each problem that prevents a run is reported early, in one line that says how to fix it."""
 
 from __future__ import annotations
 

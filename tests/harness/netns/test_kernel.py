@@ -21,7 +21,7 @@ def test_missing_expression_is_found_by_trying_it(monkeypatch: pytest.MonkeyPatc
         kernel.require()
 
 
-def test_every_missing_feature_is_named_with_its_remedy() -> None:
+def test_every_missing_feature_is_named_with_its_fix() -> None:
     text = kernel.explain([kernel.VETH, kernel.POLICY_ROUTING])
     assert "no veth devices (CONFIG_VETH): load it with `modprobe veth`, as root of the machine; " in text
     assert text.endswith("CONFIG_IPV6_MULTIPLE_TABLES): use another kernel")

@@ -1,8 +1,8 @@
 """Tests that a network leaves no netns behind after kill -9, and changes nothing in the netns of its process.
 
 The test moves one end of a veth pair into each netns of the child process. The other end stays in a netns of the test.
-The kernel removes a pair with the netns of either end. A missing pair therefore proves that the child's netns is gone,
-and the check needs neither names nor root.
+The kernel removes a pair with the netns of either end. A missing pair therefore proves that the child's netns no longer
+exists, and the check needs neither names nor root.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ RULE = ("FRA_PRIORITY", "FRA_TABLE", "FRA_IIFNAME", "FRA_SRC")
 
 
 def parts(dump: Iterable[Any], names: Sequence[str]) -> list[str]:
-    """Return the attributes of each message, except those that change by themselves, such as counters and lifetimes."""
+    """Return the attributes of each message, except those that the kernel changes, such as counters and lifetimes."""
     return sorted(str([each.get("index"), each.get("flags"), *map(each.get_attr, names)]) for each in dump)
 
 

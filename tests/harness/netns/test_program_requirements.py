@@ -1,4 +1,4 @@
-"""Tests that the requirements of a recipe are checked. The error names missing requirements and the remedy."""
+"""Tests that the requirements of a recipe are checked. The error names missing requirements and how to meet them."""
 
 from __future__ import annotations
 

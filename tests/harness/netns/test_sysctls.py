@@ -39,7 +39,7 @@ def test_unknown_setting_is_named(namespace: Namespace) -> None:
         (errno.ENOENT, "/proc/sys/net/ipv6/icmp/ratemask", "is IPv6 disabled"),
     ],
 )
-def test_refused_setting_is_reported_with_the_remedy(number: int, path: str, expected: str) -> None:
+def test_refused_setting_is_reported_with_the_fix(number: int, path: str, expected: str) -> None:
     assert expected in sysctls.explain(path, "1", OSError(number, "refused"))
 
 

@@ -34,7 +34,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("readings", "expected"), CASES.values(), ids=CASES)
-def test_explanation_names_the_setting_and_the_remedy(readings: Readings, expected: str) -> None:
+def test_explanation_names_the_setting_and_the_fix(readings: Readings, expected: str) -> None:
     assert expected in explain(readings)
 
 

@@ -1,4 +1,4 @@
-"""Runs judge hostile proxies. Each run ends by itself, names what the proxy did, and leaves nothing on the machine."""
+"""Runs judge hostile proxies. Each run ends on its own, names what the proxy did, and leaves nothing on the machine."""
 
 from __future__ import annotations
 

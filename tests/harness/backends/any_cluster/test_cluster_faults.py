@@ -1,6 +1,6 @@
 """Tests faults of a foreign cluster.
 
-Each fault causes a one-line error with a remedy, fails no requirement, and leaves no objects.
+Each fault causes a one-line error that says how to fix it, fails no requirement, and leaves no objects.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_unreadable_log_has_a_reason(pods: Callable[[], list[Object]], why: str)
     assert proxy_logs(api(pods, ""), ["a1"]) == {"a1": ProxyLog(missing=why)}
 
 
-def test_missing_parts_are_named_with_their_remedy() -> None:
+def test_missing_parts_are_named_with_their_fix() -> None:
     probe = Probe(cast("Namespace", None), "UDP", "10.0.0.4", 30000)
     trace, entry, node, ends = missing(probe, "worker-1", "`docker exec worker-1`", ProxyLog(LOG))
     for each in (trace, entry, node):

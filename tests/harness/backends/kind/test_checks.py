@@ -22,7 +22,7 @@ def facts(**given: object) -> Facts:
     return Facts(**(values | given))  # type: ignore[arg-type]
 
 
-def test_missing_kind_is_named_with_its_remedy(install: Install) -> None:
+def test_missing_kind_is_named_with_its_fix(install: Install) -> None:
     with pytest.raises(UnavailableError, match="trafficdist components fetch kind"):
         find_kind()
 
@@ -55,7 +55,7 @@ def test_environment_selects_the_engine(install: Install, monkeypatch: pytest.Mo
         ("no such thing", "`docker info --format` failed: no such thing"),
     ],
 )
-def test_engine_without_answer_is_named_with_its_remedy(complaint: str, says: str, install: Install) -> None:
+def test_engine_without_answer_is_named_with_its_fix(complaint: str, says: str, install: Install) -> None:
     install("kind", "echo kind version 0.33.0")
     install("docker", f"echo '{complaint}' >&2; exit 1")
     with pytest.raises(UnavailableError, match=says):
@@ -80,7 +80,7 @@ def test_old_kubelets_accept_cgroup_v1() -> None:
     check_engine("docker", facts(cgroup="1"), KindConfig(THREE_ZONES, images=images))
 
 
-def test_scarce_resources_are_noted_with_their_remedy(tmp_path: Path) -> None:
+def test_scarce_resources_are_noted_with_their_fix(tmp_path: Path) -> None:
     (tmp_path / "fs/inotify").mkdir(parents=True)
     (tmp_path / "fs/inotify/max_user_instances").write_text("128\n", encoding="ascii")
     memory, inotify = notes(facts(memory=2_000_000_000), 6, proc_sys=tmp_path)
