@@ -8,14 +8,12 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from harness.binaries.cache import explained_errors
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 from harness.model.files import sha256_of
 
-_T = TypeVar("_T")
 _CHUNK = 1 << 17  # bytes
 _SMALL = 1 << 20  # bytes, enough for a checksum, a version, or a list of releases
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, OSError)
@@ -45,7 +43,7 @@ class Fetcher:
         """Download a file with this checksum, and return its URL. Raises `FileMissingError`, `UnavailableError`."""
         return self._first(urls, lambda url: self._file(url, target, sha256, watcher))
 
-    def _first(self, urls: Sequence[str], get: Callable[[str], _T]) -> _T:
+    def _first(self, urls: Sequence[str], get: Callable[[str], str]) -> str:
         problems: list[UnavailableError] = []
         for url in urls:
             try:

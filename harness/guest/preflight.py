@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from harness import eventually
 from harness.api.client import Api, RefusedError
@@ -26,8 +26,6 @@ DEADLINE = 20.0
 
 _REQUEST_SECONDS = 8.0
 _BACK_SECONDS = 10.0  # seconds for an API server that is briefly away to return
-
-T = TypeVar("T")
 
 
 class CredentialsError(UnavailableError):
@@ -135,9 +133,9 @@ def _user(api: Api) -> str:
     return f"user {info['username']}" if "username" in info else "the user of this context"
 
 
-def _in_time(work: Callable[[], T], *, within: float, describe: Callable[[], str]) -> T:
+def _in_time(work: Callable[[], ReachedServer], *, within: float, describe: Callable[[], str]) -> ReachedServer:
     """Run `work` in a thread, and abandon it at the deadline, because a name lookup cannot be cancelled."""
-    result: Future[T] = Future()
+    result: Future[ReachedServer] = Future()
 
     def run() -> None:
         try:

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
 from harness.backends.any_cluster.agnhost_output import UNREPORTED, Reader, address_seen, connected, outcomes_of
-from harness.backends.any_cluster.earlier_flows import PORT_RANGE, TcpFlows, UdpFlows, of_new_flows, ports_of
+from harness.backends.any_cluster.earlier_flows import PORT_RANGE, Path, TcpFlows, UdpFlows, of_new_flows, ports_of
 from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.backends.any_cluster.request_pool import BeginWatch, RequestPool
@@ -64,9 +64,8 @@ class Dialer:
         self._neighbours = neighbours
         self._api = api
         self._pool = RequestPool(THREADS, watch)
-        self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(lambda client: self._shell(client, NETSTAT))
-        self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
-        self._tcp_flows: TcpFlows[tuple[ClientPod, str, int]] = TcpFlows()
+        self._syns = RepeatedSyns(lambda client: self._shell(client, NETSTAT))
+        self._flows, self._tcp_flows = UdpFlows(), TcpFlows()
         self._routed: set[tuple[ClientPod, bool]] = set()  # clients that received an answer, and whether over IPv6
         self._ports: dict[ClientPod, int] = {}  # the number of source ports of a client
         self._glances: list[threading.Thread] = []  # the latest ones
@@ -404,7 +403,7 @@ def _by_probe(probes: Sequence[Probe]) -> dict[Probe, list[int]]:
     return places
 
 
-def _path(probe: Probe) -> tuple[ClientPod, str, int]:
+def _path(probe: Probe) -> Path:
     return _client(probe), probe.address, probe.port
 
 

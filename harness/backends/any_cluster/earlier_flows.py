@@ -19,9 +19,9 @@ be more frequent.
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
+from harness.backends.any_cluster.pods import ClientPod
 from harness.judging.statistics import DEFAULT_RATES, at_most, most, samples_for_leak
 from harness.model.outcomes import Observation, Unknown
 
@@ -33,23 +33,23 @@ LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the smallest
 
 _WHY = "an earlier flow may have had the same source port: there were too many earlier flows to exclude it"
 
-T = TypeVar("T", bound=Hashable)
+Path = tuple[ClientPod, str, int]  # the client, and the address and port of the destination
 
 
-class TcpFlows(Generic[T]):
+class TcpFlows:
     """Each client's unanswered attempts to each destination in the last two minutes. Thread-safe."""
 
     def __init__(self) -> None:
-        self._known: dict[T, deque[tuple[float, float, int]]] = {}  # start, end and unanswered attempts of a request
+        self._known: dict[Path, deque[tuple[float, float, int]]] = {}  # start, end and unanswered attempts of a request
         self._lock = threading.Lock()
 
-    def note(self, path: T, begin: float, unanswered: int) -> None:
+    def note(self, path: Path, begin: float, unanswered: int) -> None:
         """Record a request that started at `begin`, ended now, and had this number of unanswered attempts."""
         if unanswered:
             with self._lock:
                 self._known.setdefault(path, deque()).append((begin, time.monotonic(), unanswered))
 
-    def earlier(self, path: T, before: float) -> int:
+    def earlier(self, path: Path, before: float) -> int:
         """Return the number of unanswered attempts that started before that time and may still be tracked."""
         with self._lock:
             known = self._known.get(path, deque())
@@ -57,25 +57,25 @@ class TcpFlows(Generic[T]):
                 known.popleft()
             return sum(unanswered for begin, _, unanswered in known if begin < before)
 
-    def doubtful(self, path: T, begin: float, tries: int) -> int:
+    def doubtful(self, path: Path, begin: float, tries: int) -> int:
         """Return the number of unanswered attempts since `begin` if earlier attempts can explain all, else 0."""
         with self._lock:
             unanswered = sum(count for at, _, count in self._known.get(path, ()) if at >= begin)
         return unanswered if unanswered < max(tries, 2) and unanswered <= self.earlier(path, begin) else 0
 
 
-class UdpFlows(Generic[T]):
+class UdpFlows:
     """The outcomes of each client's flows to each destination in the last minute. Thread-safe."""
 
     def __init__(self) -> None:
-        self._known: dict[T, deque[tuple[float, Counter[Observation]]]] = {}
+        self._known: dict[Path, deque[tuple[float, Counter[Observation]]]] = {}
         self._lock = threading.Lock()
 
-    def note(self, path: T, outcomes: Sequence[Observation]) -> None:
+    def note(self, path: Path, outcomes: Sequence[Observation]) -> None:
         with self._lock:
             self._known.setdefault(path, deque()).append((time.monotonic(), Counter(outcomes)))
 
-    def earlier(self, path: T) -> Counter[Observation]:
+    def earlier(self, path: Path) -> Counter[Observation]:
         with self._lock:
             known = self._known.get(path, deque())
             while known and known[0][0] < time.monotonic() - UDP_SECONDS:

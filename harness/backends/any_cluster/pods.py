@@ -114,10 +114,6 @@ def addresses(pod: Object) -> dict[str, str]:
     return by_family(each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ())
 
 
-def cidrs_of(node: Object) -> list[str]:
-    return [str(each) for each in (node.get("spec") or {}).get("podCIDRs") or ()]
-
-
 def _pod(name: str, labels: Mapping[str, str], spec: Object) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels)}, "spec": spec}
 

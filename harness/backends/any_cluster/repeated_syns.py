@@ -11,11 +11,11 @@ import threading
 import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Generic, TypeVar
 
+from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import InconclusiveError
 from harness.probes.probe import REPEATED_SYN
 
@@ -24,9 +24,6 @@ FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
 REPEATED = (1, 2, 3, 4, 5, 7, 11, 19, 35, 67)
 """The seconds after the first SYN at which SYNs can be repeated (tcp_syn_linear_timeouts, since Linux 6.5). The
 list is longer than agnhost's timeout, because a client on a busy machine gives up late."""
-
-
-T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(eq=False, slots=True)
@@ -57,15 +54,15 @@ class _Known:
         self.sent = [each for each in self.sent if each.end > since]
 
 
-class RepeatedSyns(Generic[T]):
+class RepeatedSyns:
     """The SYN counts of one backend's clients. `read` returns /proc/net/netstat from a client's netns."""
 
-    def __init__(self, read: Callable[[T], str]) -> None:
+    def __init__(self, read: Callable[[ClientPod], str]) -> None:
         self._read = read
-        self._clients: defaultdict[T, _Known] = defaultdict(_Known)
+        self._clients: defaultdict[ClientPod, _Known] = defaultdict(_Known)
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
-    def begin(self, client: T, *, alone: bool = True) -> None:
+    def begin(self, client: ClientPod, *, alone: bool = True) -> None:
         """Read the count again, unless it is current. A client that is not `alone` shares its count with others."""
         with self._reading:
             with self._lock:
@@ -76,21 +73,21 @@ class RepeatedSyns(Generic[T]):
                 with self._lock:
                     known.read(total, since)
 
-    def sent(self, client: T, tries: int) -> PendingRequest:
+    def sent(self, client: ClientPod, tries: int) -> PendingRequest:
         """Record a request that starts now, with this number of sequential attempts."""
         sent = PendingRequest(time.monotonic(), int(tries == 1))  # several attempts go only to an address that answered
         with self._lock:
             self._clients[client].sent.append(sent)
         return sent
 
-    def ended(self, client: T, sent: PendingRequest, unanswered: int, *, goes_on: float = 0.0) -> None:
+    def ended(self, client: ClientPod, sent: PendingRequest, unanswered: int, *, goes_on: float = 0.0) -> None:
         """Record how many attempts may have retransmitted SYNs without loss, and how long (s) the pod may try."""
         with self._lock:
             sent.unanswered, sent.end = unanswered, time.monotonic() + goes_on
             if not unanswered or sent.end - sent.begin < REPEATED_SYN:
                 self._clients[client].sent.remove(sent)
 
-    def lost(self, client: T) -> int:
+    def lost(self, client: ClientPod) -> int:
         """Return the number of SYNs retransmitted since the last call that unanswered attempts do not explain."""
         with self._reading:
             since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()

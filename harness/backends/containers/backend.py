@@ -65,7 +65,8 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         sandbox.raise_descriptor_limit()
         nodes = {node.name: list(self.node_addresses(node.name).values()) for node in self.topology.nodes}
         self._plans = plans(list(nodes), self._worker)
-        behind = {name: [*pods.cidrs_of(self._nodes[name]), *plan.virtual_cidrs] for name, plan in self._plans.items()}
+        pod_cidrs = {name: (self._nodes[name].get("spec") or {}).get("podCIDRs") or () for name in nodes}
+        behind = {name: [*pod_cidrs[name], *plan.virtual_cidrs] for name, plan in self._plans.items()}
         self._entered = EnteredNetns(self._places, nodes, behind)
         begun.callback(self._entered.close)
         entered = self._entered

@@ -104,7 +104,7 @@ def test_the_address_of_a_client_is_read_in_both_families() -> None:
 
 def test_repeated_syns_are_lost_packets_unless_unanswered_tries_explain_them(monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter([netstat(3), netstat(3), netstat(9), netstat(12)])
-    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    syns = RepeatedSyns(lambda _client: next(said))
     clock = itertools.count(100.0, 6.0)
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: next(clock))
     assert syns.lost("a1") == 3
@@ -116,7 +116,7 @@ def test_repeated_syns_are_lost_packets_unless_unanswered_tries_explain_them(mon
 
 def test_a_try_whose_answer_was_lost_explains_one_syn_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter([netstat(0), netstat(5)])
-    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    syns = RepeatedSyns(lambda _client: next(said))
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
     sent = syns.sent("a1", 1)
@@ -133,7 +133,7 @@ def test_pending_single_tries_may_have_repeated_syns(
 ) -> None:
     """Steady traffic counts repeated SYNs while other attempts of the same client are still waiting for a timeout."""
     said = iter([netstat(2), netstat(2)])
-    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    syns = RepeatedSyns(lambda _client: next(said))
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
     sent = syns.sent("a1", tries)
@@ -152,7 +152,7 @@ def test_syns_repeated_during_the_count_are_explained_afterwards(monkeypatch: py
         now += 2.0
         return next(said)
 
-    syns: RepeatedSyns[str] = RepeatedSyns(read)
+    syns = RepeatedSyns(read)
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
     sent = syns.sent("a1", 1)
     assert syns.lost("a1") == 0
@@ -162,7 +162,7 @@ def test_syns_repeated_during_the_count_are_explained_afterwards(monkeypatch: py
 
 def test_tries_of_one_request_repeat_no_more_than_one_syn_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter([netstat(0), netstat(50)])
-    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    syns = RepeatedSyns(lambda _client: next(said))
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
     assert syns.lost("a1") == 0
@@ -174,7 +174,7 @@ def test_tries_of_one_request_repeat_no_more_than_one_syn_a_second(monkeypatch: 
 
 def test_tries_that_ended_within_a_second_repeated_no_syn() -> None:
     said = iter([netstat(0), netstat(1)])
-    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    syns = RepeatedSyns(lambda _client: next(said))
     assert syns.lost("a1") == 0
     syns.ended("a1", syns.sent("a1", 1), 1)
     assert syns.lost("a1") == 1

@@ -53,7 +53,7 @@ def test_more_earlier_flows_take_more_probes() -> None:
 
 
 def test_flows_are_forgotten_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    flows: UdpFlows[str] = UdpFlows()
+    flows = UdpFlows()
     for now, outcome in ((0.0, BEFORE), (50.0, AFTER)):
         monkeypatch.setattr("time.monotonic", lambda now=now: now)
         flows.note("a2", [outcome] * 3)
@@ -69,7 +69,7 @@ def test_both_ends_of_a_port_range_are_in_it() -> None:
 @pytest.fixture
 def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows[str]:
     """Return twenty unanswered attempts at 100 s."""
-    made: TcpFlows[str] = TcpFlows()
+    made = TcpFlows()
     monkeypatch.setattr("time.monotonic", lambda: 105.0)
     made.note("a1", 100.0, 20)
     return made
