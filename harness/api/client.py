@@ -111,12 +111,11 @@ class Api:
         asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        """Requests time out after `timeout` seconds. `connections` limits the number of connections for parallel
-        requests.
+        """`timeout` (in seconds) includes the retries after 429 responses with Retry-After. `connections` limits the
+        number of parallel requests.
 
-        Fields of `services` are added to new Services that lack them. After a 429 response with Retry-After, a request
-        is repeated, within `timeout` in total. The latest requests are appended to `asked`, which several clients can
-        share. Raises `UsageError` if the files cannot be used.
+        Fields of `services` are added to new Services that lack them. The latest requests are appended to `asked`,
+        which several clients can share. Raises `UsageError` if the files cannot be used.
         """
         # the official client is slow to import, and unnecessary for users of this module's errors and names
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
@@ -168,7 +167,7 @@ class Api:
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 
     def text(self, path: str, *, timeout: float = 0.0) -> str:
-        """Return a plain text such as /metrics, or "" if the request is refused. Raises `InconclusiveError`."""
+        """Return a plain-text response such as /metrics, or "" if it is refused. Raises `InconclusiveError`."""
         answer = self._send("GET", path, headers=self.authentication(), timeout=timeout or self._timeout)
         return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
@@ -223,15 +222,13 @@ class Api:
         path = path_of(resource, namespace, name, subresource)
         return self._expect("PATCH", path, patch, content_type=MERGE_PATCH)
 
-    def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
-        """Delete an object unless it is already deleted. Raises `RefusedError`."""
-        self._delete(path_of(resource, namespace, name), grace_seconds)
-
     def delete_all(self, resource: str, namespace: str, *, grace_seconds: int | None = None) -> None:
         """Delete all objects of a resource in a namespace with one request. Raises `RefusedError`."""
-        self._delete(path_of(resource, namespace), grace_seconds)
+        self.delete(resource, namespace, "", grace_seconds=grace_seconds)
 
-    def _delete(self, path: str, grace_seconds: int | None) -> None:
+    def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
+        """Delete an object unless it is already deleted. Raises `RefusedError`."""
+        path = path_of(resource, namespace, name)
         query = None if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
         response = self.request("DELETE", path, query=query)
         if response.code >= 400 and response.code != 404:
@@ -297,7 +294,7 @@ def _seconds_to_wait(answer: urllib3.BaseHTTPResponse) -> float | None:
         return None
 
 
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')  # RFC 9110: a backslash stands before a quote in a quoted text
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')  # RFC 9110: a backslash escapes a quote in a quoted string
 
 
 def warning_texts(headers: urllib3.HTTPHeaderDict) -> builtins.list[str]:

@@ -1,6 +1,6 @@
 """Read kubeconfig files like kubectl, or a pod's service account.
 
-The official client reads and merges the files. This module corrects one difference to kubectl: if several files set a
+The official client reads and merges the files. This module corrects one difference from kubectl: if several files set a
 current context, kubectl uses the context in the first of these files. The client uses the one in the last file, even if
 it is empty.
 
@@ -89,7 +89,7 @@ class Kubeconfig:
 class InCluster(Kubeconfig):
     """The cluster in which this process runs as a pod, with the permissions of its service account."""
 
-    def __init__(self, folder: Path = SERVICE_ACCOUNT, *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *, environment: Mapping[str, str]) -> None:
         """Raises `UsageError` outside a pod, and in a pod without the service account's files."""
         self._files, self.context = f"of the service account, {folder}", "in-cluster"
         self._token = folder / "token"
@@ -97,7 +97,7 @@ class InCluster(Kubeconfig):
             token_filename=str(self._token),
             cert_filename=str(folder / "ca.crt"),
             try_refresh_token=False,
-            environ=os.environ if environment is None else environment,
+            environ=environment,
         )
         try:
             self.namespace = (folder / "namespace").read_text(encoding="utf-8").strip() or "default"

@@ -1,4 +1,4 @@
-"""Translates node names, by pure functions of objects, so that scenarios run unchanged on every cluster."""
+"""Translate the names of nodes and zones in objects, so that scenarios run unchanged on every cluster."""
 
 import re
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Names:
         return self.nodes.get(name, name)
 
     def path(self, path: str) -> str:
-        return _NODE_PATH.sub(lambda found: found[1] + self.nodes.get(found[2], found[2]), path)
+        return _NODE_PATH.sub(lambda found: found[1] + self.node(found[2]), path)
 
 
 class TranslatingApi(Api):
@@ -67,8 +67,7 @@ def _translated(value: Any, names: Names) -> Any:
         return value
     made = {key: _field(key, each, names) for key, each in value.items()}
     if _is_node(value) and isinstance(made.get("metadata"), dict):
-        name = made["metadata"].get("name")
-        made["metadata"]["name"] = names.nodes.get(name, name)
+        made["metadata"]["name"] = names.node(made["metadata"].get("name"))
     return made
 
 
@@ -76,9 +75,9 @@ def _field(key: str, value: Any, names: Names) -> Any:
     if isinstance(value, str):
         match key:
             case "nodeName":
-                return names.nodes.get(value, value)
+                return names.node(value)
             case topology.HOSTNAME_LABEL:
-                return names.hostnames.get(value) or names.nodes.get(value, value)
+                return names.hostnames.get(value) or names.node(value)
             case "zone" | topology.ZONE_LABEL:
                 return names.zones.get(value, value)
         return value

@@ -30,7 +30,7 @@ class ApiRequest:
 
     @property
     def read(self) -> str:
-        """Return the read as text, like "get nodes" or "watch pods", or "" for writes and other paths."""
+        """Return a description like "get nodes" or "watch pods", or "" for writes and other paths."""
         place = _place(self.path)
         if self.method != "GET" or not place.resource:
             return ""
