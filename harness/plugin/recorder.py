@@ -5,7 +5,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -65,44 +65,40 @@ class Recorder:
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
         items.sort(key=self._order)
-        left_out = [item for item in items if (found := requirement_of(item)) and not self._prepare(item, found).begins]
+        left_out = [item for item, requirement in owned(items) if not self._prepare(item, requirement).begins]
         if left_out:
             items[:] = [item for item in items if item not in set(left_out)]
             config.hook.pytest_deselected(items=left_out)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         planned = {case.nodeid for case in self._plan.cases}
-        self._deselected.extend(
-            item for item in items if requirement_of(item) is not None and item.nodeid not in planned
-        )
+        self._deselected.extend(item for item in items if item.nodeid not in planned)
 
     def pytest_collection_finish(self) -> None:
         self._plan.cases.extend(
             Case(item.nodeid, requirement.id, parameters_of(item), SkipReason.DESELECTED, plan.BY_PYTEST)
-            for item in self._deselected
-            if (requirement := requirement_of(item)) is not None
+            for item, requirement in owned(self._deselected)
         )
         self._run.leave_plan(self._plan)
 
     def _make_plan(self, items: Sequence[pytest.Item]) -> None:
-        for item in items:
-            if (found := requirement_of(item)) is not None:
-                bound = found.bound(lambda feature: plan.claimed(feature, self._run.settings))
-                item.add_marker(pytest.mark.requirement(bound), append=False)  # takes precedence
-        owned = [(requirement, item) for item in items if (requirement := requirement_of(item)) is not None]
-        twice = plan.duplicates([(requirement.id, item.nodeid.partition("[")[0]) for requirement, item in owned])
+        for item, requirement in owned(items):
+            bound = requirement.bound(lambda feature: plan.claimed(feature, self._run.settings))
+            item.add_marker(pytest.mark.requirement(bound), append=False)  # takes precedence
+        found = owned(items)
+        twice = plan.duplicates([(requirement.id, item.nodeid.partition("[")[0]) for item, requirement in found])
         if twice:
             raise UsageError(f"requirement ids that several tests claim: {', '.join(twice)}")
-        self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
-        cases = Counter(requirement.id for requirement, _ in owned)
+        self._plan = Plan({requirement.id: requirement for _, requirement in found})
+        cases = Counter(requirement.id for _, requirement in found)
         self._plan.seconds = {
             each.id: durations.estimate(each, self._needs(item), cases=cases[each.id], declared=_declared(item))
-            for each, item in owned
+            for item, each in found
         }
         self._plan.draws = random_values.draws_of(
             self._plan.requirements.values(),
             self._run.settings,
-            needs={each.id: self._needs(item) for each, item in owned},
+            needs={each.id: self._needs(item) for item, each in found},
             seconds={each: seconds / cases[each] for each, seconds in self._plan.seconds.items()},
         )
         plan.check_names(self._run.settings, self._plan.requirements.values())
@@ -122,21 +118,22 @@ class Recorder:
     def _choose_quick(self, items: Sequence[pytest.Item]) -> None:
         """Choose the requirements of a quick run among those that options, implementation and cluster allow."""
         if self._run.settings.quick:
-            owned = [(item, requirement) for item in items if (requirement := requirement_of(item)) is not None]
-            asked = {each.id: each for item, each in owned if not self._why_not(item, each)[0]}
-            self._plan.quick = quick.choose(asked.values(), self._plan.seconds, self._run.settings)
+            allowed = {each.id: each for item, each in owned(items) if not self._why_not(item, each)[0]}
+            self._plan.quick = quick.choose(allowed.values(), self._plan.seconds, self._run.settings)
 
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
-        """Return a sort key. Tests of the same cluster run together, because a change of cluster costs a boot."""
-        expensive = random_values.expensive_values(self._plan, requirement_of(item)) if self._run.worker else ()
-        return (_is_last(item), self._disrupts(item), expensive, self._length(item), *_document_of(item))
+        """Return a sort key, by which tests of a document keep their order.
 
-    def _length(self, item: pytest.Item) -> float:
-        """Return a sort key. The longest tests start first, because a long test at the end would run alone."""
-        requirement = requirement_of(item)
-        if not self._run.worker or requirement is None:
-            return 0.0
-        return -self._plan.seconds.get(requirement.id, 0.0)
+        In a worker, tests of the same cluster run together, because a change of cluster costs a boot. The longest tests
+        start first, because a long test at the end would run alone.
+        """
+        requirement, expensive, length = requirement_of(item), ("", ""), 0.0
+        if self._run.worker:
+            expensive = random_values.expensive_values(self._plan, requirement)
+            length = self._plan.seconds.get(requirement.id, 0.0) if requirement is not None else 0.0
+        kind, _, number = requirement.document.partition("-") if requirement is not None else ("", "", "")
+        last, document = requirement is not None and requirement.last, (requirement is None, kind, int(number or 0))
+        return last, self._disrupts(item), expensive, -length, document
 
     def _disrupts(self, item: pytest.Item) -> bool:
         return bool(self._run.target) and exclusive.disrupts(self._needs(item))
@@ -304,18 +301,17 @@ class Recorder:
         return self._lost
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str, logs: Mapping[str, str]) -> None:
-        gathered = gather(
-            getattr(item, "funcargs", {}),
-            evidence=_is_kept(result, self._run.settings.keep),
-            environment=not self._run.environment,
-        )
+        keep, failed = self._run.settings.keep, result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
+        wanted = keep == "always" or (keep == "failed" and failed)
+        fixtures = getattr(item, "funcargs", {})
+        gathered = gather(fixtures, evidence=wanted, environment=not self._run.environment)
         result.check, result.observed = _plain(gathered.check), _plain(gathered.observed)
         result.needs = gathered.needs
         if gathered.environment:
             self._run.leave_environment(gathered.environment)
-        if self._run.settings.keep != "never":
+        if keep != "never":
             gathered.texts |= {name: bounded(text) for name, text in logs.items()}
-        if result.explanation and self._run.settings.keep != "never":
+        if result.explanation and keep != "never":
             gathered.texts["explanation.txt"] = result.explanation
         folder = f"evidence/{result.requirement}"
         if result.parameters:
@@ -324,6 +320,11 @@ class Recorder:
             path = f"{folder}/{prefix}{_file_name(name)}"
             self._run.folder.write(path, text)
             result.evidence.append(path)
+
+
+def owned(items: Iterable[pytest.Item]) -> list[tuple[pytest.Item, Requirement]]:
+    """Return the tests of requirements, each with its requirement."""
+    return [(item, found) for item in items if (found := requirement_of(item)) is not None]
 
 
 def requirement_of(item: pytest.Item) -> Requirement | None:
@@ -340,25 +341,8 @@ def _declared(item: pytest.Item) -> float:
     return float(marker.args[0]) if marker is not None else 0.0
 
 
-def _is_last(item: pytest.Item) -> bool:
-    requirement = requirement_of(item)
-    return requirement is not None and requirement.last
-
-
-def _document_of(item: pytest.Item) -> tuple[bool, str, int]:
-    """Return a sort key by document. Sorting by this key keeps the order within each document."""
-    requirement = requirement_of(item)
-    kind, _, number = requirement.document.partition("-") if requirement is not None else ("", "", "")
-    return requirement is None, kind, int(number or 0)
-
-
 def parameters_of(item: pytest.Item) -> str:
     return item.callspec.id if hasattr(item, "callspec") else ""
-
-
-def _is_kept(result: CaseResult, keep: str) -> bool:
-    failed = result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
-    return keep == "always" or (keep == "failed" and failed)
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 from harness.errors import DistrustError, NothingSelectedError, UsageError
 from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.model.requirements import Requirement
-from harness.plugin.recorder import parameters_of, requirement_of
+from harness.plugin.recorder import owned, parameters_of
 from harness.run.plan import check_names, reason_to_skip
 from harness.run.run import run_of
 from harness.run.signals import Signals
@@ -33,7 +33,7 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
     configuration = resources.files("harness").joinpath("certify.ini")
     with resources.as_file(configuration) as file:
         ours = ["-c", str(file), f"--rootdir={root}", f"--confcutdir={place if place.is_dir() else root}"]
-        if suite == SUITE:  # no assert statements and no tests by hypothesis: both only cost time at the start
+        if suite == SUITE:  # it has no assert statements and no hypothesis tests
             ours += ["--assert=plain", "-p", "no:hypothesispytest"]
         if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             ours += [part for name in _PLUGINS for part in ("-p", name)]
@@ -147,19 +147,19 @@ class _Collector:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
-        self.chosen = [found for item in items if (found := requirement_of(item)) is not None]
-        self.cases = [case for item in items if isinstance(item, pytest.Function) for case in _rehearsable(item)]
+        self.chosen = [requirement for _, requirement in owned(items)]
+        self.cases = [case for item, requirement in owned(items) for case in _rehearsable(item, requirement)]
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        self._deselected += [found for item in items if (found := requirement_of(item)) is not None]
+        self._deselected += [requirement for _, requirement in owned(items)]
 
 
-def _rehearsable(item: pytest.Function) -> Iterator[Rehearsable]:
-    """Yield the case of a test that takes a cluster and its parameters."""
-    requirement, given = requirement_of(item), dict(item.callspec.params) if parameters_of(item) else {}
-    taken = inspect.signature(item.function).parameters.keys()
-    if requirement is not None and taken == {_CLUSTER, *given}:
-        yield Rehearsable(requirement.id, parameters_of(item), item.function, {name: given[name] for name in given})
+def _rehearsable(item: pytest.Item, requirement: Requirement) -> Iterator[Rehearsable]:
+    """Yield the case of a test that takes a cluster and its parameters, and nothing else."""
+    if isinstance(item, pytest.Function):
+        given = dict(item.callspec.params) if parameters_of(item) else {}
+        if inspect.signature(item.function).parameters.keys() == {_CLUSTER, *given}:
+            yield Rehearsable(requirement.id, parameters_of(item), item.function, given)
 
 
 _CLUSTER = "three_zones"
