@@ -119,7 +119,7 @@ def requirement(
       an older release on request are exempt.
     - `fixes`: the axes of variation that its sentence or its test fixes, and values that it excludes
       ("client=endpoint"), each with the reason.
-    - `answers`: the basic checks that its test covers, such as "TCP node-port" (see `harness.plugin.preliminaries`).
+    - `answers`: the basic checks that its test covers, such as "TCP node-port" (see `harness.plugin.basic_checks`).
       Requirements that depend on a failed basic check are inconclusive, and refer to this one, which fails.
     - `must_if`: an extended feature that the KEPs leave open. For implementations that claim it, the SHOULD is a MUST.
     - `last`: judge it after all other requirements, because it also depends on observations in other tests.

@@ -1,10 +1,10 @@
-"""Write progress as permanent lines. On a terminal, the current state is drawn below these lines."""
+"""Write progress as permanent lines. On a terminal, the current state is shown below these lines."""
 
 import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +26,8 @@ SILENCE = 3.0  # longest time without output, in seconds
 _LOOK = 0.5
 _MOST_SHOWN = 8
 _BAR = 40  # the maximum number of columns
-_RICH: dict[Style, str] = {"faint": "dim"}
-_MARKUP: dict[Style, dict[str, bool]] = {
-    "": {},
-    "bold": {"bold": True},
-    "green": {"green": True},
-    "red": {"red": True},
-    "yellow": {"yellow": True},
-    "faint": {"light": True},
-}
+_RICH: Mapping[Style, str] = {"faint": "dim"}  # rich's name of a style, where it differs
+_PYTEST: Mapping[Style, str] = {"faint": "light"}  # likewise pytest's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,7 @@ def spoken(seconds: float) -> str:
     return f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
 
 
-def _beside_capture(file: Any) -> Any:
+def _uncaptured(file: Any) -> Any:
     """Open the same file a second time, because pytest captures output to the original descriptor during a test."""
     try:
         return open(os.dup(file.fileno()), "w", encoding=file.encoding, errors="replace")  # noqa: PTH123
@@ -73,14 +66,14 @@ def _beside_capture(file: Any) -> Any:
 
 
 class _Proxy(FileProxy):
-    """What pytest writes while the state is drawn; it does not pass through the streams of the command."""
+    """The file that pytest writes to while the state is shown, because it bypasses the streams of the command."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))
 
 
 class _Unwrapped:
-    """A line for rich that is not wrapped. Rich's `soft_wrap` would also affect the drawing below the line."""
+    """A line for rich that is not wrapped. Rich's `soft_wrap` would also affect the state below the line."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -92,16 +85,18 @@ class _Unwrapped:
         yield Segment.line()
 
 
-class Silence:
-    def __init__(self, say: Callable[[], None]) -> None:
-        self._say = say
-        self._said = time.monotonic()
+class Heartbeat:
+    """Calls a function after each period of `SILENCE` seconds without output."""
+
+    def __init__(self, beat: Callable[[], None]) -> None:
+        self._beat = beat
+        self._last = time.monotonic()
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="trafficdist-silence", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="trafficdist-heartbeat", daemon=True)
         self._thread.start()
 
-    def broken(self) -> None:
-        self._said = time.monotonic()
+    def reset(self) -> None:
+        self._last = time.monotonic()
 
     def close(self) -> None:
         self._end.set()
@@ -109,29 +104,29 @@ class Silence:
 
     def _watch(self) -> None:
         while not self._end.wait(_LOOK):
-            if time.monotonic() - self._said >= SILENCE:
-                self._say()
-                self.broken()
+            if time.monotonic() - self._last >= SILENCE:
+                self._beat()
+                self.reset()
 
 
 @contextlib.contextmanager
-def never_silent(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
+def with_heartbeat(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
     """Yield a `say` for a long block with little output. `what` is also printed after each period without output."""
     began = time.monotonic()
-    silence = Silence(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
+    heartbeat = Heartbeat(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
 
-    def heard(text: str) -> None:
-        silence.broken()
+    def said(text: str) -> None:
+        heartbeat.reset()
         say(text)
 
     try:
-        yield heard
+        yield said
     finally:
-        silence.close()
+        heartbeat.close()
 
 
 class Display:
-    """Writer of lines: rich while a state is drawn below the lines, otherwise pytest's reporter."""
+    """Writes lines, with rich while a state is shown below the lines, otherwise with pytest's reporter."""
 
     def __init__(self, terminal: Any, status: Callable[[], Status]) -> None:
         self._terminal = terminal
@@ -139,11 +134,11 @@ class Display:
         self._file = terminal._tw._file
         self._own = self._file
         self._live: Live | None = None
-        self._silence: Silence | None = None
+        self._heartbeat: Heartbeat | None = None
         self._lock = threading.Lock()
 
     @property
-    def draws(self) -> bool:
+    def redraws(self) -> bool:
         """True if lines can be redrawn, which requires a terminal with cursor control."""
         return bool(self._terminal.isatty) and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
@@ -162,9 +157,9 @@ class Display:
         return True
 
     def start(self) -> None:
-        self._own = _beside_capture(self._file)
-        if not self.draws:
-            self._silence = Silence(self._say)
+        self._own = _uncaptured(self._file)
+        if not self.redraws:
+            self._heartbeat = Heartbeat(self._say)
             return
         coloured = self._terminal._tw.hasmarkup
         console = Console(
@@ -177,7 +172,7 @@ class Display:
         )
         self._live = Live(
             console=console,
-            get_renderable=self._drawn,
+            get_renderable=self._shown,
             refresh_per_second=4,
             transient=True,
             redirect_stdout=False,
@@ -191,9 +186,9 @@ class Display:
             live, self._live = self._live, None
             live.stop()
             self._terminal._tw._file = self._file
-        if self._silence is not None:
-            self._silence.close()
-            self._silence = None
+        if self._heartbeat is not None:
+            self._heartbeat.close()
+            self._heartbeat = None
         if self._own is not self._file:
             self._own.close()
             self._own = self._file
@@ -204,10 +199,11 @@ class Display:
             self._live.console.print(_Unwrapped(line), crop=False)
             return
         with self._lock:
-            self._terminal.write_line(neutral(for_terminal(line.text)), **_MARKUP[line.style])
+            markup = {_PYTEST.get(line.style, line.style): True} if line.style else {}
+            self._terminal.write_line(neutral(for_terminal(line.text)), **markup)
             self._terminal.flush()  # the state is written through a different buffer
-        if self._silence is not None:
-            self._silence.broken()
+        if self._heartbeat is not None:
+            self._heartbeat.reset()
 
     def _say(self) -> None:
         dots = "…" if self.can_write("…") else "..."
@@ -215,7 +211,7 @@ class Display:
             self._own.write(f"  {dots} {self._status().text}\n")
             self._own.flush()
 
-    def _drawn(self) -> RenderableType:
+    def _shown(self) -> RenderableType:
         status = self._status()
         if self._live is not None:
             self._live.console.width = self.width

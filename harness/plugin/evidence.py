@@ -3,7 +3,7 @@
 The value of any fixture may have the following optional methods. An error in one of these methods does not fail the
 run.
 
-    evidence() -> file names and texts (or bytes), as a mapping or as successive pairs
+    evidence() -> file names and contents (str or bytes), as a mapping or as successive pairs
                                                        after a failure: rules, slices, nodes, requests, logs
     judgement() -> {"check": …, "observed": …}         after every test: the plan of its probes and the counts
     environment() -> mapping                           once: versions, nodes, feature gates
@@ -34,7 +34,7 @@ class Gathered:
 
 
 def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> Gathered:
-    """Gather texts from the values of all fixtures. Evidence and environment are gathered only on request."""
+    """Gather data from the values of all fixtures. Evidence and environment are gathered only on request."""
     gathered = Gathered()
     for name, value in sorted(fixtures.items()):
         if isinstance(value, type) or name == "request":
@@ -51,7 +51,7 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
 
 
 def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
-    """Return the evidence that a fixture provides within the time limit. Each text is shortened to a readable size."""
+    """Return the evidence that a fixture provides within the time limit. Long strings are shortened."""
     asked = getattr(value, "evidence", None) or _explained(value)
     if not callable(asked):
         return {}

@@ -22,7 +22,7 @@ from harness.variation.node_names import cloud_names
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
     from harness.backends.releases import Releases
-    from harness.plugin.preliminaries import Preliminaries
+    from harness.plugin.basic_checks import BasicChecks
     from harness.scenario.cluster import Cluster
 
 COLLECTIONS = (10_000, 20, 20)
@@ -35,8 +35,8 @@ class Backends:
         self._booted: dict[tuple[str, str], Backend] = {}
         self._standing: dict[tuple[str, str], SharedServices] = {}
         self._releases: dict[tuple[str, str], Releases] = {}
-        self._hint_facts: dict[str, bool] = {}  # from the first of them
-        self._preliminaries: Preliminaries | None = None  # of the first of them
+        self._hint_facts: dict[str, bool] = {}  # of the first cluster
+        self._basic_checks: BasicChecks | None = None  # of the first cluster
 
     def __call__(self, topology: Topology, draw: Draw = PLAIN) -> "Backend":
         key = topology.name, draw[axes.NAMES]
@@ -47,16 +47,16 @@ class Backends:
             except EndedError as error:
                 raise DistrustError(str(error)) from error
             if len(self._booted) == 1:
-                self._hint_facts = self._first_answer(self._booted[key])
-                self._preliminaries = self._ask_preliminaries(self._booted[key])
+                self._hint_facts = self._smoke_test(self._booted[key])
+                self._basic_checks = self._check_basics(self._booted[key])
             gc.freeze()  # the objects of a cluster persist, so the collector need not scan them after every scenario
             gc.set_threshold(*COLLECTIONS)
         return self._booted[key]
 
-    def standing(self, topology: Topology, draw: Draw = PLAIN) -> SharedServices:
+    def standing(self, topology: Topology, draw: Draw) -> SharedServices:
         return self._standing.setdefault((topology.name, draw[axes.NAMES]), SharedServices(_prefix(self._run)))
 
-    def releases(self, topology: Topology, draw: Draw = PLAIN) -> "Releases | None":
+    def releases(self, topology: Topology, draw: Draw) -> "Releases | None":
         """Return the record of components that scenarios changed, or None if workers share these components."""
         shared = self._run.target and self._run.worker
         return None if shared else self._releases.setdefault((topology.name, draw[axes.NAMES]), {})
@@ -65,30 +65,30 @@ class Backends:
         return dict(self._hint_facts)
 
     def unanswered(self, used: Collection[str]) -> Mapping[str, Collection[str]]:
-        return self._preliminaries.unanswered(used) if self._preliminaries else {}
+        return self._basic_checks.unanswered(used) if self._basic_checks else {}
 
     def close(self) -> None:
-        if self._preliminaries:
-            self._preliminaries.close()
+        if self._basic_checks:
+            self._basic_checks.close()
         for key, each in self._booted.items():
             if key in self._standing and self._run.target:
                 self._standing[key].make(each, "none")
             each.close()
 
-    def _first_answer(self, backend: "Backend") -> dict[str, bool]:
+    def _smoke_test(self, backend: "Backend") -> dict[str, bool]:
         from harness.plugin.hint_smoke_test import NAMESPACE, hint_facts  # noqa: PLC0415
 
         return hint_facts(backend, f"{_prefix(self._run)}first" if self._run.target else NAMESPACE)
 
-    def _ask_preliminaries(self, backend: "Backend") -> "Preliminaries | None":
-        from harness.plugin.preliminaries import Preliminaries, questions  # noqa: PLC0415
+    def _check_basics(self, backend: "Backend") -> "BasicChecks | None":
+        from harness.plugin.basic_checks import BasicChecks, required_checks  # noqa: PLC0415
         from harness.scenario.cluster import Cluster  # noqa: PLC0415
 
         plan = self._run.plan
-        if plan is None or not (about := questions(plan, backend.families)):
+        if plan is None or not (about := required_checks(plan, backend.families)):
             return None
         namespace = f"{_prefix(self._run)}preliminary"
-        return Preliminaries(Cluster(backend, namespace, history=self._run.history, test="preliminary"), about)
+        return BasicChecks(Cluster(backend, namespace, history=self._run.history, test="preliminary"), about)
 
 
 @pytest.fixture(scope="session")
@@ -141,8 +141,7 @@ def _numbers() -> Iterator[int]:
 @pytest.fixture
 def generation(request: pytest.FixtureRequest) -> Generation | None:
     """The cases that the generating test runs, or None for the cases of the suite."""
-    made: Generation | None = getattr(request, "param", None)
-    return made
+    return getattr(request, "param", None)
 
 
 @pytest.fixture
@@ -169,24 +168,22 @@ def new_cluster(
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
         draw = _run.draw_of(test)
-        booted = backends(topology, draw)
-        made.append(
-            Cluster(
-                booted,
-                f"{_prefix(_run)}{next(_numbers)}",
-                history=_run.history,
-                test=test,
-                converges_within=settings.converges_within,
-                ended_before=_run.known_ends,
-                releases=backends.releases(topology, draw),
-                draw=draw,
-                shared=backends.standing(topology, draw),
-                unanswered=backends.unanswered,
-                claims=lambda feature: claimed(feature, settings),
-            )
+        cluster = Cluster(
+            backends(topology, draw),
+            f"{_prefix(_run)}{next(_numbers)}",
+            history=_run.history,
+            test=test,
+            converges_within=settings.converges_within,
+            ended_before=_run.known_ends,
+            releases=backends.releases(topology, draw),
+            draw=draw,
+            shared=backends.standing(topology, draw),
+            unanswered=backends.unanswered,
+            claims=lambda feature: claimed(feature, settings),
         )
-        made[-1].generation = generation
-        return made[-1]
+        cluster.generation = generation
+        made.append(cluster)
+        return cluster
 
     yield make
     if settings.cluster_ends and request.session.exitstatus != pytest.ExitCode.OK:

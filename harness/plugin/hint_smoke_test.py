@@ -1,9 +1,8 @@
-"""A smoke test before all other tests. It checks whether hints have an effect, including hints added to an existing
-slice.
+"""A smoke test before all other tests: do hints have an effect, including hints that are added to an existing slice?
 
-Proxies that ignore hints usually do so silently: a feature gate is off, or packets bypass the judged data plane. Others
-ignore hints when they compare endpoints, so they miss a change of hints. Dozens of failures then have one cause, which
-the report should state first. The result is a note and does not affect verdicts.
+Proxies that ignore hints usually do so silently: a feature gate is disabled, or packets bypass the judged data plane.
+Others ignore hints when they compare endpoints, so they miss a change of hints. Dozens of failures then have one cause,
+which the report should state first. The result is a note and does not affect verdicts.
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 NAMESPACE = "td-hint-smoke-test"
 SOMETHING = "hintsChangeSomething"
 FOLLOWED = "changesOfHintsAreFollowed"
-WITHIN = 3.0  # the time for a change to affect packets, in seconds before the time scale
+WITHIN = 3.0  # the time for a change to affect packets, in seconds, multiplied by the time scale
 PROBES = 24  # all probes reach the same of two endpoints by chance once in 16 million
 
 
@@ -50,12 +49,12 @@ def hint_facts(backend: "Backend", namespace: str = NAMESPACE) -> dict[str, bool
 
 
 def _ask(backend: "Backend", namespace: str, pods: list[Pod]) -> dict[str, bool]:
-    everybody, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
+    both, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
     probe = _publish(backend, namespace, "web", pods, hinted=False)
-    if not _reaches(backend, probe, everybody):
-        # A proxy may follow the field and the places of endpoints. Else the Service does not work even without hints.
+    if not _reaches(backend, probe, both):
+        # A proxy may use the field and the endpoints' zones. Otherwise the Service does not work even without hints.
         plain = _publish(backend, namespace, "plain", pods, hinted=False, asking=False)
-        return {SOMETHING: False} if _reaches(backend, plain, everybody) else {}
+        return {SOMETHING: False} if _reaches(backend, plain, both) else {}
     hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=backend.families[0])
     backend.api.replace("endpointslices", namespace, hinted)
     if _reaches(backend, probe, near):

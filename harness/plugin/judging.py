@@ -23,9 +23,9 @@ from harness.model.texts import bounded
 from harness.plugin.time_limit import TimeLimitError
 from harness.run.shortage import shortage, why_it_cannot_continue
 
-PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}  # project's names for pytest's outcomes
+PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}  # the project's names for pytest's phases
 
-_LONGEST = 20_000  # letters of the message of an exception, which may quote a judged component
+_LONGEST = 20_000  # characters of the message of an exception, which may quote a judged component
 
 _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReason.INELIGIBLE}
 
@@ -154,18 +154,18 @@ def end_with(result: CaseResult, rerun: str) -> None:
 
 def end_of(error: BaseException | None) -> EndedError | None:
     """Return the error about a component's exit that caused this error, if any."""
-    while error is not None and not isinstance(error, EndedError):
-        error = error.__cause__ or error.__context__
-    return error
+    return next((each for each in _chain(error) if isinstance(each, EndedError)), None)
 
 
 def logs_of(error: BaseException | None) -> Mapping[str, str]:
     """Return the logs in this error by file name, if a cluster failed to boot."""
+    return next((each.logs for each in _chain(error) if isinstance(each, HarnessError) and each.logs), {})
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
-        if isinstance(error, HarnessError) and error.logs:
-            return error.logs
+        yield error
         error = error.__cause__ or error.__context__
-    return {}
 
 
 def why_it_stopped(error: BaseException) -> str:

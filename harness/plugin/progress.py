@@ -224,7 +224,7 @@ def _line(result: Result, display: Display) -> str:
         return f"{text:<{width - len(duration) - 2}}  {duration}"
     reason = f"{result.reason}: {result.worst.message}"
     room = max(width - len(text) - 2, _SHORTEST)
-    if display.draws and len(reason) > room:
+    if display.redraws and len(reason) > room:
         reason = reason[: room - 1] + ("…" if marks is MARKS else ".")
     return f"{text}  {reason}"
 

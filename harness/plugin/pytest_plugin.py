@@ -3,8 +3,6 @@
 import contextlib
 import errno
 import functools
-import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -23,13 +21,12 @@ from harness.run.suite_files import SUITE, place_of
 from harness.settings.options import OPTIONS, resolve
 
 _WORKER_INPUT = "trafficdist"
-_FIXTURES = "harness.plugin.fixtures"
 _CODES: dict[type[BaseException], ExitCode] = {
     NothingSelectedError: ExitCode.NOTHING_SELECTED,
     DistrustError: ExitCode.DISTRUST,
     UnavailableError: ExitCode.DISTRUST,
 }
-_RESTARTS = 1000  # of workers: a lost worker costs only the requirement that it runs
+_RESTARTS = 1000  # of workers: a lost worker affects only the requirement that it runs
 _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, controller and all proxies up to six times
 
 
@@ -141,9 +138,8 @@ def _suite(config: pytest.Config) -> Path:
     """Return the suite's folder: the nearest parent of the tests with a table of needs, or the tests' own folder."""
     from harness.model.needs import FILE
 
-    found = importlib.util.find_spec(SUITE) if config.args[:1] == [SUITE] and config.option.pyargs else None
-    first = next(iter(found.submodule_search_locations or ()), "") if found else (config.args or ["."])[0]
-    place = Path(first.partition("::")[0]).resolve()
+    published = config.args[:1] == [SUITE] and config.option.pyargs
+    place = place_of() if published else Path((config.args or ["."])[0].partition("::")[0]).resolve()
     return next((folder for folder in (place, *place.parents) if (folder / FILE).exists()), place)
 
 
@@ -154,11 +150,9 @@ def _arguments(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
-    found = importlib.util.find_spec(SUITE)
-    places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
     arguments = [argument for argument in config.args if argument != SUITE or not config.option.pyargs]
     narrowed = config.option.keyword or config.option.markexpr or getattr(config.option, "deselect", None)
-    return not narrowed and all(Path(argument).resolve() in places for argument in arguments)
+    return not narrowed and all(Path(argument).resolve() == place_of() for argument in arguments)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -174,28 +168,32 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from harness.eventually import set_time_scale
     from harness.model.limits import set_limits
-    from harness.plugin import steps
+    from harness.plugin import fixtures, steps
     from harness.plugin.recorder import Recorder
 
     set_time_scale(run.settings.time_scale)
     set_limits(run.settings.limits)
     _limit_scenarios(config, run)
     if not run.worker:
+        from harness.plugin.ledger import Ledger
+        from harness.plugin.progress import Progress
+
         run.distributed = getattr(config.option, "dist", "no") != "no"
         _set_up(config, run)
-        _register_controller(config, run)
+        ledger = Ledger(run)
+        config.pluginmanager.register(ledger, "trafficdist_ledger")
+        config.pluginmanager.register(Progress(run, ledger, config), "trafficdist_progress")
     if not run.distributed:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
         if config.pluginmanager.hasplugin("allure_pytest"):
             steps.watch(config, run)
-    if importlib.util.find_spec(_FIXTURES) is not None:
-        config.pluginmanager.register(importlib.import_module(_FIXTURES), _FIXTURES)
+    config.pluginmanager.register(fixtures, fixtures.__name__)
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
     """Set the time limit of scenarios, longer if real components can be replaced. --timeout takes precedence."""
-    said = getattr(config.option, "timeout", 0)
-    if said is not None or "PYTEST_TIMEOUT" in os.environ or not (usual := float(config.getini("timeout") or 0)):
+    given = getattr(config.option, "timeout", 0) is not None or "PYTEST_TIMEOUT" in os.environ
+    if given or not (usual := float(config.getini("timeout") or 0)):
         return
     factor = _KIND_FACTOR if run.settings.backend == "kind" else 1.0
     config.option.timeout = usual * factor * max(1.0, run.settings.time_scale)
@@ -241,32 +239,23 @@ def _set_up(config: pytest.Config, run: Run) -> None:
 
 def _take_cluster(config: pytest.Config, run: Run) -> None:
     """Hold the Lease of the real cluster until the run ends. Raises `UnavailableError` and `DistrustError`."""
-    from harness.plugin.display import never_silent
+    from harness.plugin.display import with_heartbeat
     from harness.run.real_cluster import Session
 
     def say(text: str) -> None:
         print(for_terminal(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def close() -> None:
-        with never_silent(say, "still releasing the cluster"):
+        with with_heartbeat(say, "still releasing the cluster"):
             session.close()
 
-    with never_silent(say, f"still preparing the cluster of --backend {run.settings.backend}") as heard:
+    with with_heartbeat(say, f"still preparing the cluster of --backend {run.settings.backend}") as heard:
         session = Session(run.settings, heard)
         session.start()
     config.add_cleanup(close)
     run.target, run.lacking = session.target.to_json(), session.lacking
     if run.distributed:
         config.option.dist, config.option.loadscopereorder = "loadgroup", False
-
-
-def _register_controller(config: pytest.Config, run: Run) -> None:
-    from harness.plugin.ledger import Ledger
-    from harness.plugin.progress import Progress
-
-    ledger = Ledger(run)
-    config.pluginmanager.register(ledger, "trafficdist_ledger")
-    config.pluginmanager.register(Progress(run, ledger, config), "trafficdist_progress")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""Repeat a failed test with fewer drawn values, to find the values that matter. The verdict never changes."""
+"""Repeat a failed test with fewer random values, to find the values that matter. The verdict never changes."""
 
 import contextlib
 import time
@@ -22,7 +22,7 @@ class Shrinker:
         self._left = SECONDS * time_scale()
 
     def shrink(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> Draw | None:
-        """Return the smallest draw with which a test still fails, or None if a repetition could not tell."""
+        """Return the smallest draw with which a test still fails, or None if a repetition was inconclusive."""
         return shrunk(draw, lambda fewer: self._fails(item, fewer, following))
 
     def _fails(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> bool | None:

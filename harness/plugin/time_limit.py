@@ -1,4 +1,4 @@
-"""End a scenario that takes too long, in the scenario itself and nowhere else.
+"""End a scenario that takes too long.
 
 pytest-timeout raises its error wherever the process happens to be. In pytest's own code, such as the formatting of a
 failure, that is an internal error, which ends the worker and the run. So this module replaces it in a conformance run.
@@ -29,7 +29,7 @@ LAST = 3  # number of the alarm at which the scenario is given up
 
 
 class TimeLimitError(BaseException):
-    """A scenario took too long. It is no `Exception`, because a scenario may ignore some of those."""
+    """A scenario took too long. It is not an `Exception`, because a scenario may ignore some of those."""
 
 
 def limit_of(item: "pytest.Item") -> float:
@@ -47,8 +47,8 @@ def limit_of(item: "pytest.Item") -> float:
 def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None, *, most: int = MOST) -> Iterator[None]:
     """Raise `TimeLimitError` in this block after so many seconds (0: never) in which the programs could run.
 
-    `give_up` is called with the reason if the block ignores the error again and again. The error comes at the latest
-    after `most` times the limit by the clock.
+    `give_up` is called with the reason if the block ignores the error repeatedly. The error is raised after `most`
+    times the limit by the clock, at the latest.
     """
     if not seconds or threading.current_thread() is not threading.main_thread():
         yield

@@ -19,9 +19,9 @@ from harness.judging.results import Case
 from harness.judging.verdict import Judgement, SkipReason, Verdict
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.model.topology import ONE_ZONE
-from harness.plugin import preliminaries
+from harness.plugin import basic_checks
+from harness.plugin.basic_checks import BasicChecks, required_checks
 from harness.plugin.judging import with_instruments_checked
-from harness.plugin.preliminaries import Preliminaries, questions
 from harness.run.plan import Plan
 from harness.scenario.cluster import Cluster
 from mutants import MUTANTS
@@ -49,10 +49,10 @@ def history(tmp_path: Path) -> Iterator[History]:
 def test_questions_without_an_answer_are_known(
     mutant: str, unanswered: set[str], history: History, netns_allowed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preliminaries, "WITHIN", 0.2)
+    monkeypatch.setattr(basic_checks, "WITHIN", 0.2)
     with NetnsBackend(ONE_ZONE, implementation=reference(MUTANTS[mutant])) as backend:
         cluster = Cluster(backend, "preliminary", history=history, test="")
-        with closing(Preliminaries(cluster, ABOUT)) as asked:
+        with closing(BasicChecks(cluster, ABOUT)) as asked:
             eventually(
                 lambda: asked.unanswered(ABOUT).keys() == unanswered, describe=f"answers to all but {unanswered}"
             )
@@ -72,7 +72,7 @@ def test_questions_are_those_of_requirements_that_run() -> None:
     }
     cases = [Case("", each.id, reason=SkipReason.DESELECTED * (name == "not-selected")) for name, each in found.items()]
     plan = Plan({each.id: each for each in found.values()}, cases, draws={"KEP-1/second": "family=second"})
-    assert questions(plan, ("IPv4", "IPv6")) == {
+    assert required_checks(plan, ("IPv4", "IPv6")) == {
         TCP: {"KEP-1/plain", "KEP-1/both"},
         "TCP cluster-ip IPv6": {"KEP-1/both"},
         "UDP cluster-ip IPv6": {"KEP-1/second"},

@@ -1,10 +1,10 @@
-"""Asks basic questions before the first test, so that failed requirements can name the question that they rest on.
+"""Check before the first test that plain Services, EndpointSlices and DNS work at all.
 
-If node ports give no answer at all, requirements on hints, policies and flows at node ports show nothing about hints,
-policies and flows. The requirement with `answers={"TCP node-port"}` fails, and the others are inconclusive and name it.
-A question is asked only if a requirement of the run has it in `answers`, so one failure always remains.
+If node ports never respond, requirements on hints, policies and flows to node ports show nothing about hints, policies
+and flows. The requirement with `answers={"TCP node-port"}` fails, and the others are inconclusive and name it. A check
+runs only if a requirement of the run has it in `answers`, so that one failure always remains.
 
-    PROTOCOL KIND [FAMILY]    a plain Service answers at this kind of address, by default in the drawn family
+    PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the random IP family
     EndpointSlices            a Service with a selector gets an endpoint
     DNS                       the name of a Service with an endpoint has an address
 """
@@ -30,7 +30,7 @@ from harness.scenario.service_address import service_address
 from harness.variation import axes
 
 WITHIN = 5.0
-"""Seconds to wait for all answers, before the time scale. Later answers count too: see `unanswered`."""
+"""Seconds to wait for all checks, multiplied by the time scale. A later success counts too: see `unanswered`."""
 
 SERVICES: Mapping[AddressKind, str | None] = {
     "cluster-ip": None,
@@ -43,39 +43,39 @@ SERVICES: Mapping[AddressKind, str | None] = {
 PORTS = {each.protocol: each for each in (Port(name="tcp"), Port(name="udp", protocol="UDP"))}
 
 
-def questions(plan: Plan, families: Sequence[str]) -> dict[str, set[str]]:
+def required_checks(plan: Plan, families: Sequence[str]) -> dict[str, set[str]]:
+    """Return the checks of a run, each with the requirements that have it in `answers`."""
     found: dict[str, set[str]] = {}
     judged = {each.requirement for each in plan.cases if each.reason == ""}
     for each in (plan.requirements[name] for name in sorted(judged)):
-        drawn = families[-1] if plan.draw_of(each.id)[axes.FAMILY] == "second" else families[0]
-        for question in each.answers:
-            whole = f"{question} {drawn}" if question.count(" ") == 1 else question
-            found.setdefault(whole, set()).add(each.id)
+        family = families[-1] if plan.draw_of(each.id)[axes.FAMILY] == "second" else families[0]
+        for check in each.answers:
+            found.setdefault(f"{check} {family}" if check.count(" ") == 1 else check, set()).add(each.id)
     return found
 
 
-class Preliminaries:
+class BasicChecks:
     def __init__(self, cluster: Cluster, about: Mapping[str, Collection[str]]) -> None:
-        """Ask each question of `about` until it has an answer, for a limited time."""
+        """Repeat each check of `about` until it succeeds, for a limited time."""
         self._cluster = cluster
         self._about = about
         self._left: dict[str, Callable[[], bool]] = {}
-        self._in_vain: set[str] = set()  # questions for which no wait can help
+        self._hopeless: set[str] = set()  # checks that more time cannot help
         self._closed = False
         with self._aside():
             self._prepare()
             last_value(
-                self._ask, lambda left: set(left) <= self._in_vain, within=WITHIN, every=0.02, describe="first answers"
+                self._run, lambda left: set(left) <= self._hopeless, within=WITHIN, every=0.02, describe="first answers"
             )
         if not self._left:
             self.close()
 
     def unanswered(self, used: Collection[str]) -> Mapping[str, Collection[str]]:
-        """Return the questions among `used` without any answer up to now, with the requirements that are about them."""
+        """Return the checks among `used` that have never succeeded, with the requirements that are about them."""
         if not self._left.keys() & set(used):
             return {}
         with self._aside():
-            self._ask()
+            self._run()
         return {each: self._about[each] for each in sorted(self._left) if each in used}
 
     def close(self) -> None:
@@ -89,13 +89,13 @@ class Preliminaries:
         with self._cluster.history.set_aside(), _possible():
             yield
 
-    def _ask(self) -> Collection[str]:
-        for question, ask in list(self._left.items()):
-            answered = True
+    def _run(self) -> Collection[str]:
+        for name, check in list(self._left.items()):
+            succeeded = True
             with _possible():
-                answered = ask()
-            if answered:
-                del self._left[question]
+                succeeded = check()
+            if succeeded:
+                del self._left[name]
         return self._left
 
     def _prepare(self) -> None:
@@ -117,16 +117,16 @@ class Preliminaries:
                 self._left["DNS"] = partial(self._resolved, pod, service)
 
     def _prepare_service(self, kind: AddressKind, pod: Pod) -> None:
-        asked = [each for each in self._about if f" {kind} " in each]
-        if not asked:
+        mine = [each for each in self._about if f" {kind} " in each]
+        if not mine:
             return
-        families = sorted({each.split()[2] for each in asked})
+        families = sorted({each.split()[2] for each in mine})
         service = self._published(pod, families, external_ips=kind == "external-ip", type=SERVICES[kind])
         client = pod_client(pod.node) if kind == "cluster-ip" else external_client(pod.node)
-        for question in asked:
-            protocol, _, family = question.split()
+        for name in mine:
+            protocol, _, family = name.split()
             target = service_address(self._cluster, service, to=kind, family=family, port=PORTS[protocol])
-            self._left[question] = partial(self._reached, target.path(client, frozenset()))
+            self._left[name] = partial(self._reached, target.path(client, frozenset()))
 
     def _published(self, pod: Pod, families: Sequence[str], **fields: Any) -> Service:
         one: dict[str, Any] = {} if len(families) == 2 else {"ipFamilies": list(families)}
@@ -146,10 +146,10 @@ class Preliminaries:
         kind = {"IPv4": "A", "IPv6": "AAAA"}[service.object["spec"]["ipFamilies"][0]]
         answer = ask_dns(self._cluster, pod, dns_name_of(service), kind)
         if answer.malformed:
-            self._in_vain.add("DNS")
+            self._hopeless.add("DNS")
         return bool(answer.data)
 
 
 def _possible() -> contextlib.AbstractContextManager[None]:
-    """Ignore errors, so that a question that cannot be asked on this cluster counts as answered."""
+    """Ignore errors, so that a check that is impossible on this cluster counts as successful."""
     return contextlib.suppress(HarnessError, RefusedError)
