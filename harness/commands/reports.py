@@ -20,11 +20,11 @@ _JUDGE_CODES = """\b
 Exit codes, of the verdicts that are derived:
    0  every selected MUST is met; a SHOULD that is not met is a warning
    1  at least one MUST is not met, or with --warnings-as-errors a SHOULD
-   4  RUN is no history, or a line of it was changed or removed
+   4  RUN is not a history, or one of its lines was changed or removed
    5  no requirement was selected
   10  nothing failed, but a MUST is inconclusive
   11  nothing failed, but a claimed MUST did not run
-  12  a verdict or message is not what the run stated, or the run did not trust itself"""
+  12  a verdict or message differs from what the run stated, or the run did not trust itself"""
 
 _EXAMPLES = examples(
     "judge latest",
@@ -53,7 +53,7 @@ def judge(run: str, form: str, **options: Any) -> int:
 _VERIFY_CODES = """\b
 Exit codes:
    0  the report follows from the history of its run
-   4  FOLDER is no folder of a run
+   4  FOLDER is not the folder of a run
   13  the report is refused, with the reasons"""
 
 
@@ -117,7 +117,7 @@ def tell(place: object, refused: "Sequence[Refusal]") -> int:
 _REPORT_CODES = """\b
 Exit codes:
    0  the page is written
-   4  RUN is no folder of a run"""
+   4  RUN is not the folder of a run"""
 
 
 @click.command(
@@ -139,15 +139,15 @@ Exit codes:
     "--markdown", is_flag=True, help="Print a summary for a pull request instead of the page, failures first."
 )
 def report(run: str, output: str | None, *, markdown: bool) -> None:
-    """Write the page of a run again: report.html, a single file with diagrams that needs no network.
+    """Write the page of an earlier run again: report.html, a single file with diagrams that needs no network.
 
-    RUN is the folder of a run with its report.yaml and history, or "latest". Each run writes its page; this command is
-    for earlier runs. The summary in Markdown has maps that GitHub renders as diagrams.
+    RUN is the folder of a run with its report.yaml and history, or "latest". The summary in Markdown has maps that
+    GitHub renders as diagrams.
     """
     if markdown and output:
         raise click.UsageError("--markdown prints a summary, and cannot be combined with --output")
     from harness.plugin.suite import catalogue
-    from harness.report.page.again import read_run, write
+    from harness.report.page.rewrite import read_run, write
 
     if markdown:
         from harness.report.markdown import as_markdown
@@ -162,7 +162,7 @@ _COMPARE_CODES = """\b
 Exit codes:
   0  with --changes: no verdict changed
   1  with --changes: at least one verdict changed
-  4  wrong use"""
+  4  the arguments are invalid"""
 
 
 @click.command(

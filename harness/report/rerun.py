@@ -1,5 +1,6 @@
 """The command at the end of a failure message, which runs one requirement again with all options that matter."""
 
+import itertools
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +29,7 @@ def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
 
 def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str] = ("trafficdist",)) -> str:
     """Return the command as a shell line. `arguments` are those of the run, which may name another suite."""
-    suite = _suite(arguments)
+    suite = value_of("suite", arguments)
     words = ["trafficdist", "run", *(["--suite", suite] if suite else []), "--run-test", requirement_id]
     given = _given(settings)
     of_file = {option: value for option, value in given.items() if not option.on_command_line}
@@ -43,11 +44,14 @@ def command_of_pytest(settings: Settings, nodeid: str) -> str:
     return shlex.join(["pytest", nodeid, *options])
 
 
-def _suite(arguments: Sequence[str]) -> str:
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        if word.partition("=")[0] == "--suite":
-            return word.partition("=")[2] or following
-    return ""
+def value_of(name: str, arguments: Sequence[str]) -> str:
+    """Return the last value of an option in the arguments of the command or of pytest, or "" if it is absent."""
+    last = ""
+    for argument, after in itertools.pairwise([*arguments, ""]):
+        option, sign, value = argument.partition("=")
+        if option in (f"--{name}", f"--td-{name}"):
+            last = value if sign else after
+    return last
 
 
 def _given(settings: Settings) -> Mapping[Option, Any]:

@@ -28,9 +28,10 @@ from harness.model.garbage_collection import gc_paused
 from harness.model.requirements import Requirement
 from harness.report import attestation, causes, conformance, junit, published
 from harness.report.environment import catalogue_digest, suite_version
-from harness.report.page import again, page
+from harness.report.page import page, rewrite
 from harness.report.reactions import by_case, listed
 from harness.report.rejudged import HISTORIES, derive, differences, history_in
+from harness.report.rerun import value_of
 from harness.run.folder import MARK, PAGE
 from harness.run.plan import Plan
 from harness.scenario.measuring import PROMISED
@@ -45,8 +46,6 @@ RELEASE = "release"
 
 DERIVED = "derived"
 """The name of the check of the pages. It runs last, and only if the values that they show were accepted."""
-
-_OF_SUITE = (RELEASE, "suite")
 
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
@@ -116,22 +115,17 @@ def refusals(
     facts = RunFacts(undeclared, tuple(report["environment"].get("ipFamilies", ())))
     evidence = Evidence(folder, report, recorded, judged, known, results, causes.of(results), foreseen(facts))
     found = [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
-    if any(each.check not in _OF_SUITE for each in found):
+    if any(each.check not in (RELEASE, "suite") for each in found):
         return found
     return found + [Refusal(DERIVED, text) for text in _derived(evidence)]
 
 
 def _derived(run: Evidence) -> Iterator[str]:
-    """Yield the pages that differ from those that follow from the history. A published report has none of them."""
+    """Yield the files that differ from those that follow from the history. A published report has none of them."""
     made: Mapping[str, Callable[[], bytes]] = {
         "junit.xml": lambda: junit.as_xml(run.results, run.report["run"], run.causes),
         PAGE: lambda: page.as_html(
-            run.report,
-            run.results,
-            run.judged.stories,
-            by_case(run.judged),
-            found=run.causes,
-            read=again.evidence_in(run.folder),
+            run.report, run.results, run.judged, found=run.causes, read=rewrite.evidence_in(run.folder)
         ).encode(),
     }
     for path, make in made.items():
@@ -368,16 +362,12 @@ def _features(run: Evidence) -> Iterator[str]:
         lacking = sorted(undeclared & {each.name for each in result.requirement.features})
         if lacking and not result.left_out and result.reason != SkipReason.UNSUPPORTED:
             yield f"{result.requirement.id} ran, but its feature {', '.join(lacking)} is not declared"
-        if result.reason == SkipReason.UNSUPPORTED and not (lacking or _ruled_out(result.requirement)):
+        exempt = result.requirement.as_ or result.requirement.unless or result.requirement.since
+        if result.reason == SkipReason.UNSUPPORTED and not (lacking or exempt):
             yield f"{result.requirement.id} is unsupported, but all its features are declared"
-    exempt = sorted(each for each in undeclared & known.keys() if known[each].core)
-    if exempt:
-        yield f"core features are not declared: {', '.join(exempt)}"
-
-
-def _ruled_out(requirement: Requirement) -> bool:
-    """Return whether a requirement may be skipped even if all its features are declared."""
-    return bool(requirement.as_ or requirement.unless or requirement.since)
+    core = sorted(each for each in undeclared & known.keys() if known[each].core)
+    if core:
+        yield f"core features are not declared: {', '.join(core)}"
 
 
 def _run(run: Evidence) -> Iterator[str]:
@@ -392,7 +382,7 @@ def _run(run: Evidence) -> Iterator[str]:
     if not said["certifiable"]:
         yield f"the run cannot be certified: {'; '.join(said['certifiableReasons'])}"
     else:
-        given = {name: _given(said["arguments"], name) for name in _NEVER_CERTIFIABLE}
+        given = {name: value_of(name, said["arguments"]) for name in _NEVER_CERTIFIABLE}
         narrowed = [f"--{name} {value}" for name, value in given.items() if value]
         if "quick" in said or {"--quick", "--td-quick"} & set(said["arguments"]):
             narrowed.append("--quick")
@@ -402,16 +392,6 @@ def _run(run: Evidence) -> Iterator[str]:
 
 
 _NEVER_CERTIFIABLE = ("mutant", "run-test", "skip-tests")
-
-
-def _given(arguments: Sequence[str], name: str) -> str:
-    """Return the last value of an option in the arguments of the command or of pytest, or "" if it is absent."""
-    last = ""
-    for argument, after in itertools.pairwise([*arguments, ""]):
-        option, sign, value = argument.partition("=")
-        if option in (f"--{name}", f"--td-{name}"):
-            last = value if sign else after
-    return last
 
 
 def _times(run: Evidence) -> Iterator[str]:
@@ -432,7 +412,7 @@ def _identity(run: Evidence) -> Iterator[str]:
         if not run.report["implementation"][name]:
             yield f"the implementation has no {name}"
     for name in (*NAMES, "url"):
-        given = _given(run.report["run"]["arguments"], name)
+        given = value_of(name, run.report["run"]["arguments"])
         if given and run.report["implementation"][name] != given:
             yield f"the implementation has {name} {run.report['implementation'][name]}, but the option was {given}"
     for name, value in run.judged.report.items():

@@ -18,7 +18,7 @@ from harness.model.needs import Needs
 from harness.model.privacy import private_values
 from harness.report import allure, causes, conformance, junit, reactions
 from harness.report.causes import Cause
-from harness.report.page import again, page
+from harness.report.page import page, rewrite
 from harness.run.folder import PAGE
 from harness.run.run import Run
 
@@ -42,12 +42,10 @@ def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded:
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
     report = private_values(conformance.build(about, results, found, reactions.listed(numbers)))
-    evidence = again.evidence_in(run.folder.path)
+    evidence = rewrite.evidence_in(run.folder.path)
     run.decorate(
         PAGE,
-        lambda: run.folder.write(
-            PAGE, page.as_html(report, results, judged.stories, numbers, found=found, read=evidence)
-        ),
+        lambda: run.folder.write(PAGE, page.as_html(report, results, judged, found=found, read=evidence)),
         None,
     )
     text = conformance.as_yaml({**report, "artifacts": run.folder.artifacts()})

@@ -57,12 +57,12 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, with its clients by name and its pods. `beside` lists running pods without a role in the scenario."""
+    """A node, with its clients by name and its pods. `unrelated` lists running pods without a role in the scenario."""
 
     name: str
     clients: Mapping[str, str]
     pods: Sequence[str]
-    beside: Sequence[str]
+    unrelated: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ClusterMap:
     connections: Sequence[Connection]
 
 
-def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) -> tuple[str, str]:
+def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str]) -> tuple[str, str]:
     """Return the node and kind of the client with this label (`str(Client)` or "pod NAME"), or `NOWHERE`."""
     known = _clients_on(tuple(nodes))
     for name in (label, label.partition(" in ")[0]):
@@ -101,12 +101,12 @@ def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
 
 
 def map_of(
-    nodes: Sequence[tuple[str, str]], pods: Sequence[str], rows: Sequence[Row], *, beside: Sequence[str] = ()
+    nodes: Sequence[tuple[str, str]], pods: Sequence[str], rows: Sequence[Row], *, unrelated: Sequence[str] = ()
 ) -> ClusterMap:
-    """Return the map of a grid with columns `pods`. `nodes` maps names to zones. `beside` lists other running pods."""
+    """Return the map of a grid with columns `pods`. `nodes` has names and zones. `unrelated` are other running pods."""
     names = [name for name, _ in nodes]
-    clients = {row.client: place_of_client(row.client, names, [*pods, *beside]) for row in rows}
-    homes = {pod: place_of_pod(pod, names) for pod in (*pods, *beside)}
+    clients = {row.client: place_of_client(row.client, names, [*pods, *unrelated]) for row in rows}
+    homes = {pod: place_of_pod(pod, names) for pod in (*pods, *unrelated)}
     lost = not {*homes.values(), *(node for node, _ in clients.values())} <= set(names)
     zones: dict[str, list[Node]] = {}
     for name, zone in [*nodes, *([(NOWHERE, "")] if lost else [])]:

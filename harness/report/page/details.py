@@ -1,20 +1,60 @@
-"""The details of one requirement on the page: its cases, and each case's observation windows as diagrams."""
+"""The details of one requirement on the page: its cases, and each case's observation windows as diagrams.
 
+A window of steady traffic has a timeline, with a lane for each client: the answering pods, losses and gaps over time.
+"""
+
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from harness.judging.judge import Key
 from harness.judging.results import CaseResult, Outcome, Result
 from harness.judging.story import Story, WindowStory
-from harness.judging.timeline import Change
-from harness.judging.verdict import Row, Verdict, grid
+from harness.judging.timeline import Change, Timed, lossy_gaps, said
+from harness.judging.transitions import concerns
+from harness.judging.verdict import Row, Verdict, grid, is_wrong
+from harness.model.outcomes import Reached, Refused, TimedOut, Unknown
+from harness.model.times import milliseconds, since_start, whole
 from harness.report import reactions
-from harness.report.page.cluster_map import ClusterMap, map_of
-from harness.report.page.lanes import Timeline, timeline_of
+from harness.report.page.cluster_map import TIMES, ClusterMap, map_of
 from harness.variation.axes import when_it_fails
 
 Nodes = Sequence[tuple[str, str]]  # zone of each node, by name
+
+INTERVALS = 72
+_EDGE = 1e-6  # tolerance as a fraction of an interval, for floats on its border
+MOST_CHANGES = 40  # maximum number of changes that get a line of text
+
+_NAMES = {TimedOut: "timed out", Refused: "refused", Unknown: "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The answers in an interval: the worst kind of answer, the pod that answered most, and a summary of all."""
+
+    kind: str = ""  # "lost", "wrong", "right", or "" without an answer
+    pod: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The lane and the gaps of each client. `written` holds the numbers of the changes written in each interval.
+
+    `took_up` holds the intervals in which all components finished processing the changes. `times` are the axis's ends,
+    and `zero` is the event from which times count.
+    """
+
+    lanes: dict[str, list[Interval]]
+    gaps: dict[str, list[str]]
+    changes: list[str]
+    more_changes: int
+    written: list[list[int]]
+    took_up: set[int]
+    times: tuple[str, str]
+    zero: str
+    pods: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +66,7 @@ class Window:
     columns: Sequence[str]
     rows: Sequence[Row]
     map: ClusterMap
-    timeline: Timeline | None = None
+    timeline: Timeline | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +81,7 @@ class Case:
     met: Sequence[Window]
     numbers: Sequence[tuple[str, Sequence[Sequence[Any]]]]
     when: str
-    compared: Sequence[tuple[str, bool]] = field(default_factory=tuple)
-
-
-def cases(result: Result, stories: Mapping[Key, Story], numbers: reactions.Numbers, nodes: Nodes) -> list[Case]:
-    return [case_of(result, each, stories, numbers, nodes) for each in result.cases]
+    compared: Sequence[tuple[str, bool]]
 
 
 def case_of(
@@ -94,7 +130,7 @@ def _window(story: Story, window: WindowStory, nodes: Nodes) -> Window:
         judgement.message if judgement else "not judged, because the scenario ended earlier",
         shown,
         rows,
-        map_of(nodes, columns, rows, beside=running),
+        map_of(nodes, columns, rows, unrelated=running),
         timeline_of(story, window) if window.flows else None,
     )
 
@@ -107,3 +143,47 @@ def _running(changes: Sequence[Change]) -> Iterator[str]:
         elif each.what in ("delete pod", "evict pod"):
             running.pop(str(each.facts.get("pod", "")), None)
     yield from running
+
+
+def timeline_of(story: Story, window: WindowStory) -> Timeline:
+    times = [at for samples in window.flows.values() for at, _ in samples] or [0.0]
+    begin, end = min(times), max(times)
+    zero = begin if story.begun is None else story.begun
+
+    def interval(at: float) -> int:
+        return min(INTERVALS - 1, int((at - begin) / ((end - begin) or 1.0) * INTERVALS + _EDGE))
+
+    lanes, gaps = {}, {}
+    for client, samples in window.flows.items():
+        parts: list[list[Timed]] = [[] for _ in range(INTERVALS)]
+        for at, each in samples:
+            parts[interval(at)].append((at, each))
+        lanes[client] = [_interval(part, window, client) for part in parts]
+        gaps[client] = [f"{whole(milliseconds(b - a))} ms from {since_start(a - zero)}" for a, b in lossy_gaps(samples)]
+    changes = [each for each in story.changes if concerns(each, window.of[0]) and begin <= each.at <= end]
+    written: list[list[int]] = [[] for _ in range(INTERVALS)]
+    for number, change in enumerate(changes, start=1):
+        written[interval(change.at)].append(number)
+    seen = {each.pod for samples in window.flows.values() for _, each in samples if isinstance(each, Reached)}
+    return Timeline(
+        lanes,
+        gaps,
+        [f"{since_start(each.at - zero)}  {said(each)}" for each in changes[:MOST_CHANGES]],
+        max(0, len(changes) - MOST_CHANGES),
+        written,
+        {interval(at) for at in story.took_up if changes and begin <= at <= end},
+        (since_start(begin - zero), since_start(end - zero)),
+        "the first request" if story.begun is None else "the start of the scenario",
+        sorted(seen),
+    )
+
+
+def _interval(samples: Sequence[Timed], window: WindowStory, client: str) -> Interval:
+    if not samples:
+        return Interval()
+    answers = Counter(each.pod if isinstance(each, Reached) else _NAMES[type(each)] for _, each in samples)
+    pods = Counter(each.pod for _, each in samples if isinstance(each, Reached))
+    bad = {isinstance(each, Reached) for _, each in samples if is_wrong(each, window.expectation[client])}
+    kind = "lost" if False in bad else "wrong" if bad else "right"
+    text = ", ".join(f"{what} {number}{TIMES}" for what, number in sorted(answers.items()))
+    return Interval(kind, max(pods, key=lambda pod: (pods[pod], pod), default=""), text)

@@ -11,9 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.judging.exit_codes import ExitCode, exit_code
-from harness.judging.judge import Key
+from harness.judging.judge import Judged
 from harness.judging.results import DECISIVE, Outcome, Result, count, situation
-from harness.judging.story import Story
 from harness.judging.verdict import Verdict
 from harness.model.judged import mark
 from harness.model.times import brief, whole
@@ -63,13 +62,13 @@ class Matrix:
 def as_html(
     report: Mapping[str, Any],
     results: Sequence[Result],
-    stories: Mapping[Key, Story],
-    numbers: reactions.Numbers,
+    judged: Judged,
     *,
     found: Sequence[Cause],
-    read: Callable[[str], str | None] = lambda _: None,
+    read: Callable[[str], str | None],
 ) -> str:
     """Return the page. `read` returns the text of an evidence file by its path in the run's folder, or None."""
+    stories, numbers = judged.stories, reactions.by_case(judged)
     chosen = [each for each in results if not each.left_out]
     chosen.sort(key=lambda each: (list(SHOWN).index(each.outcome), each.requirement.id))
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
@@ -78,15 +77,15 @@ def as_html(
     engine.filters |= {"brief": brief, "whole": lambda cell: whole(cell) if isinstance(cell, float) else cell}
     engine.tests |= {"of_a_packet": _is_path}
     script = file(_PACKAGE, "page.js")
-    room = MOST_EVIDENCE_OF_ALL
+    left = MOST_EVIDENCE_OF_ALL
     bodies = engine.get_template("details.html.j2")
     entries = []
     for number, result in enumerate(chosen):
         decides = result.outcome in UNMET and number < MOST_OPEN
-        told = details.cases(result, stories, numbers, nodes)
-        evidence = _evidence(result, read, room)
-        room -= sum(len(text) for _, text in evidence)
-        body = bodies.render(result=result, cases=told, evidence=evidence, columns=reactions.COLUMNS)
+        cases = [details.case_of(result, each, stories, numbers, nodes) for each in result.cases]
+        evidence = _evidence(result, read, left)
+        left -= sum(len(text) for _, text in evidence)
+        body = bodies.render(result=result, cases=cases, evidence=evidence, columns=reactions.COLUMNS)
         entries.append(
             Entry(
                 result,
@@ -156,13 +155,13 @@ def matrices(results: Iterable[Result]) -> list[Matrix]:
     ]
 
 
-def _evidence(result: Result, read: Callable[[str], str | None], room: int) -> list[tuple[str, str]]:
-    """Return a requirement's files by path, up to `room` characters. Files about packet paths come first."""
+def _evidence(result: Result, read: Callable[[str], str | None], left: int) -> list[tuple[str, str]]:
+    """Return a requirement's files by path, up to `left` characters. Files about packet paths come first."""
     every = {path for case in result.cases for path in case.evidence}
     found = []
     for path in sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path)):
-        text = ((read(path) if room > 0 else None) or "")[:MOST_EVIDENCE]
-        room -= len(text)
+        text = ((read(path) if left > 0 else None) or "")[:MOST_EVIDENCE]
+        left -= len(text)
         found.append((path, text))
     return found
 

@@ -13,7 +13,7 @@ import yaml
 
 from harness.judging.history import sealed
 from harness.model.requirements import Requirement
-from harness.report.page import again
+from harness.report.page import rewrite
 from harness.report.verified import verify
 from harness.scenario.rehearsal import ExpectedByCase
 
@@ -65,7 +65,7 @@ class Forged:
     def make_page(self) -> None:
         """Make the page again after a change that a run could have made."""
         assert "derived" in self.checks()
-        again.write(str(self.folder), self.requirements)
+        rewrite.write(str(self.folder), self.requirements)
         self.seal("report.html")
 
     def checks(self) -> list[str]:

@@ -24,8 +24,8 @@ def row(client: str, **cells: Cell) -> Row:
     return Row(client, "", cells)
 
 
-def drawn(*rows: Row, pods: tuple[str, ...] = ("a1", "b1"), beside: tuple[str, ...] = ()) -> ClusterMap:
-    return map_of(NODES, pods, rows, beside=beside)
+def drawn(*rows: Row, pods: tuple[str, ...] = ("a1", "b1"), unrelated: tuple[str, ...] = ()) -> ClusterMap:
+    return map_of(NODES, pods, rows, unrelated=unrelated)
 
 
 def test_clients_and_pods_stand_in_their_nodes_in_their_zones() -> None:
@@ -42,7 +42,7 @@ def test_connections_lead_from_the_client_to_the_pod() -> None:
     assert found == [Connection(Kind.WRONG, "a1", "b1", True, f"3{TIMES}")]
 
 
-def test_a_connection_that_reaches_nobody_leads_to_its_outcome() -> None:
+def test_a_connection_that_reaches_no_pod_leads_to_its_outcome() -> None:
     found = drawn(Row("a1", "", {"timed out": Cell(30, Mark.WRONG)})).connections
     assert found == [Connection(Kind.WRONG, "a1", "timed out", False, f"30{TIMES}")]
 
@@ -59,9 +59,9 @@ def test_wrong_connections_come_after_all_others() -> None:
     assert [each.kind for each in found] == [Kind.RIGHT, Kind.MISSING, Kind.WRONG]
 
 
-def test_pods_that_nobody_is_to_reach_are_beside() -> None:
-    found = drawn(row("a1", a1=Cell(9, Mark.RIGHT)), pods=("a1",), beside=("a1", "b1-2"))
-    assert [(each.pods, each.beside) for some in found.zones.values() for each in some] == [
+def test_pods_that_no_client_should_reach_are_unrelated() -> None:
+    found = drawn(row("a1", a1=Cell(9, Mark.RIGHT)), pods=("a1",), unrelated=("a1", "b1-2"))
+    assert [(each.pods, each.unrelated) for some in found.zones.values() for each in some] == [
         (["a1"], []),
         ([], []),
         ([], ["b1-2"]),

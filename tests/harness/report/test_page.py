@@ -19,9 +19,10 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.eventually import eventually
 from harness.judging.history import sealed
+from harness.judging.judge import Judged
 from harness.report.conformance import read_report
 from harness.report.page import page as maker
-from harness.report.page.again import evidence_in
+from harness.report.page.rewrite import evidence_in
 from tests.harness.report.browser import Page
 from tests.harness.report.conftest import JUDGED
 
@@ -239,7 +240,7 @@ def test_a_run_without_its_report_is_refused(run: Run) -> None:
     (run.folder / "report.yaml").unlink()
     done = CliRunner().invoke(main, ["report", str(run.folder)])
     assert done.exit_code == 4
-    assert "has no run.jsonl with a report.yaml" in done.output
+    assert "has no run.jsonl and report.yaml" in done.output
 
 
 def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -> None:
@@ -254,9 +255,10 @@ def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -
 
 def test_page_shows_judged_decisions_and_added_service_fields(run: Run) -> None:
     report = read_report(str(run.folder))
-    assert "(decisions)" not in maker.as_html(report, [], {}, {}, found=[])
+    nothing = {"found": [], "read": evidence_in(run.folder)}
+    assert "(decisions)" not in maker.as_html(report, [], Judged(), **nothing)
     told = {**report["environment"], "services": {"spec": {"note": "<b>"}}}
-    shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], {}, {}, found=[])
+    shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], Judged(), **nothing)
     assert shown.count("(decisions)") == 2  # the title and the heading of the page
     assert "<dt>Judged by</dt><dd>decisions</dd>" in shown
     assert '<dt>Every Service has</dt><dd>{"spec": {"note": "\\u003cb\\u003e"}}</dd>' in shown

@@ -27,7 +27,7 @@ from harness.model.escaping import for_markdown
 from harness.model.judged import DECISIONS
 from harness.model.requirements import Requirement
 from harness.report.conformance import read_report
-from harness.report.page.again import read_run, write
+from harness.report.page.rewrite import read_run, write
 from harness.report.verified import verify
 from tests.harness.report.browser import Page
 from tests.harness.report.forged import Forged

@@ -1,5 +1,5 @@
 "use strict";
-// Unpacks what is folded in when it is opened, filters the list, and keeps the filter in the address.
+// Unpacks a collapsed part when it is opened, filters the list, and keeps the filter in the address.
 const list = document.getElementById("list");
 const form = document.querySelector(".filter");
 const entries = [...list.children];

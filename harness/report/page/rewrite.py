@@ -12,7 +12,6 @@ from harness.model.requirements import Requirement
 from harness.report import causes, published
 from harness.report.conformance import is_inside, read_report, with_levels
 from harness.report.page.page import as_html
-from harness.report.reactions import by_case
 from harness.report.rejudged import HISTORIES, derive, place_of
 from harness.run.folder import PAGE, write_whole
 
@@ -21,16 +20,8 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
     """Write the page of a run, by default into its folder, and return its path. Raises `UsageError`."""
     found = read_run(run, catalogue)
     target = out or found.folder / PAGE
-    numbers = by_case(found.judged)
     try:
-        text = as_html(
-            found.report,
-            found.results,
-            found.judged.stories,
-            numbers,
-            found=causes.of(found.results),
-            read=found.evidence,
-        )
+        text = as_html(found.report, found.results, found.judged, found=causes.of(found.results), read=found.evidence)
         write_whole(target, text)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
@@ -53,17 +44,18 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
     history = place_of(run)
     folder = history.parent
     if history.name not in HISTORIES or not (folder / "report.yaml").exists():
-        raise UsageError(f"{folder}: has no run.jsonl with a report.yaml; expected the folder of a run that has ended")
+        raise UsageError(f"{folder}: has no run.jsonl and report.yaml; expected the folder of a run that has ended")
     report = read_report(str(folder))
     _, judged = derive(history)
     known = with_levels(catalogue, report)
     results = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.derived()]
+    read = evidence_in(folder)
     if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
         found = published.excerpts(folder)
         for each in (case for result in results for case in result.cases):
             each.evidence = [path for path in each.evidence if path in found]
-        return FormerRun(folder, report, judged, results, found.get)
-    return FormerRun(folder, report, judged, results, evidence_in(folder))
+        read = found.get
+    return FormerRun(folder, report, judged, results, read)
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:

@@ -6,7 +6,7 @@ from harness.judging.story import Story, WindowStory
 from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import AnyOf, Tally
 from harness.model.outcomes import TIMED_OUT, Observation, Reached
-from harness.report.page.lanes import INTERVALS, MOST_CHANGES, Interval, Timeline, timeline_of
+from harness.report.page.details import INTERVALS, MOST_CHANGES, Interval, Timeline, timeline_of
 
 A1, B1, D1 = (Reached(name) for name in ("a1", "b1", "d1"))
 TIMES = "\N{MULTIPLICATION SIGN}"
