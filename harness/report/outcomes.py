@@ -33,7 +33,7 @@ SHOWN: Mapping[Outcome, Shown] = {
         ids="failedTests", always=True, heading="Not met", category="Requirement not met", junit="failure",
     ),
     Outcome.INCONCLUSIVE: Shown(
-        "?", "?", "yellow", "unclear", "inconclusive", "Inconclusive", "broken",
+        "?", "?", "yellow", "inconclusive", "inconclusive", "Inconclusive", "broken",
         ids="inconclusiveTests", heading="Inconclusive", category="Inconclusive", junit="error",
     ),
     Outcome.WARNING: Shown(

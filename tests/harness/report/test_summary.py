@@ -43,8 +43,8 @@ def test_summaries_equal_the_golden_files() -> None:
     assert (
         said
         == """\
-                                  passed failed unclear warnings notes not run
-service-proxy extended                 1      1       2        1     1       1
+                                  passed failed inconclusive warnings notes not run
+service-proxy extended                 1      1            2        1     1       1
 
 Not met
 ✗ KEP-3015/node-first  (MUST)
