@@ -74,7 +74,7 @@ def mutants(
 
 
 def as_lines(rows: Sequence[Row], *, width: int) -> str:
-    """Return the rows as text for a terminal with `width` columns. A width of 0 means one line per row."""
+    """Return the rows for a terminal with `width` columns. A width of 0 means one line per row."""
     if not width:
         return as_table([(name, word, " ".join(sentences)) for name, word, sentences in rows])
     lines = []

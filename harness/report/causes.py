@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.judging import differences as seen
 from harness.judging.differences import Difference
-from harness.judging.results import CaseResult, Result
+from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.model.requirements import Level
 from harness.variation.axes import AXES, CLIENT, FAMILY, PROTOCOL, Draw, draw_of
@@ -78,25 +78,25 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What a failed requirement observed.
+    """The observations of a failed requirement.
 
-    `asked` has the conditions that its windows show, by text. The texts `sure` are certain. `drawn` are the values that
-    it was drawn, or that it needs to fail. Without the conditions `needs`, it passes.
+    `conditions` has the conditions that its windows show, by description. The descriptions `sure` are certain. `drawn`
+    are the random values that the test used, or those that it needs to fail. Without the conditions `needs`, it passes.
     """
 
     result: Result
-    asked: Mapping[str, frozenset[str]]
+    conditions: Mapping[str, frozenset[str]]
     sure: frozenset[str]
     drawn: frozenset[str]
     needs: frozenset[str]
 
     def candidates(self) -> Iterator[_Candidate]:
         for text in self.sure:
-            yield _Candidate(text, self.needs or self.asked[text])
+            yield _Candidate(text, self.needs or self.conditions[text])
 
     def is_explained_by(self, cause: _Candidate) -> bool:
-        asked = self.asked.get(cause.text)
-        if asked is None or not cause.conditions <= asked | self.drawn:
+        shown = self.conditions.get(cause.text)
+        if shown is None or not cause.conditions <= shown | self.drawn:
             return False
         return not self.needs or bool(self.needs & cause.conditions)
 
@@ -120,7 +120,7 @@ def grouped(results: Sequence[Result]) -> list[Cause]:
     while left := {each: names for each, names in left.items() if names}:
         best = min(left, key=lambda each: (-len(left[each]), *_order(each)))
         mine = [failures[name] for name in sorted(left[best])]
-        shared = frozenset.intersection(*(each.asked[best.text] for each in mine))
+        shared = frozenset.intersection(*(each.conditions[best.text] for each in mine))
         causes.append(_cause(_Candidate(best.text, best.conditions | shared), [each.result for each in mine]))
         explained = left[best]
         left = {each: names - explained for each, names in left.items()}
@@ -140,32 +140,26 @@ def _candidates(failures: Iterable[_Failure]) -> set[_Candidate]:
 
 def _failure(result: Result) -> _Failure:
     failed = [case for case in result.cases if case.verdict == Verdict.FAILED]
-    asked: dict[str, frozenset[str]] = {}
+    found: dict[str, frozenset[str]] = {}
     sure: set[str] = set()
-    for each in (difference for case in failed for difference in _told(case)):
-        conditions = frozenset(each.conditions)
-        asked[each.text] = asked.get(each.text, conditions) & conditions
-        sure |= {each.text} if each.sure else set()
-    every = frozenset[str]().union(*asked.values())
-    drawn = [_conditions(case.fails_with or case.draw, every) for case in failed]
-    needs = [_conditions(case.fails_with, every) for case in failed]
-    return _Failure(
-        result, asked, frozenset(sure or asked), frozenset.intersection(*drawn), frozenset.intersection(*needs)
-    )
+    for case in failed:
+        for each in case.differences or (Difference(case.message or "no message"),):
+            conditions = frozenset(each.conditions)
+            found[each.text] = found.get(each.text, conditions) & conditions
+            sure |= {each.text} if each.sure else set()
+    every = frozenset[str]().union(*found.values())
+    drawn = frozenset.intersection(*(_conditions(case.fails_with or case.draw, every) for case in failed))
+    needs = frozenset.intersection(*(_conditions(case.fails_with, every) for case in failed))
+    return _Failure(result, found, frozenset(sure or found), drawn, needs)
 
 
-def _told(case: CaseResult) -> Sequence[Difference]:
-    """Return what a case observed. Its message stands for an unknown observation."""
-    return case.differences or (Difference(case.message or "no message"),)
+def _conditions(draw: str, shown: frozenset[str]) -> frozenset[str]:
+    """Return random values as conditions. The second IP family is IPv6 if the windows show IPv6."""
+    words = {value: word for value, word in _SHOWN.items() if word in shown}
+    return frozenset(words.get(each, each) for each in _values(draw))
 
 
-def _conditions(draw: str, asked: frozenset[str]) -> frozenset[str]:
-    """Return drawn values as conditions. The second IP family is IPv6 if the windows show IPv6."""
-    shown = {value: word for value, word in _SHOWN.items() if word in asked}
-    return frozenset(shown.get(each, each) for each in _values(draw))
-
-
-_SHOWN = {f"{FAMILY}=second": seen.IPV6, f"{PROTOCOL}=udp": seen.UDP}  # drawn values that windows show in other words
+_SHOWN = {f"{FAMILY}=second": seen.IPV6, f"{PROTOCOL}=udp": seen.UDP}  # random values that windows show in other words
 
 
 def _values(draw: str) -> list[str]:

@@ -159,7 +159,7 @@ def _mark(test: Mapping[str, Any] | None) -> str:
 
 
 def table(first: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """Return the lines of a Markdown table. All texts are Markdown."""
+    """Return the lines of a Markdown table. All arguments are Markdown."""
     rule = ["---"] * (len(heads) + 1)
     return [_line([first, *heads]), _line(rule), *(_line([name, *cells]) for name, cells in rows)]
 

@@ -34,8 +34,7 @@ SEALS = "folder"
 """The rule by which a report lists files: every file in its folder. Older reports list only some, and have no rule."""
 
 _LONGEST = 300  # maximum number of characters of the validator's error
-MOST_BYTES = 16 * MEGABYTE
-"""The size limit in bytes. A report of the whole suite has about 250 kB."""
+MOST_BYTES = 16 * MEGABYTE  # size limit of a report; that of the whole suite has about 250 kB
 
 
 def build(
@@ -84,7 +83,7 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Plain(_DUMPER):  # type: ignore[misc]
-    """A YAML dumper that writes repeated values without anchors and quotes texts with control characters."""
+    """A YAML dumper that writes repeated values without anchors and quotes strings with control characters."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -139,7 +138,7 @@ def read_report(place: str) -> dict[str, Any]:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether the path of an artifact is inside the folder. Only the text of the path is examined."""
+    """Return whether the path of an artifact is inside the folder. No file is accessed."""
     parts = PurePath(path)
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or fault_of_path(path))
 
@@ -174,15 +173,12 @@ def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -
         mine = [result for result in results if result.requirement.profile == profile]
         if all(result.left_out for result in mine):
             continue
-        levels = {
-            "core": _level([each for each in mine if each.requirement.core]),
-            "extended": _level([each for each in mine if not each.requirement.core]),
-        }
-        if levels["extended"]:
-            levels["extended"] |= _features(mine, declared)
-        present = {name: level for name, level in levels.items() if level}
-        if present:
-            found.append({"name": profile.upper(), "summary": _summary(present), **present})
+        core, extended = (_level([each for each in mine if each.requirement.core is core]) for core in (True, False))
+        if extended:
+            extended |= _features(mine, declared)
+        levels = {name: level for name, level in (("core", core), ("extended", extended)) if level}
+        if levels:
+            found.append({"name": profile.upper(), "summary": _summary(levels), **levels})
     return found
 
 
@@ -229,7 +225,7 @@ def _summary(levels: dict[str, dict[str, Any]]) -> str:
 
 
 def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> dict[str, Any]:
-    reasons, deselected, slowest = certifiable_reasons(run, plan), left_out(results), slowest_convergence(results)
+    reasons, slowest = certifiable_reasons(run, plan), slowest_convergence(results)
     return {
         "seed": run.settings.seed,
         "startTime": _time(run.start),
@@ -237,15 +233,17 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
         "arguments": env.without_secrets(run.arguments),
         "timeScale": run.settings.time_scale,
         "retries": run.retries,
-        **({"convergesWithin": run.settings.converges_within} if run.settings.converges_within else {}),
-        **({"slowestConvergence": {"seconds": slowest[0], "test": slowest[1]}} if slowest else {}),
-        **({"junitWarnings": each} if (each := run.settings.junit_warnings) != "skipped" else {}),
-        **({"interrupted": True} if run.interrupted else {}),
-        **({"quick": plan.quick.reported()} if plan.quick else {}),
-        **({"deselected": deselected} if deselected else {}),
-        **({"missing": list(run.missing)} if run.missing else {}),
+        **_present(
+            convergesWithin=run.settings.converges_within,
+            slowestConvergence={"seconds": slowest[0], "test": slowest[1]} if slowest else {},
+            junitWarnings=run.settings.junit_warnings.removeprefix("skipped"),  # the default
+            interrupted=run.interrupted,
+            quick=plan.quick.reported() if plan.quick else {},
+            deselected=left_out(results),
+            missing=list(run.missing),
+        ),
         "certifiable": not reasons,
-        **({"certifiableReasons": reasons} if reasons else {}),
+        **_present(certifiableReasons=reasons),
     }
 
 
@@ -267,7 +265,7 @@ def test_values(result: Result) -> dict[str, Any]:
     requirement, worst = result.requirement, result.worst
     test: dict[str, Any] = {
         "id": requirement.id,
-        **({"as": requirement.as_} if requirement.as_ else {}),
+        **_present(**{"as": requirement.as_}),
         "level": str(requirement.level),
         "profile": requirement.profile.upper(),
         "features": sorted(feature.name for feature in requirement.features),
@@ -276,9 +274,8 @@ def test_values(result: Result) -> dict[str, Any]:
         "message": worst.message,
         "durationSeconds": thousandths(result.duration),
     }
-    test |= {key: value for key, value in (("check", worst.check), ("observed", worst.observed)) if value}
-    test |= {key: value for key, value in (("draw", worst.draw), ("failsWith", worst.fails_with)) if value}
-    test |= {"rerun": worst.rerun} if worst.rerun else {}
+    test |= _present(check=worst.check, observed=worst.observed, draw=worst.draw, failsWith=worst.fails_with)
+    test |= _present(rerun=worst.rerun)
     test["evidence"] = sorted({path for case in result.cases for path in case.evidence})
     if result.parametrized:
         test["cases"] = [_case(case) for case in sorted(result.cases, key=lambda case: case.parameters)]
@@ -286,18 +283,16 @@ def test_values(result: Result) -> dict[str, Any]:
 
 
 def _case(case: CaseResult) -> dict[str, Any]:
-    optional = (
-        ("reason", str(case.reason)),
-        ("message", case.message),
-        ("check", case.check),
-        ("observed", case.observed),
-    )
     return {
         "parameters": case.parameters or "-",
         "verdict": str(case.verdict),
         "durationSeconds": thousandths(case.duration),
-        **{key: value for key, value in optional if value},
+        **_present(reason=str(case.reason), message=case.message, check=case.check, observed=case.observed),
     }
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}
 
 
 def _channel(version: str, gates: dict[str, bool]) -> str:

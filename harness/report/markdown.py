@@ -18,7 +18,7 @@ from harness.report.page.page import code_of
 from harness.report.summary import conclusion
 
 MOST_WHOLE = 35_000
-"""The maximum number of characters of failures shown in full, with a map. Each further failure gets one line."""
+"""The maximum number of characters of failures shown in full, with a map. Each other failure gets one line."""
 
 MOST_LINES = 20
 """The maximum number of lines in a list. The report has the complete list."""

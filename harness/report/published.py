@@ -1,4 +1,4 @@
-"""The form in which `trafficdist shelf add` publishes a report: small enough to store many reports in a repository.
+"""The format in which `trafficdist shelf add` publishes a report, so that a repository can store many of them.
 
 It omits the observations of passed tests, which the history also has. evidence.txt has excerpts of the evidence for
 each other test, with a heading for each original file.

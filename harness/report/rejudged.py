@@ -95,8 +95,8 @@ def show(run: str, form: str, *, strict: bool = False) -> int:
         report = read_report(str(path.parent))
         _check_digest(path, recorded, report)
     found = list(differences(judged, report))
-    told = situation(judged.derived(), strict=strict)
-    of_verdicts = exit_code(replace(told, distrust=bool(judged.distrust)))
+    derived = situation(judged.derived(), strict=strict)
+    of_verdicts = exit_code(replace(derived, distrust=bool(judged.distrust)))
     code = ExitCode.DISTRUST if found else of_verdicts
     if form == "json":
         facts = {"history": str(path), "sha256": recorded.sha256, "complete": recorded.complete, "exitCode": int(code)}
@@ -109,7 +109,7 @@ def show(run: str, form: str, *, strict: bool = False) -> int:
         Line(_counts(judged)),
         Line(""),
         *summary(judged.derived(), code=of_verdicts, report="", reasons=(), distrust=judged.distrust),
-        Line(f"Differences to what the run stated (exit code {int(code)})", "bold")
+        Line(f"Differences from what the run stated (exit code {int(code)})", "bold")
         if found
         else Line(f"Each verdict and each message is the same in {where}, byte for byte.", "green"),
         *(Line(f"  {each}", "red") for each in found),

@@ -27,7 +27,7 @@ NOTES_ON_HINTS = {
 """The notes to show if a fact about the environment is false, by name of the fact."""
 
 _SLOW = 5.0  # minimum seconds of a convergence to be shown
-_MOST_LINES = 60  # maximum number of characters of an explanation; the evidence has the whole text
+_MOST_LINES = 60  # maximum number of lines of an explanation; the evidence has the whole text
 _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
     SkipReason.INELIGIBLE: "the cluster does not meet its needs",
@@ -169,9 +169,7 @@ def _not_run(results: Sequence[Result]) -> Iterator[Line]:
     yield Line("Not run", "bold")
     for reason in SkipReason:
         mine = [result for result in skipped if result.reason == reason]
-        things: dict[str, int] = {}
-        for result in mine:
-            things[result.worst.message] = things.get(result.worst.message, 0) + 1
+        things = Counter(result.worst.message for result in mine)
         if mine:
             yield Line(f"{SHOWN[Outcome.NOT_RUN].mark} {len(mine)} {reason}: {_REASONS[reason]}")
         for thing, number in sorted(things.items()):
@@ -208,7 +206,7 @@ def _few(names: Sequence[str], most: int, between: str = ", ") -> str:
 
 
 def verdict_of(results: Sequence[Result], code: ExitCode, found: Sequence[Cause]) -> str:
-    """Return what is the case: how many of the selected requirements are not met, and by which causes."""
+    """Return how many of the selected requirements are not met, and the causes."""
     unmet = {level: _ids(results, level, Verdict.FAILED) for level in Level}
     musts = [each for each in results if each.requirement.level is Level.MUST]
     if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in results):
@@ -236,15 +234,15 @@ def _undecided(results: Sequence[Result], code: ExitCode) -> str:
     verdicts = {ExitCode.INCONCLUSIVE: Verdict.INCONCLUSIVE, ExitCode.PARTIAL: Verdict.SKIPPED}
     words = {ExitCode.INCONCLUSIVE: "inconclusive", ExitCode.PARTIAL: "not run"}
     ids = _ids(results, Level.MUST, verdicts[code]) if code in verdicts else []
-    return f"no MUST failed, but {_unmet(Level.MUST, ids).removesuffix('not met')}{words[code]}" if ids else ""
+    return f"no MUST failed, but {_unmet(Level.MUST, ids, words[code])}" if ids else ""
 
 
 def _ids(results: Sequence[Result], level: Level, verdict: Verdict) -> list[str]:
     return [each.requirement.id for each in results if each.requirement.level is level and each.verdict is verdict]
 
 
-def _unmet(level: Level, ids: Sequence[str]) -> str:
-    return f"{counted(len(ids), f'{level} requirement')} {'is' if len(ids) == 1 else 'are'} not met"
+def _unmet(level: Level, ids: Sequence[str], what: str = "not met") -> str:
+    return f"{counted(len(ids), f'{level} requirement')} {'is' if len(ids) == 1 else 'are'} {what}"
 
 
 def conclusion(

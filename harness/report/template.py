@@ -1,4 +1,4 @@
-"""The template engine of HTML pages, which escapes texts and shows control characters, and their common style."""
+"""The template engine of HTML pages, which escapes values and shows control characters, and their common style."""
 
 from importlib import resources
 from typing import Any
