@@ -20,12 +20,11 @@ from typing import Any
 from emulator import state as cluster_state
 from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.state import READY, ClusterState
-from harness.commands.arguments import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model.texts import as_table
 from harness.run.plan import check_claims
 from harness.settings.claims import REFERENCE
-from harness.settings.options import resolve
+from harness.settings.options import by_name, resolve
 from harness.settings.settings import Settings
 
 _BOOT_SECONDS = 60.0

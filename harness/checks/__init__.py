@@ -1,1 +1,1 @@
-"""Checks of whether a machine or cluster lacks abilities, with the remedy and the affected requirements."""
+"""Checks of whether a machine or cluster lacks abilities, with the fix and the affected requirements."""

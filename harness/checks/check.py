@@ -47,7 +47,7 @@ def unusable(found: str, remedy: str = "") -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[S_contra]):
-    """One check of a machine, a cluster or settings. `ask` returns a text if it succeeds, and findings otherwise.
+    """One check of a machine, a cluster or settings. `ask` returns a string if it succeeds, and findings otherwise.
 
     An `UnavailableError` becomes a finding with state `fault`, and other errors of an API server become unknown
     findings. `remedy` and `costs` are defaults. If `gates` is true, a failure skips all later checks.
@@ -92,7 +92,7 @@ def examine(table: Sequence[Check[S_contra]], subject: S_contra) -> list[Finding
 
 
 def require(table: Sequence[Check[S_contra]], subject: S_contra) -> None:
-    """Raise `UnavailableError` with all findings that prevent a run, and their remedies."""
+    """Raise `UnavailableError` with all findings that prevent a run, and how to fix them."""
     found = [each for each in examine(table, subject) if each.state is State.UNUSABLE]
     if found:
         raise UnavailableError("; ".join(": ".join(filter(None, (each.found, each.remedy))) for each in found))

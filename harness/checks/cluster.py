@@ -71,19 +71,19 @@ def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, 
     defaults.
     """
     if version == (0, 0):
-        return unknown("its version does not say which gates it has")
+        return unknown("its version does not show which gates it has")
     off = [gate for gate in _FEATURES_OF_GATES if not is_on(gate, version[1], seen or given or {})]
     source = f"the defaults of {version[0]}.{version[1]}, because /metrics is not readable"
     if seen or given:
         source = "its metrics" if seen else "--feature-gates"
     if not off:
-        return f"the relevant gates are on, according to {source}"
-    remedy = "turn them on in the API server, controller manager and kube-proxy" + (
-        "" if all(version[1] >= GATES[gate][0] for gate in off) else ", in a version that has them"
-    )
-    remedy += "" if seen else "; if they are on, set --feature-gates"
+        return f"the relevant gates are enabled, according to {source}"
+    known = all(version[1] >= GATES[gate][0] for gate in off)
+    remedy = "enable them in the API server, controller manager and kube-proxy"
+    remedy += ("" if known else ", in a version that has them") + ("" if seen else "; if enabled, set --feature-gates")
     features = frozenset[str]().union(*(_FEATURES_OF_GATES[gate] for gate in off))
-    return Finding(State.LACKS, f"off or missing: {', '.join(off)}, according to {source}", remedy, features=features)
+    found = f"disabled or missing: {', '.join(off)}, according to {source}"
+    return Finding(State.LACKS, found, remedy, features=features)
 
 
 def _feature_gates(server: Server) -> str | Finding:
@@ -150,7 +150,7 @@ def _admission(server: Server) -> str | Finding:
     if privileged.code >= 400:
         why = errors.of_answer(privileged, doing="create a namespace for pods with host network")
         return Finding(State.LACKS, f"no pods with host network: {why}")
-    return "namespaces can be created, also for pods with host network (clients on nodes)"
+    return "namespaces can be created, even for pods with host network (clients on nodes)"
 
 
 def _try_namespace(api: Api, standard: str) -> Response:
@@ -180,7 +180,7 @@ def _zones(nodes: Nodes) -> str | Finding:
     parts += [f"{each['metadata']['name']} {_why_not(each)}" for each in nodes.nodes if not takes_pods(each)]
     if len(nodes.names) < 2:  # one zone cannot show topology
         return unusable("; ".join(parts), f"at least two zones must have nodes that accept pods (label {ZONE_LABEL})")
-    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios need these nodes, whatever the option says
+    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios need these nodes, regardless of the option
         parts.append(f"only {len(topology.nodes)} are requested")
         topology = THREE_ZONES
     missing = [node.name for node in topology.nodes if node.name not in nodes.names]
@@ -217,10 +217,10 @@ def _families(nodes: Nodes) -> str | Finding:
 
 
 _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
-    ("a run cannot restart or replace its components, or turn off nodes", _KIND,
+    ("a run cannot restart or replace its components, or power off nodes", _KIND,
      frozenset({Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE,
                 Ability.STOP_NODES})),
-    ("a run does not change labels and taints of its nodes",
+    ("a run does not change labels and taints of nodes",
      "--allow-disruptive, with role trafficdist-disruptive, changes and restores them",
      frozenset({Ability.CHANGE_NODES})),
     ("a run cannot create nodes, or report nodes and pods instead of kubelets", _NETNS,
@@ -235,7 +235,7 @@ _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
      frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP})),
     ("the component is not part of the cluster, or is not reachable", _NETNS, EVERYTHING),
 )  # fmt: skip
-"""Abilities that clusters may lack, grouped by reason and remedy. The last group has all remaining abilities."""
+"""Abilities that clusters may lack, grouped by reason and fix. The last group has all remaining abilities."""
 
 
 def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:
@@ -258,7 +258,7 @@ SERVER: tuple[Check[Server], ...] = (
     FEATURE_GATES,
     Check("proxy", _proxy),
     Check("admission", _admission,
-          costs="requirements with clients on nodes or outside the cluster end inconclusive"),
+          costs="requirements with clients on nodes or external clients are inconclusive"),
 )  # fmt: skip
 
 NODES: tuple[Check[Nodes], ...] = (

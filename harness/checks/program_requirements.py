@@ -41,7 +41,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOSYS, errno.ENXIO, errn
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:
-    """Return reason and remedy for each unavailable requirement, by name. Raises `UnavailableError`."""
+    """Return the reason and the fix for each unavailable requirement, by name. Raises `UnavailableError`."""
     wanted = tuple(names)
     programs = {each: absent(each.removeprefix(PROGRAM)) for each in wanted if each.startswith(PROGRAM)}
     found = {**programs, **_missing(tuple(each for each in wanted if each not in programs))}
@@ -49,7 +49,7 @@ def missing(names: Iterable[str]) -> dict[str, str]:
 
 
 def absent(program: str) -> str:
-    """Return the reason and remedy if a program is not installed, or ""."""
+    """Return the reason and the fix if a program is not installed, or ""."""
     if shutil.which(program, path=search_path()) is not None:
         return ""
     return f"not installed: on Debian and Ubuntu `apt-get install {PACKAGES.get(program, program)}`"

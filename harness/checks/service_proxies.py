@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 Reads = Literal["all", "zone", "field", "none", ""]
-"""The hints that a program follows: as kube-proxy, of zones, of zones if the Service asks, none, or "" if it depends.
+"""The hints that a program follows: "all" like kube-proxy, "zone" hints, "field" for zone hints if the Service sets
+trafficDistribution, "none", or "" if it depends.
 
-With "field", PreferSameNode means the nodes of endpoints, and then any endpoint.
+With "field", PreferSameNode selects endpoints on the client's node, or else any endpoint.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceProxy:
-    """A program of nodes. `when` is "always", the condition under which it serves Services, or "" for never."""
+    """A program that runs on nodes. `when` is "always", the condition for serving Services, or "" for never."""
 
     name: str
     workload: str

@@ -79,10 +79,6 @@ def _shown(default: Any) -> str:
     return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
-def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.replace("_", "-"): value for key, value in options.items()}
-
-
 def as_arguments(option: Option, value: Any) -> list[str]:
     """Return pytest's arguments for an option value of the command."""
     if option.kind == "flag":

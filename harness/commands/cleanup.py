@@ -21,7 +21,7 @@ of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
 @click.option("--run", metavar="ID", default="", help="Remove only what this run left behind. [all runs]")
 @click.option("--force", is_flag=True, help="Clean up even if a run is active; that run will stop.")
 def cleanup(run: str, force: bool, **options: Any) -> None:
-    """Remove objects that runs left on a cluster, and their kind clusters and containers on this machine.
+    """Remove objects that runs left on a cluster, and kind clusters and containers that runs left on this machine.
 
     Removes the Lease and namespaces with the label trafficdist.dev/run, and restores nodes with the annotation
     trafficdist.dev/before. Changes nothing else.

@@ -60,7 +60,7 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     "--jobs",
     type=click.IntRange(min=0),
     default=0,
-    help="Number of packages to compile in parallel. [one per processor]",
+    help="Number of packages to compile in parallel. [one per CPU]",
 )
 @click.option("--again", is_flag=True, help="Fetch the component even if it is in the cache.")
 @_cached
@@ -76,7 +76,7 @@ def fetch(
 ) -> None:
     """Fetch one or more versions of a component, and print their paths.
 
-    A VERSION is like 1.34.2, or like 1.34 for its newest patch. The default is the newest version.
+    A VERSION is like 1.34.2, or like 1.34 for its latest patch. The default is the latest version.
     """
     from harness.binaries.cache import Cache
     from harness.binaries.inventory import fetch_all

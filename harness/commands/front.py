@@ -1,4 +1,4 @@
-"""Handle the errors of all commands alike: print one line `error: …`, and exit with the code for the cause."""
+"""The command group `trafficdist`, which prints the error of any command as `error: …` and exits with its code."""
 
 import contextlib
 import sys

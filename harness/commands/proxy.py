@@ -1,4 +1,4 @@
-"""The commands `trafficdist proxy`, which help to write a recipe for a new proxy and to check it step by step."""
+"""The commands `trafficdist proxy init` and `proxy check`: write a recipe for a proxy, and check it step by step."""
 
 import json
 import shlex
@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from harness.commands.arguments import FILE, as_arguments, by_name, completer_of, with_options
+from harness.commands.arguments import FILE, as_arguments, completer_of, with_options
 from harness.commands.front import examples
 from harness.errors import UsageError
 from harness.model.files import is_there, shown
-from harness.settings.options import BY_NAME, resolve
+from harness.settings.options import BY_NAME, by_name, resolve
 
 _USED = ("mode", "backend", "control-plane", "kubernetes-version", "feature-gates", "families", "kind-image", "cni",
          "probes", "keep-cluster", "time-scale", "keep", "output-dir")  # fmt: skip
@@ -97,7 +97,7 @@ def _check_target(file: Path, *, force: bool) -> None:
     if file.suffix not in (".yaml", ".yml"):
         raise UsageError(f"proxy file {shown(file)}: expected a name that ends in .yaml")
     if not str(file).isprintable():
-        raise UsageError(f"proxy file {shown(file)}: expected a name of printable letters")
+        raise UsageError(f"proxy file {shown(file)}: expected a name of printable characters")
     if is_there(file) and not force:
         raise UsageError(f"proxy file {shown(file)}: exists already; --force overwrites it")
     if not is_there(file.parent):

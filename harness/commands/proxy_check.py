@@ -41,8 +41,8 @@ _BOOT_ON_KIND = {
 _SMOKE_TEST = {
     REACHED: "does the proxy watch Services and EndpointSlices (not Endpoints) in all namespaces, and do the rules of "
     "a node contain the cluster IP with both endpoints?",
-    HINTS: "the proxy must read `hints.forZones` of EndpointSlices: is a feature gate off, or does it not watch its "
-    "own Node? For a proxy without hints, or one that follows the places of endpoints instead, declare "
+    HINTS: "the proxy must read `hints.forZones` of EndpointSlices: is a feature gate disabled, or does it not watch "
+    "its own Node? For a proxy that does not support hints, or uses the zones of endpoints instead, set "
     "`exempt_features: [ZoneHints]`",
     CHANGES: "only the hints of the slice change: does the proxy ignore hints when it compares endpoints?",
 }
@@ -65,7 +65,7 @@ class _Failed:
 def check(settings: Settings, say: Say) -> ExitCode:
     """Boot a cluster with the proxy of these settings, print a line for each step, and return the exit code.
 
-    Raises `UsageError`, and `UnavailableError`.
+    Raises `UsageError` and `UnavailableError`.
     """
     set_time_scale(settings.time_scale)
     set_limits(settings.limits)
@@ -75,7 +75,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
     with contextlib.ExitStack() as booted:
         outcome = _boot(made, booted, settings, say)
         failed = outcome if isinstance(outcome, _Failed) else _smoke_test(outcome, settings, say)
-    proxy = getattr(made, "proxy", None)  # only an embedded cluster that has come so far has one
+    proxy = getattr(made, "proxy", None)  # only an embedded cluster has one, if its boot started the proxy
     for each in proxy.remarks() if isinstance(proxy, ExecutableProxy) else ():
         say(_line("note", each))
     if failed is None:
@@ -85,7 +85,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
         lines += [f"{name}: {fault_in(text)}" for name, text in sorted(failed.texts.items()) if name.endswith(".log")]
     if settings.keep != "never":
         lines.append(f"evidence: {_keep(settings, failed)}")
-    marked = _line("UNCLEAR" if failed.code is ExitCode.INCONCLUSIVE else "FAILED", failed.title)
+    marked = _line("UNKNOWN" if failed.code is ExitCode.INCONCLUSIVE else "FAILED", failed.title)
     say("\n".join([marked, *(_line("", line).rstrip() for line in (*lines, f"next: {failed.remedy}"))]))
     return failed.code
 

@@ -43,7 +43,8 @@ class _Run(GroupedCommand):
     "--options-file",
     metavar="FILE",
     type=PLACE,
-    help="YAML file with options, named as here without the leading dashes, and further options; see docs/command.md.",
+    help="YAML file with options (the names below without the leading dashes) and additional options; see "
+    "docs/command.md.",
 )
 @click.option("-v", "--verbose", count=True, help="Also show pytest's output.")
 @SUITE

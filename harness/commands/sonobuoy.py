@@ -21,7 +21,10 @@ from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.run.folder import write_whole
 
 PATIENCE = 20.0
-"""The time in seconds for an interrupted run to clean up and write reports. Kubernetes kills a pod after 30 seconds."""
+"""The time in seconds for an interrupted run to clean up and write reports.
+
+By default, a pod gets SIGKILL 30 seconds after SIGTERM (`terminationGracePeriodSeconds`).
+"""
 
 _RUN = (sys.executable, "-c", "from harness.commands.main import main; main()", "run")
 
@@ -29,10 +32,10 @@ _RUN = (sys.executable, "-c", "from harness.commands.main import main; main()", 
 class Interruptible:
     """A child process that is interrupted on SIGTERM or SIGINT to this process, and killed if it does not end."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
+    def __init__(self, patience: float) -> None:
         self._patience = patience
         self._process: subprocess.Popen[bytes] | None = None
-        self._told = False
+        self._interrupted = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._interrupt())
         signal.signal(signal.SIGALRM, lambda *_: self._kill())
@@ -40,14 +43,14 @@ class Interruptible:
     def run(self, command: Sequence[str]) -> int:
         """Run the command until it ends. Return the exit code, or 128 + N for signal N, as a shell does."""
         self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  ours, with the user's options
-        if self._told:  # a signal arrived before the start
+        if self._interrupted:  # a signal arrived before the start
             self._interrupt()
         code = self._process.wait()
         self._kill()  # workers that a killed run left behind
         return code if code >= 0 else 128 - code
 
     def _interrupt(self) -> None:
-        self._told = True
+        self._interrupted = True
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             signal.setitimer(signal.ITIMER_REAL, self._patience)

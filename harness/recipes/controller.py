@@ -33,7 +33,7 @@ class DescribedControlPlane(EmbeddedControlPlane):
     def start_controller(self, release: Release) -> None:
         """Start the programs. They have only one version: raises `UnavailableError` for another release."""
         if (release.version, dict(release.gates)) != (self.release.version, dict(self.release.gates)):
-            raise UnavailableError(f"{self._recipe.name} has one version only, which is not release {release}")
+            raise UnavailableError(f"{self._recipe.name} has only one version, and it is not release {release}")
         if self._programs is None or self._place is None:
             self._place = Namespace.create()
             execute(self._place, [up(LOOPBACK)])

@@ -1,7 +1,7 @@
-"""Run a program on each node: its connection to the API server, its start and stop, and its log.
+"""Run a program on each node, connect it to the API server, and keep its log.
 
-The adapters of all programs under test use this module. The API server listens on loopback in this process's netns. In
-the netns of each program, a socket listens on the same address and port, so that one kubeconfig works in every netns.
+The API server listens on loopback in this process's netns. In the netns of each program, a socket listens on the same
+address and port, so that one kubeconfig works in every netns.
 """
 
 import contextlib
@@ -30,16 +30,16 @@ from harness.recipes.readiness import PATTERN_SECONDS
 
 API_SECONDS = 5.0  # time limit of a request in seconds
 LINES = 10  # maximum number of log lines in an explanation
-_GRACE = 5.0  # seconds until a program that was told to end is killed
+_GRACE = 5.0  # seconds from SIGTERM to SIGKILL
 _LONG_LOG = 1_000_000  # bytes, more than a program writes about the few Services of a check
 _LOOK = 0.01  # seconds between two checks of a starting program
 
 
 class Connections:
-    """Connects programs in any netns to the API server with one kubeconfig. The programs of a node share a sandbox."""
+    """Connects programs in any netns to the API server with one kubeconfig. The programs on a node share a sandbox."""
 
     def __init__(self, plane: ControlPlane, isolation: Collection[str] = (), limits: Limits | None = None) -> None:
-        """`isolation` lists what a node has of its own besides network, processes and mounts."""
+        """`isolation` lists what each node has of its own in addition to network, processes and mounts."""
         self._plane = plane
         self._isolation, self._limits = isolation, limits
         self._sandboxes: dict[str, ProgramSandbox] = {}
@@ -73,18 +73,18 @@ class Connections:
                     namespace=self._namespaces.get(node),
                 )
             except OSError as error:
-                raise UnavailableError(f"the programs of node {node}: {error.strerror}") from error
+                raise UnavailableError(f"the programs on node {node}: {error.strerror}") from error
         return self._sandboxes[node]
 
     def show(self, node: str, namespace: Namespace, name: str) -> Path:
-        """Return a path at which the programs on a node can enter a netns until it is deleted. Idempotent."""
+        """Return a path by which the programs on a node can enter a netns until it is deleted. Idempotent."""
         path = self.folder / node / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists():
             try:
                 self.sandbox(node).show(namespace, path)
             except OSError as error:
-                raise UnavailableError(f"the programs of node {node} get no path of a netns: {error}") from error
+                raise UnavailableError(f"the programs on node {node} cannot get a path to a netns: {error}") from error
         return path
 
     def start(self, name: str, node: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
@@ -135,18 +135,12 @@ class NodeProcesses:
     def start(
         self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Process:
-        """Run a command on a node, in place of a running one. Does not wait until it is ready."""
+        """Run a command on a node, and stop the running one first. Does not wait until it is ready."""
         self.stop(node)
         self._connections.open(node, namespace)
-        self._running[node] = process.start(
-            f"{self._name} on {node}",
-            command,
-            namespace=namespace,
-            log=self.log(node),
-            environment=environment,
-            sandbox=self._connections.sandbox(node),
-        )
-        return self._running[node]
+        started = self._connections.start(f"{self._name} on {node}", node, command, self.log(node), environment or {})
+        self._running[node] = started
+        return started
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
         """Wait until `missing` returns "", for up to `within` unscaled seconds.
@@ -181,7 +175,7 @@ class NodeProcesses:
         ran = running.alive
         running.stop(_GRACE)
         if ran and running.was_killed:
-            self.remarks.append(f"{running.name} does not end at SIGTERM: it was killed after {_GRACE:g} s")
+            self.remarks.append(f"{running.name} ignores SIGTERM: it was killed after {_GRACE:g} s")
 
     def close(self) -> None:
         for node in list(self._running):
@@ -189,7 +183,7 @@ class NodeProcesses:
 
     def explain(self, node: str, pattern: str, about: str) -> str:
         """Return the last lines of a node's log that match a regular expression. `about` names their subject."""
-        import regex  # noqa: PLC0415  only where something is explained; unlike `re` it can be told to stop
+        import regex  # noqa: PLC0415  only to explain a decision; unlike `re` it has a timeout
 
         if node not in self._running:
             return f"{node}: the proxy has stopped"

@@ -39,9 +39,9 @@ def _check(given: Any, key: str) -> None:
     wanted = {"apiVersion": given.get("apiVersion"), "kind": given.get("kind"), "metadata.name": named.get("name")}
     for name, value in wanted.items():
         if not value or not isinstance(value, str):
-            raise UsageError(f"{key}: {name} is missing or not a text")
+            raise UsageError(f"{key}: {name} is missing or not a string")
     if not isinstance(named.get("namespace", ""), str):
-        raise UsageError(f"{key}: metadata.namespace is not a text")
+        raise UsageError(f"{key}: metadata.namespace is not a string")
 
 
 def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
@@ -85,9 +85,9 @@ def _await_served(api: Api, path: str, what: str) -> None:
         nonlocal lacking
         found = api.request("GET", path).body
         conditions = {each["type"]: each for each in (found.get("status") or {}).get("conditions") or ()}
-        told = conditions.get("Established") or {}
-        lacking = f"the condition Established ({told.get('message', 'not there yet')})"
-        if told.get("status") != "True":
+        established = conditions.get("Established") or {}
+        lacking = f"the condition Established ({established.get('message', 'not set yet')})"
+        if established.get("status") != "True":
             return False
         spec = found["spec"]
         for version in [f"{spec['group']}/{each['name']}" for each in spec["versions"] if each.get("served")]:

@@ -1,8 +1,7 @@
-"""Create pod interfaces with the commands of a recipe, for a data plane that manages pod interfaces.
+"""Create pod interfaces with the commands of a recipe, for a data plane that works at these interfaces.
 
-Some data planes work at the pod's interface, for example as a BPF program or a switch port. They create that interface,
-like a CNI plugin or a node agent. The harness creates the pod's netns and chooses addresses, like a container runtime
-and IPAM, and passes the interface's names and addresses to the commands.
+Such a data plane, for example a BPF program or a virtual switch, creates the interfaces like a CNI plugin. The harness
+creates the pod's netns and chooses addresses, like a container runtime and IPAM, and passes them to the commands.
 """
 
 import contextlib
@@ -20,9 +19,9 @@ from harness.netns.namespace import Namespace
 from harness.recipes.values import Command, Seconds
 
 OF_POD: Mapping[str, str] = {
-    "pod": "the name of the pod that is attached or detached, empty for a client that is no pod in the API",
+    "pod": "the name of the pod that is attached or detached, empty for a client that is not a pod in the API",
     "pod_namespace": "its namespace, or empty",
-    "pod_uid": "its UID, or another unique text",
+    "pod_uid": "its UID, or another unique string",
     "pod_netns": "the path of the pod's netns",
     "pod_ipv4": "the IPv4 address to assign, empty in a cluster without IPv4",
     "pod_ipv6": "the IPv6 address to assign, empty in a cluster without IPv6",
@@ -42,7 +41,7 @@ Run = Callable[[str, str, tuple[str, ...], Mapping[str, str], float], None]
 """Runs a command on a node, given its purpose, additional values and the time limit. Raises `InconclusiveError`."""
 
 Show = Callable[[str, Namespace, str], Path]
-"""Returns a path with this name, at which commands on a node can enter a netns until the file is deleted."""
+"""Returns a path with this name, by which commands on a node can enter a netns until the file is deleted."""
 
 
 @dataclass(frozen=True, slots=True)

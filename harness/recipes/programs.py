@@ -24,7 +24,7 @@ BARRIER_SECONDS = 1.0
 COMMAND_SECONDS = 5.0  # time limit for the command of `explain` or of a check, in seconds
 LINES = 40  # maximum number of output lines of a command in an explanation
 SERVICES = 10  # maximum number of Services for which the evidence has the output of the `explain` command
-CLUSTER = "cluster"  # place of the cluster programs in file names and errors, where other programs have a node's name
+CLUSTER = "cluster"  # stands for a node in file names and errors of cluster programs
 
 _LOOK = 0.01
 
@@ -140,7 +140,7 @@ class Programs:
         self._connections.close()
 
     def remarks(self) -> list[str]:
-        """Return what is odd about programs that have been stopped, although they work."""
+        """Return problems of programs that have been stopped, which do not affect the verdicts."""
         return [each for part in self._all for each in part.processes.remarks]
 
     def synced(self) -> bool:
@@ -193,7 +193,7 @@ class Programs:
         code, said = self._connections.output_of(where, command, self._environment(where), COMMAND_SECONDS)
         if code is None:
             return f"the command did not end within {COMMAND_SECONDS:g} s"
-        return f"{said}\n(it ended with {code})" if code else said
+        return f"{said}\n(exit code {code})" if code else said
 
     def _environment(self, where: str) -> dict[str, str]:
         """Return the environment variables of a command, which are the first program's."""
@@ -217,7 +217,7 @@ class Programs:
         return self._connections.folder / f"pods-{where}.log"
 
     def evidence(self, where: str) -> dict[str, str]:
-        """Return the logs and files of the programs, as texts by file name. It is empty if no program has run."""
+        """Return the logs and files of the programs by file name. The result is empty if no program has run."""
         folder = self._connections.folder / where
         texts = {name: text for part in self._all for name, text in part.evidence(where, folder).items()}
         log = self._log_of_pods(where)

@@ -14,7 +14,7 @@ PATTERN_SECONDS = 0.5
 
 
 Run = Callable[[Sequence[str]], tuple[int | None, str]]
-"""Runs a command beside a program. Returns its exit code, or None if it did not end in time, and its output."""
+"""Runs a command in a program's netns. Returns its exit code, or None if it did not end in time, and its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ProgramPlace:
 
 @dataclass(frozen=True, slots=True)
 class HttpCheck:
-    """Check that an HTTP server on the node's loopback returns this status code, and this text in the body."""
+    """Check that an HTTP server on the node's loopback returns this status code, and a body with this string."""
 
     port: Port
     path: UrlPath = "/healthz"

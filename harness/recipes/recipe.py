@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,7 +42,7 @@ _KEYS = (
 )  # fmt: skip
 _OF_PROGRAM = ("command", "environment", "files", "ready", "ready_seconds", "synced")
 _OF_EMBEDDED = ("quiet_seconds", "requires", "isolation", "limits", "explain", "objects", "cluster_programs", "pods")
-"""Keys that have no effect in a recipe without programs that the suite starts."""
+"""Keys that have no effect in a recipe without programs that the harness starts."""
 _PLACEHOLDERS = {
     "kubeconfig": "a kubeconfig file for the API server",
     "server": "the URL of the API server",
@@ -130,7 +130,7 @@ _Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, me
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that runs on each node or in the pod. `files` maps names to texts that are written before the start."""
+    """A program that runs on each node or in the pod. `files` maps names to contents, written before the start."""
 
     name: Name
     command: Command
@@ -148,7 +148,7 @@ class Recipe:
     name: Name
     programs: Annotated[tuple[Program, ...], Mark.READ] = ()
     version: Line = ""
-    modes: Annotated[tuple[Line, ...], Rule("at least one text")] = ("unknown",)
+    modes: Annotated[tuple[Line, ...], Rule("at least one string")] = ("unknown",)
     quiet_seconds: Seconds = QUIET_SECONDS
     supported_features: tuple[Line, ...] = ()
     exempt_features: tuple[Line, ...] = ()
@@ -197,14 +197,13 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
     if "cluster_programs" in given:
         given["cluster_programs"] = _listed(loaded, "cluster_programs", OF_CLUSTER)
     _refuse_twice([each.name for each in (*programs, *given.get("cluster_programs", ()))], "name")
-    if "services" in given:
-        given["services"] = _services(given["services"])
-    if "objects" in given:
-        given["objects"] = parse_objects(given["objects"], folder)
-    if "requires" in given:
-        given["requires"] = _requirements(given["requires"])
-    if "pods" in given:
-        given["pods"] = read(given["pods"], PodCommands, "pods", kind.placeholders_with(OF_POD))
+    parsers: Mapping[str, Callable[[Any], Any]] = {
+        "services": _services,
+        "objects": lambda value: parse_objects(value, folder),
+        "requires": _requirements,
+        "pods": lambda value: read(value, PodCommands, "pods", kind.placeholders_with(OF_POD)),
+    }
+    given |= {key: parse(given[key]) for key, parse in parsers.items() if key in given}
     if "kind" in loaded:
         given["installation"] = parse_installation(loaded["kind"], folder)
     recipe: Recipe = read(given, Recipe, "", kind.placeholders_with(OF_SERVICE))
@@ -220,7 +219,7 @@ def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
     if "kind" in loaded and not {"programs", "command"} & loaded.keys():
         for key in (*at_top, *(each for each in _OF_EMBEDDED if each in loaded)):
             raise UsageError(
-                f"key {key}: is for programs on the embedded cluster, but the recipe has only key kind and no command"
+                f"key {key}: applies to programs on the embedded cluster, but the recipe has no command, only key kind"
             )
         return ()
     if "programs" not in loaded:

@@ -1,10 +1,8 @@
-"""Read YAML values into dataclasses, and fill in the placeholders of texts.
-
-Each error names the key, the invalid value and the allowed values.
+"""Read YAML values into dataclasses, and fill in the placeholders of templates.
 
 The fields of a dataclass are the allowed keys of a mapping. The field types restrict the values, and a `Rule` in
-`Annotated` adds restrictions. No library is suitable. The errors of msgspec lack the invalid value, the allowed keys,
-and nested keys. pydantic needs 10 MB, and 0.1 s in each process that reads a recipe.
+`Annotated` adds restrictions. Each error names the key, the invalid value and the allowed values. Those of msgspec lack
+them, and pydantic needs 10 MB, and 0.1 s in each process that reads a recipe.
 """
 
 import dataclasses
@@ -29,7 +27,7 @@ _LONGEST_PATTERN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A restriction in addition to the type. `check` returns whether a value is valid, or a text with the error."""
+    """A restriction in addition to the type. `check` returns whether a value is valid, or an error message."""
 
     want: str
     check: Callable[[Any], bool | str] = bool
@@ -43,25 +41,25 @@ class OneKey:
 
 
 class Mark(enum.Enum):
-    """A marker for a type in `Annotated`: either a text with placeholders, or a value that is already parsed."""
+    """A marker for a type in `Annotated`: either a string with placeholders, or a value that is already parsed."""
 
     TEMPLATE = enum.auto()
     READ = enum.auto()
 
 
 def one_of(*allowed: str) -> Rule:
-    return Rule("one text", lambda text: text in allowed or f"; {_near(text, allowed)}allowed: {', '.join(allowed)}")
+    return Rule("a string", lambda text: text in allowed or f"; {_near(text, allowed)}allowed: {', '.join(allowed)}")
 
 
 def _near(given: object, allowed: Sequence[str]) -> str:
-    """Return a hint at the most similar allowed text, or "" if none is similar."""
+    """Return a hint at the most similar allowed string, or "" if none is similar."""
     near = difflib.get_close_matches(str(given)[:LONG], allowed, n=1)
     return f"did you mean {near[0]}? " if near else ""
 
 
 def _is_pattern(text: str) -> bool | str:
     if len(text) > _LONGEST_PATTERN:
-        return f" is longer than {_LONGEST_PATTERN:,} letters"
+        return f" is longer than {_LONGEST_PATTERN:,} characters"
     import regex  # noqa: PLC0415  only for recipes that read a log
 
     try:
@@ -76,19 +74,23 @@ def _is_file_name(name: str) -> bool | str:
     return plain or f" is not a plain file name of up to {_LONGEST_FILE} bytes"
 
 
-Text = Annotated[str, Rule("one text without NUL", lambda text: "\0" not in text)]
-Line = Annotated[Text, Rule(f"{LONG} printable letters at most", lambda line: line.isprintable() and len(line) <= LONG)]
+Text = Annotated[str, Rule("a string without NUL", lambda text: "\0" not in text)]
+Line = Annotated[
+    Text, Rule(f"at most {LONG} printable characters", lambda line: line.isprintable() and len(line) <= LONG)
+]
 Name = Annotated[
     Line,
     Rule("a name without /, which can be part of a file name", lambda name: bool(name.strip()) and "/" not in name),
 ]
-Key = Annotated[Line, Rule(f"a name of 1 to {LONG} printable letters")]
+Key = Annotated[Line, Rule(f"a name of 1 to {LONG} printable characters")]
 Variable = Annotated[Key, Rule("the name of a variable, without =", lambda name: "=" not in name)]
 FileName = Annotated[Key, Rule("a file name", _is_file_name)]
 Template = Annotated[Text, Mark.TEMPLATE]
 Command = Annotated[
     tuple[Template, ...],
-    Rule("a list of texts", lambda parts: bool(parts) and (bool(parts[0]) or ": the first text must name a program")),
+    Rule(
+        "a list of strings", lambda parts: bool(parts) and (bool(parts[0]) or ": the first string must name a program")
+    ),
 ]
 Pattern = Annotated[Text, Rule("a regular expression", _is_pattern)]
 PatternTemplate = Annotated[
@@ -102,7 +104,7 @@ UrlPath = Annotated[
     Rule("a URL path: / and ASCII characters without spaces", lambda path: bool(re.fullmatch(r"/[!-~]{0,999}", path))),
 ]
 
-_WORDS: Mapping[Any, str] = {str: "one text", int: "a whole number", float: "a number", tuple: "a list of texts"}
+_WORDS: Mapping[Any, str] = {str: "a string", int: "a whole number", float: "a number", tuple: "a list of strings"}
 
 
 def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = None) -> Any:
@@ -166,7 +168,7 @@ def _read_value_of(value: Any, kind: Any, where: str, allowed: Mapping[str, str]
 
 def _read_pairs(value: Any, kinds: Sequence[Any], where: str, allowed: Mapping[str, str]) -> Any:
     if not isinstance(value, dict):
-        raise UsageError(f"key {where}: expected a mapping of names to texts, not {shown(value)}")
+        raise UsageError(f"key {where}: expected a mapping of names to strings, not {shown(value)}")
     name_kind, text_kind = kinds
     return tuple(
         (read(name, name_kind, where), read(text, text_kind, f"{where}.{name}", allowed))

@@ -23,7 +23,7 @@ MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("
 """The kernel mechanisms that proxies program, with the default first. Gateway API reports have the same field."""
 
 CONVERGES_WITHIN = 5.0
-"""The seconds in which the reference and kube-proxy apply a change with our configuration. No document specifies it."""
+"""The seconds in which the reference and kube-proxy apply a change with our configuration. No KEP specifies it."""
 
 _KUBE_PROXY_HAS = (
     "AffinityRenewal", "ClientAddress", "DropOrReject", "EvenShares", "ExternalIPs", "Hairpin", "HealthCheckNodePort",
@@ -66,7 +66,7 @@ def parse_proxy(text: str) -> ChosenProxy:
 
 
 def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the default claims for the proxy. Raises `UsageError` for options that exclude each other."""
+    """Return the default claims for the proxy. Raises `UsageError` for options that cannot be combined."""
     proxy: ChosenProxy = values["proxy"]
     kind, gates = proxy.kind, parse_gates(values["feature_gates"])
     if kind != REFERENCE and values["mutant"]:
@@ -167,7 +167,7 @@ def _refuse_mismatch(values: Mapping[str, Any]) -> None:
 def _mode(values: Mapping[str, Any], allowed: tuple[str, ...], who: str) -> str:
     asked = values["mode"]
     if asked and asked not in allowed:
-        raise UsageError(f"--mode {asked}: {who} has mode {', '.join(allowed)}")
+        raise UsageError(f"--mode {asked}: {who} supports only {', '.join(allowed)}")
     return str(asked or allowed[0])
 
 

@@ -1,11 +1,8 @@
-"""All options of a run, for every source.
+"""All options of a run, for the command and for pytest.
 
 `trafficdist run --backend netns`, `pytest --td-backend=netns`, TRAFFICDIST_BACKEND and the key `backend` of an options
-file all set the same option. The command and the plugin both use these definitions. The order of precedence is command
-line, environment, options file, ini file, default.
-
-Click could read the environment and the file for the command, but pytest cannot, and both must pass the same settings
-to a worker. One function therefore resolves all sources, and records the source of each value for error messages.
+file all set the same option. The order of precedence is command line, environment, options file, ini file, default. One
+function resolves all sources, because pytest, unlike click, cannot read the environment and the file.
 """
 
 import os
@@ -38,8 +35,7 @@ from harness.settings.parsing import LONG, unknown_name
 from harness.settings.settings import Settings
 
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
-
-LONGEST = 4096
+LONGEST = 4096  # maximum number of characters of a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +82,8 @@ class Option:
     def _checked(self, text: str) -> Any:
         if len(text) > LONGEST:
             raise UsageError(f"has {len(text):,} characters, more than {LONGEST:,}: {text[:LONG]!r}…")
-        if odd := [each for each in text if not each.isprintable()]:
-            raise UsageError(f"{text[:LONG]!r} has a character that is not printable: {odd[0]!r}")
+        if hidden := next((each for each in text if not each.isprintable()), ""):
+            raise UsageError(f"{text[:LONG]!r} has a character that is not printable: {hidden!r}")
         value = self.check(text)
         if self.allowed and value not in self.allowed:
             raise UsageError(f"unknown value {text[:LONG]!r}; allowed: {', '.join(self.allowed)}")
@@ -131,20 +127,20 @@ _JUDGED = (
     Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
            "file that describes another controller. [that of the control plane]", metavar="NAME",
            check=parsing.controller, backends=_NETNS),
-    Option("mutant", "Judge the reference with this fault, to see which requirements fail. Never certifiable.",
-           metavar="NAME", check=parsing.mutant, backends=_NETNS),
-    Option("kubernetes-version", "Kubernetes version whose behavior the reference has, for example 1.31. [the newest]",
+    Option("mutant", "Run the reference with this mutant (deliberate fault), to see which requirements fail. Never "
+           "certifiable.", metavar="NAME", check=parsing.mutant, backends=_NETNS),
+    Option("kubernetes-version", "Kubernetes version that the reference emulates, for example 1.31. [the latest]",
            metavar="VERSION", check=parsing.kubernetes_version, backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
            "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, in case its "
            "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=parsing.gate),
     Option("follow", "Source to follow if the text of a KEP and released Kubernetes differ: kep or released. "
            "[kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
-    Option("converges-within", "Seconds, before the time scale, within which the implementation promises to apply "
+    Option("converges-within", "Seconds, multiplied by --time-scale, within which the implementation promises to apply "
            f"every change; a later change is a failure. Without it the run waits up to {FAR:g} s and reports the time. "
            "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
-    Option("limits", "What the programs of a node may use: memory=MB, processes=NUMBER, log=MB. The key limits of a "
+    Option("limits", "What the programs on a node may use: memory=MB, processes=NUMBER, log=MB. The key limits of a "
            "recipe takes precedence. [memory=2048,processes=4096,log=256]", kind="list", metavar="LIMITS", default=(),
            check=parsing.limit, backends=_NETNS, on_command_line=False),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
@@ -169,7 +165,7 @@ _CLUSTER = (
     Option("kind-image", "Node image for --backend kind, for example kindest/node:v1.34.3, or by role: "
            "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
-           "Repeatable. [the newest on the node, else the newest at https://dl.k8s.io]", kind="list",
+           "Repeatable. [the latest on the node, else the latest at https://dl.k8s.io]", kind="list",
            metavar="VERSIONS", default=(), check=parsing.patch, backends=_KIND, on_command_line=False),
     Option("cni", "Network plugin of --backend kind: a file of manifests to install instead of kind's own plugin, or "
            "none if the recipe of --proxy installs one. [that of the recipe, or kind's own]", metavar="FILE",
@@ -194,7 +190,7 @@ _SELECTION = (
            "determines them. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
     Option("replay", "Run only the scenarios in this file, which --generate printed.", metavar="FILE",
            check=parsing.scenarios),
-    Option("quick", "Run only the requirements that find most mutants in 30 s on two processors. Never certifiable.",
+    Option("quick", "Run only the requirements that find most mutants in 30 s on two CPUs. Never certifiable.",
            kind="flag", default=False),
     Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
@@ -204,7 +200,7 @@ _EXECUTION = (
     Option("seed", "Seed of all random values of a run. [1; random with --generate]", metavar="NUMBER",
            check=parsing.seed),
     Option("draw", "Use these values on the axes of variation for all requirements, for example "
-           "names=cloud,slices=each, or plain. [drawn from the seed]", metavar="VALUES", check=parsing.draw,
+           "names=cloud,slices=each, or plain. [random, determined by the seed]", metavar="VALUES", check=parsing.draw,
            default=""),
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
            metavar="FACTOR", default=1.0, check=parsing.positive, on_command_line=False),
@@ -212,7 +208,7 @@ _EXECUTION = (
            kind="flag", default=False,
            on_command_line=False),
     Option("warnings-as-errors", "Exit with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
-    Option("workers", "Number of worker processes. 0 runs all tests in this process; auto depends on processors, "
+    Option("workers", "Number of worker processes. 0 runs all tests in this process; auto depends on CPUs, "
            "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="COUNT",
            check=parsing.workers),
 )  # fmt: skip
@@ -278,7 +274,7 @@ def resolve(
     _refuse_unused(values, places)
     values["proxy"] = values["proxy"] or ChosenProxy(INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
     if values["generate"] and values["replay"]:
-        raise UsageError(f"{places['replay']}: --generate and --replay exclude each other")
+        raise UsageError(f"{places['replay']}: --generate and --replay cannot be combined")
     for name in ("run-test", "generate", "replay") if values["quick"] else ():
         if values[BY_NAME[name].key]:
             raise UsageError(
@@ -290,10 +286,15 @@ def resolve(
     return Settings(**_without_none(values), given=tuple(places))
 
 
+def by_name(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return option values by name instead of by key, as `resolve` takes them."""
+    return {key.replace("_", "-"): value for key, value in values.items()}
+
+
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
     """Resolve only these options, by key, for other commands than `run`. Raises the same errors as `resolve`."""
-    by_name = {key.replace("_", "-"): value for key, value in given.items()}
-    values, _ = _gather([BY_NAME[name] for name in by_name], by_name)
+    named = by_name(given)
+    values, _ = _gather([BY_NAME[name] for name in named], named)
     return _without_none(values)
 
 

@@ -12,18 +12,14 @@ from harness.model.files import fault_of_path, shown
 from harness.model.limits import DEFAULTS, MOST
 from harness.model.release import parse_gates
 
-FEW = 8
-
-LONG = 100
-
-MOST_WORKERS = 512
-"""The maximum number of workers. Each worker is a process."""
-
+FEW = 8  # maximum number of known names in an error
+LONG = 100  # maximum number of characters of a value in an error
+MOST_WORKERS = 512  # each worker is a process
 _HIGHEST_SEED = 2**63 - 1  # the largest number that every report format can hold
 
 
 def _valid(parse: Callable[[str], object]) -> Callable[[str], str]:
-    """Return a function that validates a text with `parse` and returns the text unchanged."""
+    """Return a function that validates a value with `parse` and returns the value unchanged."""
 
     def check(text: str) -> str:
         parse(text)
@@ -82,7 +78,7 @@ def paths(text: str) -> str:
 
 
 def cni(text: str) -> str:
-    if text != NO_CNI and not os.path.isfile(path(text)):  # noqa: PTH113  a text until here
+    if text != NO_CNI and not os.path.isfile(path(text)):  # noqa: PTH113  a string, not yet a path
         raise UsageError(f"there is no file {shown(text)}")
     return text
 
@@ -117,8 +113,8 @@ def positive(text: str) -> float:
 def limit(text: str) -> str:
     name, _, number = text.partition("=")
     if name not in DEFAULTS or re.fullmatch(f"[0-9]{{1,6}}|{MOST}", number) is None:
-        names = ", ".join(f"{each}=NUMBER" for each in DEFAULTS)
-        raise UsageError(f"{text!r} is none of {names}, with a number from 0, for no limit, to {MOST:,}")
+        names = f"with a name of {', '.join(DEFAULTS)}"
+        raise UsageError(f"{text!r}: expected NAME=NUMBER {names}, and a number from 0 (no limit) to {MOST:,}")
     return text
 
 
@@ -128,12 +124,12 @@ def workers(text: str) -> str:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
         raise UsageError(f"{text[:LONG]!r} is neither a number of processes (0: only this process) nor 'auto'")
     if int(text) > MOST_WORKERS:
-        raise UsageError(f"{text} are too many processes: expected at most {MOST_WORKERS}, or 'auto'")
+        raise UsageError(f"{text}: too many processes: expected at most {MOST_WORKERS}, or 'auto'")
     return text
 
 
 def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
-    """Return an error text for an unknown name. It lists similar names, or else the first few known names."""
+    """Return an error message for an unknown name. It lists similar names, or else the first few known names."""
     name = name if len(name) <= LONG else f"{name[:LONG]}…"
     near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
     few = sorted(allowed)[:FEW]

@@ -15,7 +15,7 @@ from harness.settings.claims import REAL_CLUSTERS, REFERENCE, ChosenProxy, parse
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The value of each option in `harness.settings.options`. A text option is "" if it was not set."""
+    """The value of each option in `harness.settings.options`. A string option is "" if it was not set."""
 
     backend: str
     kubeconfig: str

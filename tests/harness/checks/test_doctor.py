@@ -17,7 +17,7 @@ from harness.checks import check, program_requirements
 from harness.checks.check import Finding, State
 from harness.checks.cluster import gate_version
 from harness.checks.machine import MACHINE
-from harness.commands.doctor import Suite, show
+from harness.commands.findings import Suite, show
 from harness.commands.main import main
 from harness.errors import UnavailableError
 from harness.guest.lease import hold

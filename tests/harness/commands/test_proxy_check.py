@@ -194,7 +194,7 @@ def test_proxy_that_follows_places_can_declare_it(tiny: Check, exempt: list[str]
     code, said = tiny("follows-places", exempt_features=exempt)
     assert code is (ExitCode.PASSED if exempt else ExitCode.FAILED), said
     assert _by_mark(said, "ok")[1:] == [*BOOTED, REACHED]
-    assert exempt or "one that follows the places of endpoints instead, declare `exempt_features: [ZoneHints]`" in said
+    assert exempt or "uses the zones of endpoints instead, set `exempt_features: [ZoneHints]`" in said
 
 
 def test_program_that_never_ends_and_writes_a_long_log_is_reported(tiny: Check) -> None:
@@ -204,7 +204,7 @@ def test_program_that_never_ends_and_writes_a_long_log_is_reported(tiny: Check) 
         f"tiny on {node} {what}"
         for node in ("a1", "b1")
         for what in (
-            "does not end at SIGTERM: it was killed after 5 s",
+            "ignores SIGTERM: it was killed after 5 s",
             "wrote a log of 2 MB; limits.log is its limit",
         )
     ]
@@ -213,7 +213,7 @@ def test_program_that_never_ends_and_writes_a_long_log_is_reported(tiny: Check) 
 def test_proxy_that_exits_during_a_step_is_reported_and_not_probed_again(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny("dies")
     assert code is ExitCode.INCONCLUSIVE
-    assert (_by_mark(said, "UNCLEAR"), _by_mark(said, "-")) == ([REACHED], [])
+    assert (_by_mark(said, "UNKNOWN"), _by_mark(said, "-")) == ([REACHED], [])
     assert "exited with 1" in said
     assert ": error: out of luck\n" in said
     assert f"next: {proxy_check.ENDED}" in said

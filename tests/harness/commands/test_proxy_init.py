@@ -77,7 +77,7 @@ def test_commented_keys_are_valid_when_uncommented(tmp_path: Path) -> None:
         (("{a}.yaml",), "unknown placeholder {a}"),
         (("mine.txt",), "expected a name that ends in .yaml"),
         (("no/mine.yaml",), "the folder no does not exist"),
-        (("mi\nne.yaml",), "expected a name of printable letters"),
+        (("mi\nne.yaml",), "expected a name of printable characters"),
     ],
 )
 def test_usage_error_exits_with_4_and_writes_nothing(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:

@@ -57,5 +57,5 @@ def test_settings_state_what_to_generate(scenarios: str) -> None:
 
 
 def test_generating_and_replaying_together_is_refused(scenarios: str) -> None:
-    with pytest.raises(UsageError, match="--replay: --generate and --replay exclude each other"):
+    with pytest.raises(UsageError, match="--replay: --generate and --replay cannot be combined"):
         resolve({"generate": "60s", "replay": scenarios}, environment={})

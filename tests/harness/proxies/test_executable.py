@@ -230,7 +230,7 @@ def test_command_that_names_no_service_is_run_once_for_the_evidence(boot: Boot) 
     backend = boot("runs", explain={"command": ["sh", "-c", "echo all of {node}; exit 3"]})
     for name in ("one", "two"):
         backend.api.create("services", "default", manifests.service(name))
-    assert backend.decisions()["a1"].splitlines()[1:] == ["all of a1", "(it ended with 3)"]
+    assert backend.decisions()["a1"].splitlines()[1:] == ["all of a1", "(exit code 3)"]
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_slices_of_a_program_are_used_by_the_proxy_and_its_exit_is_reported(boot
     eventually(lambda: isinstance(backend.probe([probe])[0], Reached), describe="its slice")
     (written,) = backend.api.list("endpointslices", "mine")
     assert written["metadata"]["name"] == "web-mine"
-    with pytest.raises(UnavailableError, match=r"mine has one version only, which is not release 1\.30"):
+    with pytest.raises(UnavailableError, match=r"mine has only one version, and it is not release 1\.30"):
         backend.start_component(CONTROLLER, release("1.30"), [])
     backend.stop_component(CONTROLLER, [])
     backend.start_component(CONTROLLER, Release(), [])

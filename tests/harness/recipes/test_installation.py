@@ -91,7 +91,7 @@ def test_recipe_for_kind_clusters_only_has_no_programs() -> None:
 
 @pytest.mark.parametrize("key", ["ready", "synced", "pods", "objects", "requires"])
 def test_key_of_programs_without_a_command_is_refused(key: str) -> None:
-    with pytest.raises(UsageError, match=f"key {key}: is for programs on the embedded cluster"):
+    with pytest.raises(UsageError, match=f"key {key}: applies to programs on the embedded cluster"):
         parse_recipe({"name": "mine", "kind": {"objects": [AGENT]}, key: []}, OF_PROXY)
 
 

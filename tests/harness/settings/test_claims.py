@@ -128,8 +128,8 @@ def test_file_states_its_claims(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"proxy": "reference", "mode": "iptables"}, "--mode iptables: --proxy reference has mode nftables"),
-        ({"proxy": "kube-proxy", "mode": "ebpf"}, "--proxy kube-proxy has mode nftables, iptables, ipvs"),
+        ({"proxy": "reference", "mode": "iptables"}, "--mode iptables: --proxy reference supports only nftables"),
+        ({"proxy": "kube-proxy", "mode": "ebpf"}, "--proxy kube-proxy supports only nftables, iptables, ipvs"),
         ({"proxy": "kube-proxy", "mutant": "ignores-zone-hints"}, "--mutant is a fault in the reference"),
         ({"proxy": "installed"}, "judges the proxy of a real cluster, and nodes of --backend netns have none"),
         ({"proxy": "kube-proxi"}, "--proxy: unknown proxy 'kube-proxi'; allowed: reference, kube-proxy"),
@@ -162,7 +162,7 @@ def test_recipe_of_a_kind_cluster_says_what_it_claims_and_what_connects_pods(tmp
         (KIND, {}, "it has no command, only key kind: use --backend kind"),
         (KIND, {"backend": "kubeconfig"}, "a cluster of --backend kubeconfig has its own proxy"),
         ({"name": "x", "command": ["x"], "ready": [{"log": "x"}]}, {"backend": "kind"}, "key kind is missing"),
-        (KIND, {"backend": "kind", "mode": "ipvs"}, "--mode ipvs: --proxy .*mine.yaml has mode unknown"),
+        (KIND, {"backend": "kind", "mode": "ipvs"}, "--mode ipvs: --proxy .*mine.yaml supports only unknown"),
     ],
 )
 def test_recipe_is_for_its_backends(recipe: dict[str, Any], given: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -43,9 +43,8 @@ def lacking(kubeconfig: str, **options: object) -> dict[str, str]:
 def test_effect_of_disabled_gates_is_known_before_the_run(kubeconfig: str) -> None:
     found = lacking(kubeconfig)
     assert found.keys() == {"PreferSameZone", "PreferSameNode", "NodeHints", "IPv6", "DualStack"}
-    assert (
-        found["NodeHints"] == "feature gates: off or missing: PreferSameTrafficDistribution, according to its metrics"
-    )
+    off = "feature gates: disabled or missing: PreferSameTrafficDistribution, according to its metrics"
+    assert found["NodeHints"] == off
 
 
 @pytest.mark.parametrize("kubeconfig", [Features()], indirect=True)
