@@ -79,9 +79,8 @@ class Programs:
         self._of_cluster = [_Part(self._connections, each) for each in recipe.cluster_programs]
         self._all = [*self._of_cluster, *self._parts]
         self._filled: dict[str, dict[str, str]] = {}  # values of common placeholders, by place
-        self.pods = (
-            PodInterfaces(recipe.pods, self.run, self.namespace, self._connections.show) if recipe.pods else None
-        )
+        namespace_of, show = self._connections.namespace, self._connections.show
+        self.pods = PodInterfaces(recipe.pods, self.run, namespace_of, show) if recipe.pods else None
         self.clients = ClientGroups(self._connections.sandbox) if "cgroup2" in recipe.isolation else None
         self.lacking = ""  # the check that failed in the last call of `synced`, and its place
 
@@ -199,9 +198,6 @@ class Programs:
         """Return the environment variables of a command, which are the first program's."""
         log = str(self._parts[0].processes.log(where))
         return self._parts[0].environment({**self._filled[where], "log_file": log})
-
-    def namespace(self, where: str) -> Namespace:
-        return self._connections.namespace(where)
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
         """Fill in a command with `more` values, and run it within unscaled seconds. Raises `InconclusiveError`."""

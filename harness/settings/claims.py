@@ -11,7 +11,7 @@ from harness.model.cluster_options import NO_CNI
 from harness.model.files import shown
 from harness.model.release import PROXY, parse_gates
 
-if TYPE_CHECKING:  # every pytest run on the machine loads this module
+if TYPE_CHECKING:  # `trafficdist --help` must not wait for these
     from harness.binaries.versions import Version
     from harness.recipes.recipe import Recipe
 
@@ -71,9 +71,17 @@ def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     kind, gates = proxy.kind, parse_gates(values["feature_gates"])
     if kind != REFERENCE and values["mutant"]:
         raise UsageError(f"--mutant is a fault in the reference: it cannot be combined with --proxy {proxy}")
-    of_kind = values["backend"] == "kind"
-    if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED) and not (of_kind and kind == RECIPE):
-        _refuse_mismatch(values)
+    backend, of_kind = values["backend"], values["backend"] == "kind"
+    if backend in REAL_CLUSTERS and kind != INSTALLED and not (of_kind and kind == RECIPE):
+        raise UsageError(
+            f"--proxy {proxy}: a cluster of --backend {backend} has its own proxy: use --proxy {INSTALLED}, or omit "
+            "--proxy; kind also accepts a recipe with key kind"
+        )
+    if backend not in REAL_CLUSTERS and kind == INSTALLED:
+        raise UsageError(
+            f"--proxy {INSTALLED} judges the proxy of a real cluster, and nodes of --backend netns have none: use "
+            f"--proxy {REFERENCE}, {KUBE_PROXY} or a file"
+        )
     if kind == INSTALLED and values["cni"] == NO_CNI:
         raise UsageError(
             f"--cni {NO_CNI}: nodes do not become ready without a network plugin, which only a recipe can provide"
@@ -83,10 +91,13 @@ def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     if kind == INSTALLED:
         return {"mode": values["mode"] or "default", "follow": "released", "profile": ("service-proxy",)}
     if kind == RECIPE:
-        from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
+        from harness.recipes import recipe as recipes  # noqa: PLC0415  slow to import
 
-        recipe = recipes.read_recipe(proxy.file, recipes.OF_PROXY)
-        _check_place(recipe, f"proxy file {shown(proxy.file)}", values)
+        recipe, what = recipes.read_recipe(proxy.file, recipes.OF_PROXY), f"proxy file {shown(proxy.file)}"
+        if of_kind and recipe.installation is None:
+            raise UsageError(f"{what}: key kind is missing: it describes the installation on a kind cluster")
+        if not of_kind and not recipe.programs:
+            raise UsageError(f"{what}: it has no command, only key kind: use --backend kind")
         return {
             **_of_recipe(recipe, "service-proxy"),
             "cni": recipe.installation.cni if of_kind and recipe.installation else "",
@@ -97,14 +108,14 @@ def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     version, mode = proxy.version or values["kubernetes_version"] or "", _mode(values, MODES[kind], f"--proxy {kind}")
     if kind == KUBE_PROXY:
         return _of_kube_proxy(version, mode, gates)
-    beside = choose(values["control_plane"] or "", values["controller"] or "")
-    lacks = release_features.lacking(version, gates, *((PROXY,) if beside.real else ()))
+    others = choose(values["control_plane"] or "", values["controller"] or "")
+    lacks = release_features.lacking(version, gates, *((PROXY,) if others.real else ()))
     if values["mutant"]:
-        from harness.settings.mutants import mutants  # noqa: PLC0415  pytest loads this module
+        from harness.settings.mutants import mutants  # noqa: PLC0415  slow to import
 
         lacks = (*lacks, *sorted(mutants()[values["mutant"]].lacks))
-    declared = CONVERGES_WITHIN if values["dns"] == REFERENCE and not beside.file else 0.0
-    return {"mode": mode, "exempt_features": lacks, "converges_within": declared}
+    promised = CONVERGES_WITHIN if values["dns"] == REFERENCE and not others.file else 0.0
+    return {"mode": mode, "exempt_features": lacks, "converges_within": promised}
 
 
 def controller_claims(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +123,7 @@ def controller_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     file = choose(values["control_plane"] or "", values["controller"] or "").file
     if not file:
         return {}
-    from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
+    from harness.recipes import recipe as recipes  # noqa: PLC0415  slow to import
 
     recipe = recipes.read_recipe(file, recipes.OF_CONTROLLER)
     return {**_of_recipe(recipe, "endpointslice-controller"), "follow": recipe.follows}
@@ -124,7 +135,7 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if values["mutant"]:
         raise UsageError(f"--mutant is a fault in the reference: it cannot be combined with --dns {values['dns']}")
-    from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
+    from harness.recipes import recipe as recipes  # noqa: PLC0415  slow to import
 
     recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)
     return _of_recipe(recipe, "dns")
@@ -141,29 +152,6 @@ def _of_recipe(recipe: "Recipe", profile: str) -> dict[str, Any]:
     }
 
 
-def _check_place(recipe: "Recipe", what: str, values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` if the recipe of a proxy does not support the backend of this run."""
-    if values["backend"] == "kind":
-        if recipe.installation is None:
-            raise UsageError(f"{what}: key kind is missing: it describes the installation on a kind cluster")
-        return
-    if not recipe.programs:
-        raise UsageError(f"{what}: it has no command, only key kind: use --backend kind")
-
-
-def _refuse_mismatch(values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for a proxy that cannot be combined with the backend."""
-    if values["backend"] in REAL_CLUSTERS:
-        raise UsageError(
-            f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy: use "
-            f"--proxy {INSTALLED}, or omit --proxy; kind also accepts a recipe with key kind"
-        )
-    raise UsageError(
-        f"--proxy {INSTALLED} judges the proxy of a real cluster, and nodes of --backend netns have none: use --proxy "
-        f"{REFERENCE}, {KUBE_PROXY} or a file"
-    )
-
-
 def _mode(values: Mapping[str, Any], allowed: tuple[str, ...], who: str) -> str:
     asked = values["mode"]
     if asked and asked not in allowed:
@@ -172,7 +160,7 @@ def _mode(values: Mapping[str, Any], allowed: tuple[str, ...], who: str) -> str:
 
 
 def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> dict[str, Any]:
-    from harness.binaries import find_entry  # noqa: PLC0415  pytest loads this module
+    from harness.binaries import find_entry  # noqa: PLC0415  slow to import
 
     try:
         found = find_entry(KUBE_PROXY, version).version
@@ -183,7 +171,7 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> dict[s
 
 def _of_kind(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the claims of a kind cluster. The tag of the node image determines the version of kube-proxy."""
-    from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  pytest loads this module
+    from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  slow to import
 
     if values["mode"] == WITHOUT_PROXY:
         raise UsageError(f"--mode {WITHOUT_PROXY}: a cluster without kube-proxy needs a recipe (--proxy FILE)")
