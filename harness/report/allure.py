@@ -186,7 +186,7 @@ def executor(environment: Mapping[str, str]) -> dict[str, str]:
     if environment.get("GITLAB_CI"):
         url = environment.get("CI_PIPELINE_URL", "")
         return {"name": "GitLab CI", "type": "gitlab", "buildName": environment.get("CI_JOB_NAME", ""), "buildUrl": url}
-    return {"name": "by hand", "type": "local", "buildName": "trafficdist run"}
+    return {"name": "manual run", "type": "local", "buildName": "trafficdist run"}
 
 
 def _properties(settings: Settings, place: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ Style = Literal["", "bold", "green", "red", "yellow", "faint"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OutcomeLabels:
     mark: str
     plain_mark: str  # used if the encoding lacks the mark
     style: Style
@@ -27,27 +27,27 @@ class Shown:
     pytest: str = ""  # the category of pytest -v, where pytest's own does not fit
 
 
-SHOWN: Mapping[Outcome, Shown] = {
-    Outcome.FAILURE: Shown(
+SHOWN: Mapping[Outcome, OutcomeLabels] = {
+    Outcome.FAILURE: OutcomeLabels(
         "✗", "x", "red", "failed", "a MUST is not met", "Failed", "failed",
         ids="failedTests", always=True, heading="Not met", category="Requirement not met", junit="failure",
     ),
-    Outcome.INCONCLUSIVE: Shown(
+    Outcome.INCONCLUSIVE: OutcomeLabels(
         "?", "?", "yellow", "inconclusive", "inconclusive", "Inconclusive", "broken",
         ids="inconclusiveTests", heading="Inconclusive", category="Inconclusive", junit="error",
     ),
-    Outcome.WARNING: Shown(
+    Outcome.WARNING: OutcomeLabels(
         "!", "!", "yellow", "warnings", "a SHOULD is not met", "Warnings", "unknown",
         ids="warningTests", heading="Warnings: a SHOULD is not met or inconclusive", category="Warning: SHOULD not met",
         junit_type="trafficdist.warning", pytest="warned",
     ),
-    Outcome.NOTE: Shown(
+    Outcome.NOTE: OutcomeLabels(
         "i", "i", "", "notes", "a MAY is not met", "Notes", "unknown",
         ids="noteTests", heading="Notes: a MAY is not met or inconclusive", category="Note: MAY not met",
         junit_type="trafficdist.note", pytest="noted",
     ),
-    Outcome.MET: Shown("✓", "+", "green", "passed", "met", "Passed", "passed", always=True),
-    Outcome.NOT_RUN: Shown(
+    Outcome.MET: OutcomeLabels("✓", "+", "green", "passed", "met", "Passed", "passed", always=True),
+    Outcome.NOT_RUN: OutcomeLabels(
         "–", "-", "faint", "not run", "did not run", "Skipped", "skipped",  # noqa: RUF001
         ids="skippedTests", always=True, junit_type="pytest.skip",
     ),

@@ -361,13 +361,13 @@ def _features(run: Evidence) -> Iterator[str]:
     for result in run.results:
         lacking = sorted(undeclared & {each.name for each in result.requirement.features})
         if lacking and not result.left_out and result.reason != SkipReason.UNSUPPORTED:
-            yield f"{result.requirement.id} ran, but its feature {', '.join(lacking)} is not declared"
+            yield f"{result.requirement.id} ran, but its feature {', '.join(lacking)} is not claimed"
         exempt = result.requirement.as_ or result.requirement.unless or result.requirement.since
         if result.reason == SkipReason.UNSUPPORTED and not (lacking or exempt):
-            yield f"{result.requirement.id} is unsupported, but all its features are declared"
+            yield f"{result.requirement.id} is unsupported, but all its features are claimed"
     core = sorted(each for each in undeclared & known.keys() if known[each].core)
     if core:
-        yield f"core features are not declared: {', '.join(core)}"
+        yield f"core features are not claimed: {', '.join(core)}"
 
 
 def _run(run: Evidence) -> Iterator[str]:
