@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from harness.commands.arguments import GroupedCommand, completing, with_options
-from harness.commands.front import examples
+from harness.commands.cli import examples
 from harness.settings.options import BY_NAME
 
 _MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version", "feature-gates", "mutant",

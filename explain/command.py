@@ -7,7 +7,7 @@ import click
 
 from harness.commands.arguments import with_options
 from harness.commands.cleanup import of_cluster
-from harness.commands.front import examples, tell
+from harness.commands.cli import examples, tell
 from harness.errors import UsageError
 from harness.settings.options import BY_NAME, resolve_some
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from harness.commands.arguments import FOLDER
-from harness.commands.front import examples, tell
+from harness.commands.cli import examples, tell
 
 
 @click.command(

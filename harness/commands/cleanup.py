@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from harness.commands.arguments import with_options
-from harness.commands.front import examples, tell
+from harness.commands.cli import examples, tell
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.escaping import for_terminal
 from harness.model.extras import require

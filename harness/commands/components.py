@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from harness.commands.arguments import FOLDER
-from harness.commands.front import examples
+from harness.commands.cli import examples
 
 
 @click.group(epilog=examples("components fetch kube-proxy 1.34", "components list"))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands.arguments import SUITE, GroupedCommand, with_options
-from harness.commands.front import examples
+from harness.commands.cli import examples
 from harness.settings.claims import INSTALLED
 from harness.settings.options import OPTIONS, by_name, resolve, resolve_some
 

@@ -13,10 +13,10 @@ from harness.model.needs import Needs
 from harness.model.requirements import Profile, Requirement
 
 _STYLES = {"ok": "green", "unknown": "yellow", "lacks": "bold yellow", "cannot": "bold red"}
-_MORE = """A run may skip more: if the rules of a node block a datagram, its client cannot tell whether they drop or \
-reject it, and only the client's answer shows this."""
+_MORE = """A run may skip more: if the rules of a node block a datagram, its client cannot distinguish a drop from a \
+reject, and only a run shows whether this happens."""
 _ENDS = {
-    0: "All is well.",
+    0: "Nothing is missing.",
     11: "A run is possible, but missing abilities leave some requirements unjudged (exit code 11).",
     12: "A run is not possible (exit code 12).",
 }

@@ -4,10 +4,10 @@ import click
 from click.shell_completion import get_completion_class
 
 from harness.commands.cleanup import cleanup
+from harness.commands.cli import CommandGroup, examples
 from harness.commands.components import components
 from harness.commands.doctor import doctor
-from harness.commands.front import Front, examples
-from harness.commands.listing import list_requirements
+from harness.commands.list_command import list_requirements
 from harness.commands.proxy import proxy
 from harness.commands.reports import compare, judge, report, verify
 from harness.commands.run import run
@@ -15,7 +15,7 @@ from harness.model.entry_points import installed
 
 
 @click.group(
-    cls=Front,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples("run", "list 'KEP-3015/*'", "cluster up", "run --help"),
 )

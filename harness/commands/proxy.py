@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from harness.commands.arguments import FILE, as_arguments, completer_of, with_options
-from harness.commands.front import examples
+from harness.commands.cli import examples
 from harness.errors import UsageError
 from harness.model.files import is_there, shown
 from harness.settings.options import BY_NAME, by_name, resolve

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands.arguments import PLACE, SUITE, with_options
-from harness.commands.front import examples
+from harness.commands.cli import examples
 from harness.errors import UsageError
 from harness.model.escaping import for_line
 from harness.settings.options import BY_NAME, resolve_some

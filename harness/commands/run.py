@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from harness.commands.arguments import PLACE, SUITE, GroupedCommand, as_arguments, with_options
-from harness.commands.front import EXIT_CODES, examples
+from harness.commands.cli import EXIT_CODES, examples
 from harness.model.files import is_there
 from harness.settings.options import BY_NAME, OPTIONS, resolve
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.commands.arguments import FOLDER, PLACE, SUITE
-from harness.commands.front import examples
+from harness.commands.cli import examples
 from harness.commands.reports import tell
 
 

@@ -171,7 +171,7 @@ def test_process_of_the_command_alone_ignores_signals_while_python_exits(monkeyp
         seen.append(alone)
         return contextlib.nullcontext()
 
-    monkeypatch.setattr("harness.commands.front.as_interrupts", interrupts)
+    monkeypatch.setattr("harness.commands.cli.as_interrupts", interrupts)
     monkeypatch.setattr(sys, "argv", ["trafficdist", "--version"])
     with pytest.raises(SystemExit):
         command()

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.commands.arguments import SUITE, completing, mutant_names
-from harness.commands.front import examples
+from harness.commands.cli import examples
 from harness.model.requirements import Level, Profile
 from harness.run import suite_files
 

@@ -25,7 +25,7 @@ _CODES: tuple[tuple[type[HarnessError], ExitCode], ...] = (
 )
 
 
-class Front(click.Group):
+class CommandGroup(click.Group):
     """The command `trafficdist`. Its subcommands raise errors of the harness, or return an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
