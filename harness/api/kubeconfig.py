@@ -89,15 +89,12 @@ class Kubeconfig:
 class InCluster(Kubeconfig):
     """The cluster in which this process runs as a pod, with the permissions of its service account."""
 
-    def __init__(self, folder: Path, *, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path) -> None:
         """Raises `UsageError` outside a pod, and in a pod without the service account's files."""
         self._files, self.context = f"of the service account, {folder}", "in-cluster"
         self._token = folder / "token"
         self._loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
-            token_filename=str(self._token),
-            cert_filename=str(folder / "ca.crt"),
-            try_refresh_token=False,
-            environ=environment,
+            token_filename=str(self._token), cert_filename=str(folder / "ca.crt"), try_refresh_token=False
         )
         try:
             self.namespace = (folder / "namespace").read_text(encoding="utf-8").strip() or "default"
@@ -116,25 +113,17 @@ class InCluster(Kubeconfig):
         configuration.api_key["BearerToken"] = "Bearer " + self._token.read_text(encoding="utf-8").strip()
 
 
-def find(
-    files: str = "",
-    *,
-    context: str = "",
-    environment: Mapping[str, str] | None = None,
-    service_account: Path = SERVICE_ACCOUNT,
-) -> Kubeconfig:
+def find(files: str = "", *, context: str = "") -> Kubeconfig:
     """Find the kubeconfig as kubectl does, or a pod's service account. Raises `UsageError`."""
-    environment = os.environ if environment is None else environment
-    files = files_of(files, environment)
-    in_pod = "KUBERNETES_SERVICE_HOST" in environment
+    files, in_pod = files_of(files), "KUBERNETES_SERVICE_HOST" in os.environ
     if in_pod and files == DEFAULT and not Path(DEFAULT).expanduser().exists():
-        return InCluster(service_account, environment=environment)
+        return InCluster(SERVICE_ACCOUNT)
     return Kubeconfig(files, context=context)
 
 
-def files_of(files: str = "", environment: Mapping[str, str] = os.environ) -> str:
+def files_of(files: str) -> str:
     """Return the files that kubectl would read with this --kubeconfig, separated by ":"."""
-    return files or environment.get("KUBECONFIG", "") or DEFAULT
+    return files or os.environ.get("KUBECONFIG", "") or DEFAULT
 
 
 def _named(contexts: Iterable[str]) -> str:

@@ -32,28 +32,28 @@ def folder(server: HttpServer, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def variables(server: HttpServer) -> dict[str, str]:
-    """Return the environment variables that a kubelet sets in a pod."""
+@pytest.fixture(autouse=True)
+def variables(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the environment variables that a kubelet sets in a pod."""
     place = urlsplit(server.url)
-    return {"KUBERNETES_SERVICE_HOST": str(place.hostname), "KUBERNETES_SERVICE_PORT": str(place.port)}
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(place.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(place.port))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
 
 
 def code(api: Api) -> int:
     return api.request("GET", "/api/v1/nodes").code
 
 
-def test_pod_reaches_its_api_server(folder: Path, variables: dict[str, str]) -> None:
-    found = InCluster(folder, environment=variables)
+def test_pod_reaches_its_api_server(folder: Path) -> None:
+    found = InCluster(folder)
     api = Api(found)
     assert (code(api), found.namespace) == (200, "trafficdist-job")
     api.close()
 
 
-def test_renewed_token_is_used_from_the_next_request_on(
-    server: HttpServer, folder: Path, variables: dict[str, str]
-) -> None:
-    api = Api(InCluster(folder, environment=variables))
+def test_renewed_token_is_used_from_the_next_request_on(server: HttpServer, folder: Path) -> None:
+    api = Api(InCluster(folder))
     (folder / "token").write_text("of-an-hour-ago", encoding="utf-8")
     assert code(api) == 401
     (folder / "token").write_text(server.token + "\n", encoding="utf-8")
@@ -65,20 +65,20 @@ def test_renewed_token_is_used_from_the_next_request_on(
     ("lost", "said"),
     [("token", "token file does not exist"), ("ca.crt", "certification file does not exist"), ("namespace", "No such")],
 )
-def test_missing_service_account_file_is_reported(
-    folder: Path, variables: dict[str, str], lost: str, said: str
-) -> None:
+def test_missing_service_account_file_is_reported(folder: Path, lost: str, said: str) -> None:
     (folder / lost).unlink()
     with pytest.raises(UsageError, match=f"kubeconfig of the service account, {folder}: .*{said}"):
-        InCluster(folder, environment=variables)
+        InCluster(folder)
 
 
 def test_kubeconfig_comes_before_the_service_account(
-    folder: Path, variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert isinstance(find(environment=variables, service_account=folder), InCluster)
+    monkeypatch.setattr("harness.api.kubeconfig.SERVICE_ACCOUNT", folder)
+    assert isinstance(find(), InCluster)
     with pytest.raises(UsageError, match="no such file"):
-        find("/no/such", environment=variables)
+        find("/no/such")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
     with pytest.raises(UsageError, match="no such file"):
-        find(environment={})
+        find()
