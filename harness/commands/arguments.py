@@ -67,16 +67,13 @@ def with_options(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Ca
 
 def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     names = [f"--{option.name}", option.key] + (["-n"] if option.name == "workers" else [])
-    text = option.help + (f" [{_shown(option.default)}]" if option.default and option.kind != "flag" else "")
     if option.kind == "flag":
-        return click.option(*names, is_flag=True, default=None, help=text)
+        return click.option(*names, is_flag=True, default=None, help=option.help)
+    default = ",".join(option.default) if isinstance(option.default, tuple) else option.default
+    text = option.help + (f" [{default}]" if default else "")
     return click.option(
         *names, multiple=option.kind == "list", metavar=option.metavar, help=text, shell_complete=completer_of(option)
     )
-
-
-def _shown(default: Any) -> str:
-    return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
 def as_arguments(option: Option, value: Any) -> list[str]:

@@ -76,12 +76,12 @@ def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str]
 
 def _ids_first(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split off the leading requirement ids: the words before the first option or test file."""
-    ids = list(itertools.takewhile(lambda each: not each.startswith("-") and not _is_file(each), words))
+
+    def is_id(word: str) -> bool:
+        return not word.startswith("-") and not is_there(word.partition("::")[0])
+
+    ids = list(itertools.takewhile(is_id, words))
     return ids, list(words[len(ids) :])
-
-
-def _is_file(word: str) -> bool:
-    return is_there(word.partition("::")[0])
 
 
 def _default_backend(options_file: str | None) -> list[str]:

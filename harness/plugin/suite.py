@@ -90,20 +90,20 @@ class _Command:
 
 def catalogue(suite: str = SUITE) -> list[Requirement]:
     """Collect a suite, and return its requirements by id. Raises `DistrustError` with pytest's output."""
-    return _collected(suite).catalogue
+    return rehearsed(suite)[0]
 
 
 def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], ExpectedByCase]:
-    """Return the catalogue, and a function that rehearses the cases of the published suite, and of no other suite."""
-    found = _collected(suite)
-    cases = found.cases if suite == SUITE else ()
-    return found.catalogue, functools.cache(lambda run: rehearse(cases, run))
+    """Return the catalogue, and a function that rehearses the cases of the published suite, and of no other suite.
 
-
-def _collected(suite: str) -> "_Collector":
+    Raises `DistrustError` with pytest's output.
+    """
     arguments = ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="]
     with _without_options():
-        return _collect(lambda collector: run_pytest(arguments, suite=suite, plugins=[collector]))
+        found = _collect(lambda collector: run_pytest(arguments, suite=suite, plugins=[collector]))
+    catalogue = sorted({each.id: each for each in found.known}.values(), key=lambda each: each.id)
+    cases = found.cases if suite == SUITE else ()
+    return catalogue, functools.cache(lambda run: rehearse(cases, run))
 
 
 def require_selection(config: pytest.Config, settings: Settings) -> None:
@@ -136,10 +136,6 @@ class _Collector:
         self.chosen: list[Requirement] = []
         self.cases: list[Rehearsable] = []
         self._deselected: list[Requirement] = []
-
-    @property
-    def catalogue(self) -> list[Requirement]:
-        return sorted({each.id: each for each in self.known}.values(), key=lambda each: each.id)
 
     @property
     def known(self) -> list[Requirement]:

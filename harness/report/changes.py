@@ -120,11 +120,11 @@ def issues(found: Sequence[VerdictChange]) -> list[Issue]:
     by_requirement = [list(group) for _, group in groupby(sorted(found), key=lambda each: each.requirement)]
     if len(by_requirement) > MOST_ISSUES:
         return [Issue(_MANY, f"{len(by_requirement)} requirements.\n\n{as_markdown(found)}")]
-    return [Issue(f"Verdict changed: {for_line(group[0].requirement)}", _body(group)) for group in by_requirement]
-
-
-def _body(group: Sequence[VerdictChange]) -> str:
-    return "\n".join(["| where | before | now | |", "|---|---|---|---|", *map(_row, group)])
+    head = ["| where | before | now | |", "|---|---|---|---|"]
+    return [
+        Issue(f"Verdict changed: {for_line(group[0].requirement)}", "\n".join([*head, *map(_row, group)]))
+        for group in by_requirement
+    ]
 
 
 def _row(change: VerdictChange) -> str:
