@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import click
 
+from harness.binaries import Cache, find
 from harness.commands.arguments import FOLDER
 from harness.commands.cli import examples
 
@@ -78,7 +79,6 @@ def fetch(
 
     A VERSION is like 1.34.2, or like 1.34 for its latest patch. The default is the latest version.
     """
-    from harness.binaries.cache import Cache
     from harness.binaries.inventory import fetch_all
 
     names = (component, *versions)
@@ -94,7 +94,6 @@ def fetch(
 def list_components(names: Sequence[str], available: bool, form: Literal["table", "json"], folder: Path | None) -> None:
     """List components in the cache, or the available versions."""
     from harness.binaries import inventory
-    from harness.binaries.cache import Cache
 
     click.echo(inventory.offers(names) if available else inventory.listing(Cache(folder), names, form))
 
@@ -105,7 +104,6 @@ def list_components(names: Sequence[str], available: bool, form: Literal["table"
 def check(component: str, folder: Path | None) -> int:
     """Check that each binary is unchanged and runs. Exits with 1 if a check fails."""
     from harness.binaries import inventory
-    from harness.binaries.cache import Cache
 
     text, well = inventory.check(Cache(folder), component)
     click.echo(text)
@@ -118,8 +116,6 @@ def check(component: str, folder: Path | None) -> int:
 @_cached
 def path(component: str, version: str, folder: Path | None) -> None:
     """Print the path of a binary in the cache."""
-    from harness.binaries import Cache, find
-
     click.echo(str(find(component, version, cache=Cache(folder))))
 
 
@@ -132,6 +128,5 @@ def path(component: str, version: str, folder: Path | None) -> None:
 def remove(names: Sequence[str], everything: bool, folder: Path | None) -> None:
     """Remove some or all versions of a component from the cache."""
     from harness.binaries import inventory
-    from harness.binaries.cache import Cache
 
     click.echo(inventory.remove(Cache(folder), names, everything=everything))

@@ -29,7 +29,7 @@ _END_SECONDS = 5.0
 
 
 class Ledger:
-    """The part of the plugin that collects all results. `results` may be called at any time."""
+    """Collects the results of all tests. `results` may be called at any time."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -130,7 +130,7 @@ class Ledger:
         self._crashed[case.nodeid] = result
 
     def _how_it_ended(self, node: Any) -> str:
-        """Return how a worker ended, as far as this is known: its own last words, or the signal that killed it."""
+        """Return how a worker ended, if this is known: its last message, or the signal that killed it."""
         if node is None:
             return ""
         said = self._run.folder.parts_named(f"lost-{node.gateway.id}")
