@@ -4,7 +4,6 @@ Each check has a name, and yields a sentence for each difference. The checks can
 were rewritten together with all digests. A report is therefore only as trustworthy as its publisher.
 """
 
-import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -260,19 +259,15 @@ def _expectations(run: Evidence) -> Iterator[str]:
         if case is None or story is None or case.derived.verdict != Verdict.PASSED:
             continue
         name = f"{key[0]}[{key[1]}]" if key[1] else key[0]
+        compared = [each for each in foreseen.compared if promises or PROMISED not in each[0]]
         checked: Sequence[tuple[str, Sequence[Any], Sequence[Any], Callable[[Any, Any], bool]]] = (
             ("window", foreseen.windows, story.windows, _is_window),
-            (
-                "comparison",
-                [each for each in foreseen.compared if promises or PROMISED not in each[0]],
-                story.compared,
-                _is_comparison,
-            ),
+            ("comparison", compared, story.compared, _is_comparison),
         )
         for kind, expected, recorded, same in checked:
             left = iter(recorded)
             lost = (number for number, each in enumerate(expected, 1) if not any(same(each, found) for found in left))
-            for number in itertools.islice(lost, 1):
+            if number := next(lost, 0):
                 yield f"{name}: the history lacks {kind} {number} of its test, or it expects something else"
         for what, values in foreseen.left.items() if foreseen.complete else ():
             if any(fits(what, each.what) and each.expected not in values for each in story.compared):
@@ -290,9 +285,8 @@ _ALWAYS: Mapping[str, Any] = {
 
 def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowStory) -> bool:
     expected, rates = foreseen
-    as_planned = recorded.plans == plans(recorded.expectation, rates)
     return (
-        as_planned
+        recorded.plans == plans(recorded.expectation, rates)
         and expected.keys() == recorded.expectation.keys()
         and all(_is_expected(each, recorded.expectation[client]) for client, each in expected.items())
     )
