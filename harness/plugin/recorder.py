@@ -1,11 +1,13 @@
 """Record tests in the process that runs them: plan at collection, judge each phase, and gather evidence."""
 
 import contextlib
+import fcntl
 import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +21,13 @@ from harness.judging.judge import described
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model import needs
+from harness.model.abilities import Ability
 from harness.model.escaping import for_line
 from harness.model.needs import Needs
 from harness.model.neutral_output import neutral
 from harness.model.requirements import Requirement
 from harness.model.texts import bounded
-from harness.plugin import exclusive, judging, time_limit
+from harness.plugin import judging, time_limit
 from harness.plugin.evidence import gather
 from harness.plugin.shrinking import Shrinker
 from harness.report import rerun
@@ -40,6 +43,26 @@ DISTRUST = "trafficdist_distrust"
 
 MISSING = "trafficdist_missing"
 """The user property of a test's report that holds something that the report of the run lacks."""
+
+DISRUPTIVE = frozenset(
+    {
+        Ability.RESTART_API_SERVER,
+        Ability.RESTART_CONTROLLER,
+        Ability.RESTART_PROXY,
+        Ability.CHANGE_RELEASE,
+        Ability.CHANGE_NODES,
+        Ability.REPORT_NODES,
+        Ability.CREATE_NODES,
+        Ability.STOP_NODES,
+        Ability.CONTROLLER_METRICS,
+        Ability.PROXY_METRICS,
+        Ability.UNDISTURBED,
+    }
+)
+"""Abilities that disturb the scenarios of other workers on a real cluster, or are disturbed by them.
+
+Tests that need one of them run last and one at a time. Metrics count all traffic.
+"""
 
 
 class Recorder:
@@ -136,14 +159,13 @@ class Recorder:
         return last, self._disrupts(item), expensive, -length, document
 
     def _disrupts(self, item: pytest.Item) -> bool:
-        return bool(self._run.target) and exclusive.disrupts(self._needs(item))
+        return bool(self._run.target) and not DISRUPTIVE.isdisjoint(self._needs(item).abilities)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
         with contextlib.ExitStack() as held:
             if self._run.target:
-                turn = exclusive.turn(self._run.folder.parts / "turn.lock", exclusive=self._disrupts(item))
-                held.enter_context(turn)
+                held.enter_context(_turn(self._run.folder.parts / "turn.lock", exclusive=self._disrupts(item)))
             self._failed, self._running = False, True
             ended = yield
             self._running = False
@@ -184,7 +206,7 @@ class Recorder:
     def _prepare(self, item: pytest.Item, requirement: Requirement) -> Case:
         reason, thing = self._why_not(item, requirement)
         if self._disrupts(item):
-            item.add_marker(pytest.mark.xdist_group(exclusive.GROUP))
+            item.add_marker(pytest.mark.xdist_group("disruptive"))  # one worker gets all of them
         case = Case(item.nodeid, requirement.id, parameters_of(item), reason, thing)
         self._plan.cases.append(case)
         if reason:
@@ -320,6 +342,14 @@ class Recorder:
             path = f"{folder}/{prefix}{_file_name(name)}"
             self._run.folder.write(path, text)
             result.evidence.append(path)
+
+
+@contextlib.contextmanager
+def _turn(file: Path, *, exclusive: bool) -> Iterator[None]:
+    """Wait until no disruptive test runs, or with `exclusive` until no test runs. Others wait during the block."""
+    with file.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
 
 
 def owned(items: Iterable[pytest.Item]) -> list[tuple[pytest.Item, Requirement]]:
