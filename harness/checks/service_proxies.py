@@ -29,7 +29,7 @@ SERVICE_PROXIES = (
     ServiceProxy("GKE Dataplane V2", "anetd", (), "serves Services itself", "",
                  "is a build of Cilium, and its version decides whether it uses hints"),
     ServiceProxy("Cilium", "cilium", ("k8s-app=cilium", "app.kubernetes.io/name=cilium-agent"),
-                 "serves Services itself if kube-proxy replacement is on", "",
+                 "serves Services itself if kube-proxy replacement is enabled", "",
                  "follows zone hints only with loadBalancer.serviceTopology=true (ConfigMap cilium-config, key "
                  "enable-service-topology), and reads no node hints"),
     ServiceProxy("Calico eBPF", "calico-node", ("k8s-app=calico-node",), "serves Services itself in eBPF mode", "",
@@ -41,7 +41,7 @@ SERVICE_PROXIES = (
                  "follows zone hints, but node hints only behind a gate"),
     ServiceProxy("OVN-Kubernetes", "ovnkube-node", ("app=ovnkube-node",), "serves Services itself", "none",
                  "reads no hints"),
-    ServiceProxy("Kube-OVN", "kube-ovn", (), "serves Services itself if its load balancer is on", "",
+    ServiceProxy("Kube-OVN", "kube-ovn", (), "serves Services itself if its load balancer is enabled", "",
                  "is not examined in docs/families.md"),
     *(ServiceProxy("", each) for each in ("kindnet", "kube-flannel", "aws-node", "weave-net")),
 )  # fmt: skip

@@ -128,7 +128,7 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
     else:
         number = int(workers) if workers.isdecimal() else 0
     if number and not hasattr(config.option, "numprocesses"):
-        raise UsageError(f"--workers {workers} needs pytest-xdist, which is turned off")
+        raise UsageError(f"--workers {workers} needs pytest-xdist, which is disabled")
     if number:
         config.option.numprocesses = number
     return str(number or "none")
