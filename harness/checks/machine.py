@@ -73,7 +73,6 @@ def _kernel(families: Sequence[str]) -> Iterator[str | Finding]:
 
 
 def _files_of_pods(_: object) -> str:
-    """Check that programs in a pod can have their own /etc/resolv.conf with the cluster's DNS server."""
     with contextlib.closing(Namespace.create()) as namespace:
         process.run(namespace, [sys.executable, "-c", ""], files={"/etc/resolv.conf": ""})
     return "programs in a pod can have their own /etc/resolv.conf"

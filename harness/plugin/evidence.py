@@ -77,7 +77,6 @@ def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
 
 
 def _explained(value: Any) -> Callable[[], Iterator[tuple[str, str | bytes]]] | None:
-    """Return the function that explains a failure if the fixture is a cluster, else None."""
     from harness.scenario.record import Record  # noqa: PLC0415  only tests with a cluster need it
 
     record = getattr(value, "record", None)

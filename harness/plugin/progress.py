@@ -241,7 +241,6 @@ def _silence_xdist(config: pytest.Config) -> None:
 
 
 def _short(path: str) -> str:
-    """Return the path relative to the folder if it is inside the folder. An empty path is returned unchanged."""
     if not path:
         return ""
     relative = os.path.relpath(path)

@@ -139,7 +139,6 @@ class Recorder:
             check(asked)
 
     def _choose_quick(self, items: Sequence[pytest.Item]) -> None:
-        """Choose the requirements of a quick run among those that options, implementation and cluster allow."""
         if self._run.settings.quick:
             allowed = {each.id: each for item, each in owned(items) if not self._why_not(item, each)[0]}
             self._plan.quick = quick.choose(allowed.values(), self._plan.seconds, self._run.settings)
@@ -174,7 +173,6 @@ class Recorder:
             return ended
 
     def _shrink(self, item: pytest.Item, following: pytest.Item | None) -> None:
-        """Record the smallest draw with which a failed test still fails."""
         requirement = requirement_of(item)
         draw = self._plan.draw_of(requirement.id) if requirement is not None else PLAIN
         if requirement is None or draw == PLAIN:
@@ -191,7 +189,6 @@ class Recorder:
         return needs.table_for(item.path.parent).get(requirement.id, Needs())
 
     def _why_not(self, item: pytest.Item, requirement: Requirement) -> tuple[str, str]:
-        """Return the reason why a test does not run, like `reason_to_skip`."""
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
         if self._run.settings.generation and item.get_closest_marker("generates") is None:
             reason, thing = SkipReason.DESELECTED, "--generate and --replay run other scenarios"

@@ -25,7 +25,6 @@ def watch(config: pytest.Config, run: Run) -> None:
 
 
 def _register(config: pytest.Config, plugin: object) -> None:
-    """Register a plugin with Allure, and unregister the plugin when the run ends."""
     allure_commons.plugin_manager.register(plugin)
     config.add_cleanup(lambda: allure_commons.plugin_manager.unregister(plugin))
 

@@ -93,7 +93,6 @@ class PodInterfaces:
         return self._show(port.pod.node, port.pod.namespace, f"netns-{port.of.uid}")
 
     def _await_answer(self, port: Port) -> None:
-        """Wait until the pod replies to its node on each of its addresses."""
         node = self._namespace_of(port.pod.node)
         for address in port.pod.addresses.values():
             eventually(

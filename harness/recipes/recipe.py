@@ -244,7 +244,6 @@ def _refuse_twice(names: list[str], what: str) -> None:
 
 
 def _requirements(value: Any) -> tuple[str, ...]:
-    """Return the requirements of a recipe: names from the table, and programs that must be installed."""
     if not isinstance(value, list):
         raise UsageError(f"key requires: expected a list, not {values.shown(value)}")
     found = []

@@ -52,7 +52,6 @@ def one_of(*allowed: str) -> Rule:
 
 
 def _near(given: object, allowed: Sequence[str]) -> str:
-    """Return a hint at the most similar allowed string, or "" if none is similar."""
     near = difflib.get_close_matches(str(given)[:LONG], allowed, n=1)
     return f"did you mean {near[0]}? " if near else ""
 

@@ -19,8 +19,6 @@ _HIGHEST_SEED = 2**63 - 1  # the largest number that every report format can hol
 
 
 def _valid(parse: Callable[[str], object]) -> Callable[[str], str]:
-    """Return a function that validates a value with `parse` and returns the value unchanged."""
-
     def check(text: str) -> str:
         parse(text)
         return text
