@@ -235,9 +235,7 @@ def main() -> None:
     found: dict[int, Figures] = {}
     for count in sizes:
         mine = found[count] = ours(count, rounds)
-        line = (
-            f"{count:>8,}  {mine.load:>6.3f} s  {mine.cpu:>8.3f} s  {mine.change:>6.3f} ms  {mine.known:>6.3f} ms"
-        )
+        line = f"{count:>8,}  {mine.load:>6.3f} s  {mine.cpu:>8.3f} s  {mine.change:>6.3f} ms  {mine.known:>6.3f} ms"
         if shutil.which("nft") and (count <= 1_000 or arguments.full):
             other_load, other_change = theirs(count, 5)
             line += f"  {other_load:>7.2f} s  {other_change:>7.1f} ms  {other_change / mine.change:,.0f}x"
