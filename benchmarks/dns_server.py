@@ -57,7 +57,10 @@ def main() -> None:
         return
     sandbox.enter()
     api = cluster()
-    with Network(THREE_ZONES) as network, DnsServer(api, features=FEATURES) as server:
+    with Network(THREE_ZONES) as network, contextlib.ExitStack() as stack:
+        server = DnsServer(api, features=FEATURES)
+        server.start()
+        stack.callback(server.stop)
         there, client = network.add_pod("a1"), network.add_pod("b1")
         locate(api, "client", "b", client.addresses["IPv4"])
         for sock in listening(there):

@@ -10,7 +10,6 @@ import struct
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Self
 
 from reference.client import Client, Event, Subscription
 from reference.dns.index import ClusterIndex
@@ -32,7 +31,7 @@ _LENGTH = struct.Struct("!H")
 
 
 class DnsServer:
-    """Answers queries for the zone of a cluster, on sockets in any network namespace. A context manager.
+    """Answers queries for the zone of a cluster, on sockets in any network namespace.
 
     Source: KEP-536, DNS server changes. Names and records follow Kubernetes' DNS-Based Service Discovery. Call `start`
     once and `stop` at the end, from one thread; `listen` and `synced` may be called from any thread.
@@ -99,13 +98,6 @@ class DnsServer:
         """Return whether every later answer will include all events that were delivered before this call."""
         delivered = self._delivered
         return self._has_state and self._taken_in >= delivered
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _deliver(self, event: Event) -> None:
         """Queue an event. Runs in the writer's thread while the store is locked, so the count is exact."""

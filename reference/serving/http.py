@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Any
 
 Response = tuple[int, Mapping[str, str], bytes]
 """Status code, headers and body. Content-Length and Connection are added."""
@@ -41,7 +41,7 @@ def not_found(path: str) -> Response:
 
 
 class Serving:
-    """The server thread and its sockets; a context manager. Any other thread may call the methods."""
+    """The server thread and its sockets. Any other thread may call the methods."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop  # of the thread, from `start` on
@@ -79,13 +79,6 @@ class Serving:
             listener.close()
         elif listener.fileno() >= 0:
             self._order(self._remove(listener))
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _order(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the server thread, and wait for it."""

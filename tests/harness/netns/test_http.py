@@ -26,15 +26,17 @@ def _answer(path: str) -> Response:
 @pytest.fixture
 def server(network: Network) -> Iterator[Network]:
     """Start a server on node a1 that answers at all its addresses."""
-    with Serving() as serving:
-        for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
-            listener = network.nodes["a1"].namespace.socket(family)
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listener.bind((address, PORT))
-            listener.listen()
-            serving.listen(listener, _answer)
-        yield network
+    serving = Serving()
+    serving.start()
+    for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
+        listener = network.nodes["a1"].namespace.socket(family)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((address, PORT))
+        listener.listen()
+        serving.listen(listener, _answer)
+    yield network
+    serving.stop()
 
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])

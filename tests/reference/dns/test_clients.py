@@ -103,10 +103,11 @@ def pods() -> Iterator[Pods]:
             pods.publish("web", [ZONE, "*"], *endpoints, family=family)
         pods.publish("large", ["*"], *(at(f"10.1.{number // 250}.{number % 250}") for number in range(300)))
         pods.controller.start()
-        with pods.server:
-            pods.settle()
-            pods.servers = {family: [each.addresses[family] for each in servers] for family in ("IPv4", "IPv6")}
-            yield pods
+        pods.server.start()
+        pods.settle()
+        pods.servers = {family: [each.addresses[family] for each in servers] for family in ("IPv4", "IPv6")}
+        yield pods
+        pods.server.stop()
         pods.controller.stop()
 
 

@@ -152,8 +152,10 @@ def test_services_without_a_local_endpoint_are_counted(cluster: Cluster) -> None
 
 @pytest.fixture
 def shared() -> Iterator[Serving]:
-    with Serving() as made:
-        yield made
+    made = Serving()
+    made.start()
+    yield made
+    made.stop()
 
 
 def test_proxies_of_one_process_may_share_a_thread(node: Namespace, shared: Serving) -> None:

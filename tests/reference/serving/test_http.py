@@ -18,8 +18,10 @@ from reference.serving import Handler, Response, Serving, not_found, plain
 
 @pytest.fixture
 def serving() -> Iterator[Serving]:
-    with Serving() as made:
-        yield made
+    made = Serving()
+    made.start()
+    yield made
+    made.stop()
 
 
 def listener() -> socket.socket:
