@@ -17,7 +17,7 @@ from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.base_rules import Chain
 from reference.proxy.changes import Changes, Element, HairpinElement
-from reference.proxy.decision import Decision, Drop, Family, ServicePort
+from reference.proxy.decision import Decision, Drop, Family, Forward, ServicePort
 from reference.proxy.netlink import pack
 from reference.proxy.nftables import ChainEdit, KernelTable
 from reference.proxy.ruleset import NOTHING, Entries, render
@@ -78,7 +78,8 @@ def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses:
 def node_port_beside_endpoints_only(
     port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
 ) -> Entries:
-    here = any(each.node == node for each in decision.reachable)
+    actions = (decision.cluster_ip, decision.outside, decision.inside)
+    here = any(each.node == node for action in actions if isinstance(action, Forward) for each in action.endpoints)
     return render(port if here else replace(port, node_port=0), decision, node, addresses)
 
 

@@ -16,10 +16,10 @@ from reference.proxy.base_rules import (
     Chain,
     Rule,
     address_length,
+    after_service,
     load_service_address,
     load_source,
     second_field,
-    service_registers,
 )
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict
@@ -127,7 +127,7 @@ def _indexed(family: Family) -> str:
 
 def _load_indexed(family: Family) -> bytes:
     """Load the key of the maps `endpoints` and `identities`."""
-    return load_service_address(family) + nft.load_meta(uapi.NFT_META_MARK, service_registers(family)[3])
+    return load_service_address(family) + nft.load_meta(uapi.NFT_META_MARK, after_service(family))
 
 
 def _client(family: Family) -> str:
@@ -141,7 +141,7 @@ def _load_client(family: Family) -> bytes:
 
 
 def _after_client(family: Family) -> int:
-    return service_registers(family)[3] + address_length(family) // 4
+    return after_service(family) + address_length(family) // 4
 
 
 def _time(seconds: int) -> str:

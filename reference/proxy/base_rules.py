@@ -146,10 +146,9 @@ def second_field(family: Family) -> int:
     return nft.FIRST_REGISTER + address_length(family) // 4
 
 
-def service_registers(family: Family) -> tuple[int, int, int, int]:
-    """Return the registers of the fields of a service address, and the next register."""
-    second = second_field(family)
-    return nft.FIRST_REGISTER, second, second + 1, second + 2
+def after_service(family: Family) -> int:
+    """Return the register that follows a service address in the first registers."""
+    return second_field(family) + 2
 
 
 def load_source(family: Family, register: int) -> bytes:

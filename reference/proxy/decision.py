@@ -189,12 +189,6 @@ class Decision:
     inside: Action | None = None
 
     @property
-    def reachable(self) -> frozenset[Endpoint]:
-        """Every endpoint to which this node may send traffic."""
-        actions = (self.cluster_ip, self.outside, self.inside)
-        return frozenset(each for action in actions if isinstance(action, Forward) for each in action.endpoints)
-
-    @property
     def reasons(self) -> tuple[str, ...]:
         """The decision as sentences."""
         lines = [f"cluster IP: {describe(self.cluster_ip)}"]

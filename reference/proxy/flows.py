@@ -90,17 +90,11 @@ def untranslated(service: ServiceAddress) -> bytes:
     """Return a filter for IPv4 connections to a service whose destination was never translated."""
     address, _, port = service
     packed = socket.inet_pton(socket.AF_INET, address)
+    sent = nested(uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_DST, packed))
+    answered = nested(uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_SRC, packed))
     return (
-        nested(
-            uapi.CTA_TUPLE_ORIG,
-            nested(uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_DST, packed)),
-            _udp(uapi.CTA_PROTO_DST_PORT, port),
-        )
-        + nested(
-            uapi.CTA_TUPLE_REPLY,
-            nested(uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_SRC, packed)),
-            _udp(uapi.CTA_PROTO_SRC_PORT, port),
-        )
+        nested(uapi.CTA_TUPLE_ORIG, sent, _udp(uapi.CTA_PROTO_DST_PORT, port))
+        + nested(uapi.CTA_TUPLE_REPLY, answered, _udp(uapi.CTA_PROTO_SRC_PORT, port))
         + _compared(_TO_ADDRESS | _PROTOCOL | _TO_PORT, _FROM_ADDRESS | _PROTOCOL | _FROM_PORT)
     )
 

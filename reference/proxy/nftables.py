@@ -41,12 +41,8 @@ class Messages:
         self.table = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(uapi.NFTA_TABLE_NAME, table)
         self._packer = elements.Packer(family, set_specs(family))
         self._lists = {spec.name: self.table + text(uapi.NFTA_SET_NAME, spec.name) for spec in set_specs(family)}
+        self.clients = self._lists["affinity"]  # the body of a message about this map
         self._elements_of = {spec.name: self._describe(f"elements of {spec.name}") for spec in set_specs(family)}
-
-    @property
-    def clients(self) -> bytes:
-        """The body of a message about the map `affinity`."""
-        return self._lists["affinity"]
 
     def tag(self, tag: int) -> bytes:
         """Return the body of a message about one element of the set `tags`."""
@@ -136,9 +132,12 @@ class Messages:
         return b"".join((self._lists[name], head, packed))
 
     def _set(self, index: int, spec: SetSpec) -> Message:
+        flags = uapi.NFT_SET_MAP if spec.data_type is not None else 0
+        flags |= uapi.NFT_SET_INTERVAL if spec.interval else 0
+        flags |= uapi.NFT_SET_TIMEOUT | uapi.NFT_SET_EVAL if spec.size else 0
         body = [
             self._lists[spec.name],
-            number(uapi.NFTA_SET_FLAGS, _set_flags(spec)),
+            number(uapi.NFTA_SET_FLAGS, flags),
             number(uapi.NFTA_SET_KEY_TYPE, spec.key_type),
             number(uapi.NFTA_SET_KEY_LEN, spec.key_length),
         ]
@@ -232,12 +231,6 @@ class KernelTable:
                 self._nft.commit(build.delete_table())
         self._marks.clear()
         self._ranges.clear()
-
-
-def _set_flags(spec: SetSpec) -> int:
-    flags = uapi.NFT_SET_MAP if spec.data_type is not None else 0
-    flags |= uapi.NFT_SET_INTERVAL if spec.interval else 0
-    return flags | (uapi.NFT_SET_TIMEOUT | uapi.NFT_SET_EVAL if spec.size else 0)
 
 
 def _user_data(spec: SetSpec) -> bytes:

@@ -12,7 +12,7 @@ from reference.client import Object
 from reference.endpointslice.node_level import Missing, NodeLevel
 from reference.endpointslice.plan import plan_service
 from reference.features import Features
-from reference.proxy.decision import Behaviour
+from reference.proxy.decision import Behaviour, Forward
 from reference.proxy.state import State
 from tests.reference.endpointslice.live import Live
 from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_node, make_pod, make_service
@@ -252,4 +252,5 @@ def reached(service: Object, pods: list[Object], node: str) -> set[str]:
         for each in objects:
             state.receive(resource, each, deleted=False)
     state.compute()
-    return {endpoint.address for decision in state.decisions().values() for endpoint in decision.reachable}
+    actions = [decision.cluster_ip for decision in state.decisions().values()]
+    return {each.address for action in actions if isinstance(action, Forward) for each in action.endpoints}
