@@ -86,8 +86,10 @@ class Features:
         for name, value in self.gates.items():
             gate = GATES.get(name)
             if gate is None or not gate.can_be_set(minor):
-                message = f"feature gate {name!r} does not exist in Kubernetes 1.{minor}"
-                raise ValueError(f"{message}: it has {_known(minor)}")
+                known = [name for name, each in GATES.items() if each.exists(minor)]
+                others = [name for name, each in GATES.items() if each.can_be_set(minor) and name not in known]
+                listed = "; on request ".join(", ".join(sorted(names)) for names in (known, others) if names)
+                raise ValueError(f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {listed}")
             if gate.locked is not None and minor >= gate.locked and not value:
                 raise ValueError(f"feature gate {name} is locked to true since Kubernetes 1.{gate.locked}")
         absent = frozenset(name for name in self.gates if not GATES[name].exists(minor))
@@ -107,9 +109,3 @@ class Features:
     def at_least(self, minor: int) -> bool:
         """Return whether this is Kubernetes 1.`minor` or newer."""
         return self.version >= (1, minor)
-
-
-def _known(minor: int) -> str:
-    known = sorted(name for name, gate in GATES.items() if gate.exists(minor))
-    on_request = sorted(name for name, gate in GATES.items() if gate.can_be_set(minor) and name not in known)
-    return "; on request ".join(", ".join(names) for names in (known, on_request) if names)

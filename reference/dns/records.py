@@ -12,7 +12,7 @@ DNS server changes). The name of a single endpoint has the same records for ever
 Source: Kubernetes, DNS-Based Service Discovery, version 1.1.0.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -204,7 +204,8 @@ def _targets(service: Service, port: str, protocol: str, client: Labels | None) 
 
     The ports do not depend on the client, so the name exists even if no endpoint is selected for the client.
     """
-    if not any(_fits(each, port, protocol) for each in _all_ports(service)):
+    of_endpoints = (each.ports for endpoints in (service.endpoints or {}).values() for each in endpoints)
+    if not any(_fits(each, port, protocol) for ports in (service.ports, *of_endpoints) for each in ports):
         return None
     if not service.headless:
         here = tuple(Target(each.number, "") for each in service.ports if _fits(each, port, protocol))
@@ -213,13 +214,6 @@ def _targets(service: Service, port: str, protocol: str, client: Labels | None) 
     found = [(each, one) for each in selected for one in each.ports if _fits(one, port, protocol)]
     targets = dict.fromkeys(Target(one.number, each.hostname) for each, one in found)
     return Found(tuple(targets), tuple(dict.fromkeys((each.hostname, each.address) for each, _ in found)))
-
-
-def _all_ports(service: Service) -> Iterator[Port]:
-    yield from service.ports
-    for endpoints in (service.endpoints or {}).values():
-        for each in endpoints:
-            yield from each.ports
 
 
 def _fits(port: Port, name: str, protocol: str) -> bool:

@@ -1,7 +1,4 @@
-"""Converts a query packet from a client address to an answer packet, without using sockets, threads or clocks.
-
-The answers contain the records of the cluster's zone in DNS form: the records for each name, and the SOA record.
-"""
+"""Converts a query packet from a client address to an answer packet, without using sockets, threads or clocks."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -38,7 +38,7 @@ class StatusKeeper:
         self._index = index
         self._features = features
         self._heuristics = heuristics
-        self._acknowledgements = _Acknowledgements()
+        self._revisions: dict[str, int] = {}  # the latest resource version that each node has acknowledged
         self._failures: dict[Key, str] = {}
         self._followed: dict[Key, bool] = {}  # whether all nodes are known to honor the hints
         self._had_value: dict[Key, str] = {}  # the last resource version with a value of the field
@@ -49,7 +49,7 @@ class StatusKeeper:
         if event.type == "SYNCED":
             self._queue_all(at_once=True)
         elif event.resource == "leases":
-            if self._acknowledgements.apply(event):
+            if self._acknowledge(event):
                 self._queue_all(at_once=False, only_waiting=event.type != "DELETED")
         elif event.resource == "nodes" and event.type != "MODIFIED":
             self._queue_all(at_once=False)
@@ -65,10 +65,7 @@ class StatusKeeper:
             self._forget(key)
             return
         self._followed.setdefault(key, False)
-        if failure:
-            self._failures[key] = failure
-        else:
-            self._failures.pop(key, None)
+        self._failures[key] = failure
         self.work.add(key)
 
     def work_on_next(self) -> None:
@@ -124,7 +121,9 @@ class StatusKeeper:
         failure = self._failures.get(key, "") if selects_pods(service) else _NOT_OURS
         programmed = conditions.programmed(accepted, decided_by, slices, failure)
         revision = max((int(each["metadata"]["resourceVersion"]) for each in slices if any_hints(each)), default=0)
-        honored = conditions.honored(programmed, *self._acknowledgements.missing(self._index.nodes, revision))
+        behind = [node for node in self._index.nodes if self._revisions.get(node, revision) < revision]
+        silent = [node for node in self._index.nodes if node not in self._revisions]
+        honored = conditions.honored(programmed, behind, silent)
         self._followed[key] = honored.status == "True"
         return [accepted, programmed, honored]
 
@@ -161,12 +160,7 @@ class StatusKeeper:
         self._failures.pop(key, None)
         self._had_value.pop(key, None)
 
-
-class _Acknowledgements:
-    def __init__(self) -> None:
-        self._revisions: dict[str, int] = {}  # the latest resource version that each node has acknowledged
-
-    def apply(self, event: Event) -> bool:
+    def _acknowledge(self, event: Event) -> bool:
         """Read the event of a Lease. Return whether the acknowledged revision changed."""
         node = node_of(event.object)
         if not node:
@@ -176,8 +170,3 @@ class _Acknowledgements:
         if now is not None:
             self._revisions[node] = now
         return now != before
-
-    def missing(self, nodes: Collection[str], revision: int) -> tuple[list[str], list[str]]:
-        """Return the `nodes` that acknowledged less than `revision`, and those that never acknowledged a revision."""
-        behind = [node for node in nodes if self._revisions.get(node, revision) < revision]
-        return behind, [node for node in nodes if node not in self._revisions]
