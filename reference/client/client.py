@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster-scoped objects) and name
+Sink = Callable[["Event"], None]
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
 
 
@@ -63,7 +64,7 @@ class Client(Protocol):
 
     def delete(self, resource: str, namespace: str, name: str) -> None: ...
 
-    def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
+    def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
         """Deliver the current state as ADDED events, then one SYNCED event, then each change, in order.
 
         `sink` runs in the writer's thread while the store is locked, so `sink` must only queue the event. When a write

@@ -6,12 +6,11 @@ last event, like a Kubernetes controller that lists after a broken watch.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from reference.client.client import Client, Event, Key, Object, Subscription, key_of
+from reference.client.client import Client, Event, Key, Object, Sink, Subscription, key_of
 
-Sink = Callable[[Event], None]
 _Key = tuple[str, Key]  # with the resource
 
 

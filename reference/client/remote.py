@@ -11,22 +11,20 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
-from reference.client.client import ApiError, Event, EventType, Key, Object, key_of
+from reference.client.client import ApiError, Event, EventType, Key, Object, Sink, key_of
 
 _GROUPS = {"endpointslices": "/apis/discovery.k8s.io/v1", "leases": "/apis/coordination.k8s.io/v1"}
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 _TIMEOUT = 10.0  # seconds for a response
 _WATCH_SECONDS = 3600
 _PAUSE = 0.05  # seconds before a list after a failure
-
-Sink = Callable[[Event], None]
 
 
 class RemoteClient:
