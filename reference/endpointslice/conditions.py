@@ -62,11 +62,11 @@ def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
         message = (
             f"{len(bare)} of {len(ready)} ready endpoints have no hints, so proxies ignore the hints of the others: "
         )
-        return Condition(PROGRAMMED, "False", reason, message + _names(map(name_of, bare)))
+        return Condition(PROGRAMMED, "False", reason, message + listed(map(name_of, bare)))
     zoned = [each for each in ready if needs_nodes and not each["hints"].get("forNodes")]
     if zoned:
         message = f"{len(zoned)} of {len(ready)} ready endpoints have no hints for nodes: "
-        return Condition(PROGRAMMED, "False", "EndpointWithoutNodeHints", message + _names(map(name_of, zoned)))
+        return Condition(PROGRAMMED, "False", "EndpointWithoutNodeHints", message + listed(map(name_of, zoned)))
     return Condition(PROGRAMMED, "True", "HintsPopulated", f"{len(ready)} ready endpoints have hints")
 
 
@@ -79,10 +79,10 @@ def honored(is_programmed: Condition, behind: Collection[str], silent: Collectio
     if is_programmed.status != "True":
         return Condition(HONORED, "False", "NotProgrammed", is_programmed.message)
     if behind:
-        message = f"not yet acknowledged by {_names([*behind, *silent])}"
+        message = f"not yet acknowledged by {listed([*behind, *silent])}"
         return Condition(HONORED, "False", "NotYetAcknowledged", message)
     if silent:
-        return Condition(HONORED, "Unknown", "NeverAcknowledged", f"no acknowledgement from {_names(silent)}")
+        return Condition(HONORED, "Unknown", "NeverAcknowledged", f"no acknowledgement from {listed(silent)}")
     return Condition(HONORED, "True", "Acknowledged", "every node has acknowledged the newest hints")
 
 
@@ -112,7 +112,8 @@ def _written(condition: Condition, old: Object | None, generation: Any, now: str
     }
 
 
-def _names(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Return the first names in order, and the number of other names."""
     ordered = sorted(names)
     more = len(ordered) - _MOST_NAMES
     return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

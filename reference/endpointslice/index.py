@@ -5,8 +5,7 @@ pods are bucketed by label, and each event updates the pods of the affected Serv
 are immutable. An index has no locks, and only one thread may use it.
 
 Slices that this controller writes are recorded before their events arrive. So a sync never creates a slice twice, and
-the event of this controller's own write causes no sync. Any other event of a slice is a change by another client, and
-causes a sync.
+only changes by other clients cause a sync.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -105,7 +105,12 @@ class NodeHints:
                 draft.endpoints = _without_node_hints(draft.endpoints)
             before = [{**each, "endpoints": _without_node_hints(each.get("endpoints") or [])} for each in existing]
             outcome = hint(drafts, before)
-            if self._are_due([endpoint for draft in drafts for endpoint in draft.endpoints]):
+            endpoints = [endpoint for draft in drafts for endpoint in draft.endpoints]
+            refusal = self._refusal(endpoints)
+            if endpoints:
+                reason = refusal or f"endpoints are hinted for their nodes ({self._config.approach})"
+                self.reasons.append(f"node-level topology: {reason}")
+            if not refusal:
                 for draft in drafts:
                     draft.endpoints = [_for_own_node(each) for each in draft.endpoints]
             for draft, was_due in zip(drafts, due, strict=True):
@@ -113,13 +118,6 @@ class NodeHints:
             return outcome
 
         return both
-
-    def _are_due(self, endpoints: Sequence[Object]) -> bool:
-        refusal = self._refusal(endpoints)
-        if endpoints:
-            reason = refusal or f"endpoints are hinted for their nodes ({self._config.approach})"
-            self.reasons.append(f"node-level topology: {reason}")
-        return not refusal
 
     def _refusal(self, endpoints: Sequence[Object]) -> str:
         """Return the reason why these endpoints receive no node hints, or "" if they receive node hints."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reference.client import Object
+from reference.endpointslice.conditions import listed
 from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.endpoints import (
     AddressType,
@@ -103,10 +104,8 @@ class Plan:
         return (self.mechanism.reason, *refused, *self.node_level, *pods)
 
     def _describe_missing(self) -> str:
-        missing = self.missing_nodes
-        shown = ", ".join(f"{each.pod} (node {each.node!r})" for each in missing[:10])
-        more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
-        return f"pods left out because their Node does not exist: {shown}{more}"
+        pods = listed(f"{each.pod} (node {each.node!r})" for each in self.missing_nodes)
+        return f"pods left out because their Node does not exist: {pods}"
 
 
 def plan_service(

@@ -8,8 +8,7 @@ policy is never filtered by hints (KEP-2086).
 `spec.trafficDistribution` and an endpoint's own zone and node do not influence the mode; only hints do. The node of an
 endpoint is used only for the Local lists.
 
-If the ServiceTopology gate is enabled, topology keys (KEP-536) replace hints on Services that have such keys. The order
-is:
+If the ServiceTopology gate is enabled, topology keys (KEP-536) replace hints on Services that have them. The order is:
 
 1. The traffic policy `Local`: traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids keys
    together with externalTrafficPolicy `Local`. The later internalTrafficPolicy is treated in the same way.
@@ -95,10 +94,7 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The node of the proxy: its name, and its zone ("" if it has no zone label).
-
-    `labels` contains all labels of the node. It is set only if the Service has topology keys.
-    """
+    """The node of the proxy. `zone` is "" without a zone label. `labels` is empty if the Service has no keys."""
 
     node: str
     zone: str = ""

@@ -15,7 +15,7 @@ from reference.proxy.base_rules import SetSpec
 from reference.proxy.changes import Element, EndpointElement, IdentityElement, MarkElement, RangesElement
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict, verdict_data
-from reference.proxy.flows import AWAITED
+from reference.proxy.flows import AWAITED, SOCKET_FAMILY
 from reference.proxy.netlink import attribute, attributes, nested, number
 from reference.proxy.ruleset import Endpoint, ServiceAddress
 
@@ -27,7 +27,6 @@ Parts = dict[int, bytes]
 
 _MOST_PASSES = 10
 _CLIENT = (uapi.NFTA_SET_ELEM_KEY, uapi.NFTA_SET_ELEM_DATA, uapi.NFTA_SET_ELEM_TIMEOUT, uapi.NFTA_SET_ELEM_EXPIRATION)
-_ADDRESS_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 _NUMBERS = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _PROTOCOLS = {name: struct.pack("=B3x", value) for name, value in _NUMBERS.items()}
 
@@ -40,7 +39,7 @@ class Packer:
     """Packs the elements of one IP family's table to add or delete. In a deletion, the kernel ignores the data."""
 
     def __init__(self, family: Family, specs: Iterable[SetSpec]) -> None:
-        self._family = _ADDRESS_FAMILY[family]
+        self._family = SOCKET_FAMILY[family]
         by_name = {spec.name: spec for spec in specs}
         self._mark_heads = _heads(by_name["services"])
         self._endpoint_heads = _heads(by_name["endpoints"])

@@ -31,7 +31,7 @@ _FROM_ADDRESS, _TO_ADDRESS = uapi.CTA_FILTER_F_CTA_IP_SRC, uapi.CTA_FILTER_F_CTA
 _FROM_PORT, _TO_PORT = uapi.CTA_FILTER_F_CTA_PROTO_SRC_PORT, uapi.CTA_FILTER_F_CTA_PROTO_DST_PORT
 _PROTOCOL = uapi.CTA_FILTER_F_CTA_PROTO_NUM
 
-_SOCKET_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+SOCKET_FAMILY: dict[Family, socket.AddressFamily] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 _WORD = 0xFFFF_FFFF
 
 
@@ -62,13 +62,13 @@ class Flow(NamedTuple):
 
 
 def end(family: Family, address: str, port: int) -> bytes:
-    return socket.inet_pton(_SOCKET_FAMILY[family], address) + port.to_bytes(2, "big")
+    return socket.inet_pton(SOCKET_FAMILY[family], address) + port.to_bytes(2, "big")
 
 
 @lru_cache(maxsize=1 << 14)  # each stale pair is looked up twice
 def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
     """Return the tag that the rules put into the mark of a connection from `service` to `endpoint`."""
-    sent, goes = (socket.inet_pton(_SOCKET_FAMILY[family], each) for each in (service.address, endpoint[0]))
+    sent, goes = (socket.inet_pton(SOCKET_FAMILY[family], each) for each in (service.address, endpoint[0]))
     ports = b"".join(each.to_bytes(2, "big") + bytes(2) for each in (endpoint[1], service.port))
     hashed = _jhash(sent + goes + ports, TAG_SEED)
     return hashed * TAGS >> 32

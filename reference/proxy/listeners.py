@@ -10,14 +10,13 @@ import socket
 from collections.abc import Callable, Mapping
 
 from reference.proxy.decision import Family
+from reference.proxy.flows import SOCKET_FAMILY
 from reference.proxy.health import as_json
 from reference.proxy.state import LocalEndpoints
 from reference.serving import Handler, Response, Serving
 
 HEALTH_PORT = 10256
 METRICS_PORT = 10249
-
-_SOCKET_FAMILY: dict[Family, socket.AddressFamily] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 
 class Listeners:
@@ -34,7 +33,7 @@ class Listeners:
 
     def serve(self, port: int, handler: Handler) -> None:
         """Serve HTTP on this port of all addresses of the node, in both IP families."""
-        self._wanted[port] = dict.fromkeys(_SOCKET_FAMILY, handler)
+        self._wanted[port] = dict.fromkeys(SOCKET_FAMILY, handler)
         self._listen(port)
 
     def follow(self, changed: Mapping[int, LocalEndpoints | None]) -> None:
@@ -62,7 +61,7 @@ class Listeners:
         try:
             for family, handler in self._wanted[port].items():
                 if family == "IPv4" or socket.has_ipv6:
-                    opened.append((socket.create_server(("", port), family=_SOCKET_FAMILY[family]), handler))
+                    opened.append((socket.create_server(("", port), family=SOCKET_FAMILY[family]), handler))
         except OSError as error:
             for listener, _ in opened:
                 listener.close()

@@ -1,7 +1,4 @@
-"""The decisions of the reference about the values of `conformance/small_scope.py`, for `trafficdist check-decisions`.
-
-The types of these values are not imported, because the reference imports no other package.
-"""
+"""The decisions about the values of `conformance/small_scope.py`, which is not imported, for `check-decisions`."""
 
 from collections.abc import Callable
 from dataclasses import replace
