@@ -80,16 +80,9 @@ def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
 def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiError:
     """Return the 422 error with one cause for each invalid field."""
     errors = errors[:_SHOWN]
-    texts = [str(each) for each in errors]
-    shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    details = {
-        "name": name,
-        "group": resource.group,
-        "kind": resource.kind,
-        "causes": [each.as_cause() for each in errors],
-    }
-    if not resource.group:
-        del details["group"]
+    messages = [str(each) for each in errors]
+    shown = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+    details = _details(resource, name) | {"kind": resource.kind, "causes": [each.as_cause() for each in errors]}
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     return failure(422, "Invalid", f'{kind} "{name}" is invalid: {shown}', details)
 
@@ -163,4 +156,4 @@ def _details(resource: Resource, name: str) -> Object:
     details: Object = {"name": name}
     if resource.group:
         details["group"] = resource.group
-    return details | {"kind": resource.plural}
+    return {**details, "kind": resource.plural}

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from harness.variation.axes import AXES
-from reference.apiserver.kinds import addresses, conditions, endpointslices, pod_validation, service_fields
+from reference.apiserver.kinds import addresses, conditions, endpointslices, pods, service_fields
 from tests.conformance.cases import SCENARIOS
 
 TRISTATE = ("absent", "false", "true")
 
 ENUMERATIONS: Mapping[str, tuple[str, ...]] = {
-    "PodPhase": pod_validation.PHASES,
-    "RestartPolicy": pod_validation.RESTART_POLICIES,
+    "PodPhase": pods.PHASES,
+    "RestartPolicy": pods.RESTART_POLICIES,
     "Ready of a pod": (*conditions._STATUSES, "absent"),
     "Ready of a node": conditions._STATUSES,
     "Protocol": addresses.PROTOCOLS,
