@@ -61,14 +61,14 @@ def kind_image(
     from harness.binaries.cache import Cache
     from harness.binaries.versions import parse_wanted
     from harness.binaries.watching import Terminal
-    from tools.node_image import command
+    from tools.node_image import build
     from tools.node_image.gathering import Recipe
 
     recipe = Recipe(parse_wanted(version), tuple(map(parse_wanted, also)), suite, mirror, again)
     if runtime is not None:
-        tell(command.put_runtime(runtime))
+        tell(build.put_runtime(runtime))
     if cached:
-        click.echo(command.find_image(recipe.kubernetes))
+        click.echo(build.find_image(recipe.kubernetes))
         return
     with Terminal(Console(stderr=True)) as terminal:
-        click.echo(command.make(recipe, cache=Cache(folder), watcher=terminal, jobs=jobs))
+        click.echo(build.make(recipe, cache=Cache(folder), watcher=terminal, jobs=jobs))

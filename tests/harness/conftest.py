@@ -20,7 +20,7 @@ from harness.backends.kind.checks import find_kind
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError
 from harness.netns import sandbox
-from tools.node_image import command
+from tools.node_image import build
 
 _HEAD = """
 import os, pathlib, signal, threading
@@ -146,7 +146,7 @@ def node_image(network: None, engine: ContainerEngine) -> str:
     """Return the engine's node image for Kubernetes 1.34. Skip the test without engine, kind or image."""
     try:
         find_kind()
-        return command.find_image(parse_wanted("1.34"))
+        return build.find_image(parse_wanted("1.34"))
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
 

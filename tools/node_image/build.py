@@ -12,33 +12,68 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from harness.backends.containers.engine import ContainerEngine
-from harness.binaries.cache import Cache
-from harness.binaries.versions import Version
+from harness.backends.containers.engine import ContainerEngine, find_engine
+from harness.binaries.cache import Cache, explained_errors
+from harness.binaries.versions import Version, Wanted, parse_version
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 from harness.model.files import sha256_of
-from tools.node_image import layers
-from tools.node_image.gathering import Gathered
+from tools.compiling.source import FromSource
+from tools.node_image import contents, layers
+from tools.node_image.gathering import FILES, Gathered, Gatherer, Recipe
 
 REPOSITORY = "trafficdist.dev/kind-node"
 LABEL = "dev.trafficdist.node-image"
 _STEP = f"{LABEL}.step"
 _BUILD_SECONDS = 1800.0
+_RUNTIME = "runc-without-sys-resource"
 _SCRIPTS = ("usr/local/bin/", "kind/bin/")  # kind's executable files, as a Go module keeps no file modes
 
 
-class Maker:
+def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> str:
+    """Return the name of the image. Build the image unless it exists. Raises `UsageError`, `UnavailableError`."""
+    contents.check(recipe.kubernetes)
+    engine = find_engine()
+    engine.facts()  # check the engine before hours of work
+    gathered = Gatherer(FromSource(jobs), cache, watcher).gather(recipe)
+    name = ImageBuilder(engine, cache, watcher).build(gathered)
+    for note in gathered.notes:
+        watcher.say(f"note: {note}")
+    return name
+
+
+def find_image(wanted: Wanted) -> str:
+    """Return the name of the latest image in the engine for this release. Raises `UnavailableError`."""
+    tags = find_engine().ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY).split()
+    chosen = wanted.choose(version for tag in tags if (version := parse_version(tag)))
+    if not chosen:
+        raise UnavailableError(
+            f"the engine has no node image of Kubernetes {wanted}: make kind-image KUBERNETES={wanted}"
+        )
+    return f"{REPOSITORY}:{chosen[0].tag}"
+
+
+def put_runtime(folder: Path) -> str:
+    """Copy the runtime for engines without CAP_SYS_RESOURCE into a folder; return the command that starts an engine."""
+    target = folder.absolute() / _RUNTIME
+    with explained_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(FILES / _RUNTIME, target)
+        target.chmod(0o755)
+    name = _RUNTIME.removeprefix("runc-")
+    return f"start the engine with: dockerd --add-runtime {name}={target} --default-runtime {name}"
+
+
+class ImageBuilder:
     """Builds node images with one container engine."""
 
-    def __init__(self, engine: ContainerEngine, cache: Cache, watcher: Watcher, files: Path) -> None:
-        """`files` is the folder kind-configs/node-image."""
+    def __init__(self, engine: ContainerEngine, cache: Cache, watcher: Watcher) -> None:
         self._engine = engine
         self._cache = cache
         self._watcher = watcher
-        self._dockerfile = (files / "Dockerfile").read_text(encoding="utf-8")
+        self._dockerfile = (FILES / "Dockerfile").read_text(encoding="utf-8")
 
-    def make(self, gathered: Gathered) -> str:
+    def build(self, gathered: Gathered) -> str:
         """Return the name of the image. Build the image unless it exists. Raises `UnavailableError`."""
         name = f"{REPOSITORY}:{gathered.version.tag}"
         digest = self._digest(gathered)
@@ -46,12 +81,20 @@ class Maker:
         # Only one build at a time, of any version, because `_clear` cannot distinguish the steps of two builds.
         with self._cache.locked("node-image", waiting=lambda: self._watcher.say(waiting)):
             self._clear(gathered.version)
-            if label_of(self._engine, name) == digest:
+            if self._label_of(name) == digest:
                 self._watcher.say(f"{name} already exists with the same parts")
             else:
                 self._watcher.say(f"{name}: building the image")
                 self._build(gathered, name, digest)
         return name
+
+    def _label_of(self, name: str) -> str:
+        """Return the digest of an image's parts, or "" if the image does not exist."""
+        label = f'{{{{index .Config.Labels "{LABEL}"}}}}'
+        try:
+            return self._engine.ask("image", "inspect", "--format", label, name).strip()
+        except UnavailableError:
+            return ""
 
     def _digest(self, gathered: Gathered) -> str:
         digest = hashlib.sha256()
@@ -103,14 +146,6 @@ class Maker:
                 layers.add(archive, path, text.encode())
             _add(archive, "node-image/images.tar", images, 0o644)
         images.unlink()  # otherwise Docker sends the file to the engine twice
-
-
-def label_of(engine: ContainerEngine, name: str) -> str:
-    """Return the digest of an image's parts, or "" if the image does not exist."""
-    try:
-        return engine.ask("image", "inspect", "--format", f'{{{{index .Config.Labels "{LABEL}"}}}}', name).strip()
-    except UnavailableError:
-        return ""
 
 
 def _add(archive: tarfile.TarFile, path: str, file: Path, mode: int) -> None:

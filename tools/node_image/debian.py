@@ -31,14 +31,12 @@ _COMMANDS = {
 }
 
 
-def packages(files: Path) -> list[str]:
-    """Return the names of the packages in packages.txt."""
-    lines = (files / "packages.txt").read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher: Watcher, again: bool) -> Path:
+    """Return an archive of Debian with the packages in a text with a name per line, and comments.
 
-
-def file_system(names: list[str], *, suite: str, mirror: str, cache: Cache, watcher: Watcher, again: bool) -> Path:
-    """Return an archive of Debian with these packages; `again` ignores the cache. Raises `UnavailableError`."""
+    `again` ignores the cache. Raises `UnavailableError`.
+    """
+    names = [line for line in packages.splitlines() if line and not line.startswith("#")]
     key = hashlib.sha256(" ".join((suite, mirror, *names, *_LEFT_OUT)).encode()).hexdigest()[:12]
     folder = cache.folder / "node-image"
     archive = folder / f"debian-{suite}-{key}.tar"

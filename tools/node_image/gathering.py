@@ -18,6 +18,8 @@ from harness.errors import UnavailableError, UsageError
 from tools.compiling.source import FromSource
 from tools.node_image import contents, debian, layers
 
+FILES = Path(__file__).parents[2] / "kind-configs" / "node-image"
+
 _PROXY = ("conntrack", "dash", "ipset", "iptables", "kmod", "nftables")
 _SHELL = ("coreutils", "dash")  # version of the agnhost image that client pods use
 _NO_VERSION = re.compile("")
@@ -52,12 +54,10 @@ class Gathered:
 class Gatherer:
     """Collects and compiles parts with one Go installation and one cache."""
 
-    def __init__(self, source: FromSource, cache: Cache, watcher: Watcher, files: Path) -> None:
-        """`files` is the folder kind-configs/node-image."""
+    def __init__(self, source: FromSource, cache: Cache, watcher: Watcher) -> None:
         self._source = source
         self._cache = cache
         self._watcher = watcher
-        self._files = files
 
     def gather(self, recipe: Recipe) -> Gathered:
         """Return all parts of the image. Raises `UsageError`, `UnavailableError`."""
@@ -67,7 +67,7 @@ class Gatherer:
         kubectl, _ = self._component("kubectl", same)
         listed = contents.parse_list(_run(kubeadm, "config", "images", "list", "--kubernetes-version", version.tag))
         base = debian.file_system(
-            debian.packages(self._files), suite=recipe.suite, mirror=recipe.mirror,
+            _text("packages.txt"), suite=recipe.suite, mirror=recipe.mirror,
             cache=self._cache, watcher=self._watcher, again=recipe.again,
         )  # fmt: skip
         with tarfile.open(base) as archive:
@@ -84,20 +84,8 @@ class Gatherer:
             "usr/bin/kubectl": kubectl,
             "usr/local/bin/crictl": self._compiled(_CRICTL, _CRICTL_VERSION),
         }
-        texts = self._texts(version, pause)
+        texts = _texts(version, pause)
         return Gathered(version, tuple(images), node, texts, self._kind_files(), base, tuple(notes))
-
-    def _texts(self, version: Version, pause: str) -> dict[str, str]:
-        return {
-            "kind/version": version.tag,
-            "kind/manifests/default-cni.yaml": self._text("default-cni.yaml"),
-            "etc/systemd/system/containerd.service.d/10-oom.conf": self._text("containerd-oom.conf"),
-            "node-image/setup": self._text("setup"),
-            "node-image/pause": pause,
-        }
-
-    def _text(self, name: str) -> str:
-        return (self._files / name).read_text(encoding="utf-8")
 
     def _image(self, listed: contents.ListedImage, version: Version, under: bytes, notes: list[str]) -> layers.Image:
         if listed.program in contents.SYSTEM:
@@ -140,9 +128,7 @@ class Gatherer:
 
         kind publishes no module of kindnetd, and Kubernetes implements `pause` in C.
         """
-        return self._compiled(
-            Binary(name, KUBERNETES_MODULE, ".", _NO_VERSION, program=self._text(f"{name}.go")), version
-        )
+        return self._compiled(Binary(name, KUBERNETES_MODULE, ".", _NO_VERSION, program=_text(f"{name}.go")), version)
 
     def _compiled(self, binary: Binary, version: Version) -> Path:
         """Return a program that is not a component. Compile it unless the same sources are cached."""
@@ -176,6 +162,20 @@ class Gatherer:
         if not folder.is_dir():
             raise UnavailableError(f"kind {version} no longer has this folder: {folder}")
         return folder
+
+
+def _texts(version: Version, pause: str) -> dict[str, str]:
+    return {
+        "kind/version": version.tag,
+        "kind/manifests/default-cni.yaml": _text("default-cni.yaml"),
+        "etc/systemd/system/containerd.service.d/10-oom.conf": _text("containerd-oom.conf"),
+        "node-image/setup": _text("setup"),
+        "node-image/pause": pause,
+    }
+
+
+def _text(name: str) -> str:
+    return (FILES / name).read_text(encoding="utf-8")
 
 
 def _image_of(image: str, program: str, path: Path, under: bytes | None = None) -> layers.Image:

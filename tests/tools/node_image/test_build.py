@@ -12,8 +12,7 @@ from harness.binaries.cache import Cache
 from harness.binaries.versions import Version
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
-from tools.node_image import command
-from tools.node_image.build import LABEL, Maker
+from tools.node_image.build import LABEL, ImageBuilder
 from tools.node_image.gathering import Gathered
 from tools.node_image.layers import Image
 
@@ -56,7 +55,7 @@ def make(engine: Written, tmp_path: Path) -> Callable[[], str]:
     image = Image(("registry.k8s.io/pause:3.10",), {"/pause": tmp_path / "kubelet"})
     node, texts = {"usr/bin/kubelet": tmp_path / "kubelet"}, {"kind/version": "v1.34.2"}
     gathered = Gathered(Version(1, 34, 2), (image,), node, texts, tmp_path / "kind", tmp_path / "debian.tar", ())
-    return lambda: Maker(engine, Cache(tmp_path / "cache"), Watcher(), command.files()).make(gathered)
+    return lambda: ImageBuilder(engine, Cache(tmp_path / "cache"), Watcher()).build(gathered)
 
 
 def test_same_inputs_build_the_image_once(make: Callable[[], str], engine: Written) -> None:
@@ -90,11 +89,11 @@ def test_build_of_another_version_removes_no_step_of_this_one(
 ) -> None:
     debian = tmp_path / "debian.tar"
     another = Gathered(Version(1, 33, 1), (), {}, {}, tmp_path / "kind", debian, ())
-    maker = Maker(Written("docker", "docker"), Cache(tmp_path / "cache"), Impatient(), command.files())
+    builder = ImageBuilder(Written("docker", "docker"), Cache(tmp_path / "cache"), Impatient())
 
     def build_another() -> None:
         with pytest.raises(UnavailableError, match="another process that builds an image"):
-            maker.make(another)
+            builder.build(another)
 
     engine.meanwhile.append(build_another)
     make()

@@ -12,7 +12,7 @@ from harness.binaries.cache import Cache
 from harness.binaries.versions import parse_wanted
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
-from tools.node_image import command
+from tools.node_image import build
 from tools.node_image.gathering import Recipe
 
 Install = Callable[[str, str], Path]
@@ -20,33 +20,33 @@ Install = Callable[[str, str], Path]
 
 def test_latest_image_of_the_release_is_found(install: Install) -> None:
     install("docker", "printf 'v1.34.2\\nv1.34.12\\nv1.33.9\\n'")
-    assert command.find_image(parse_wanted("1.34")) == "trafficdist.dev/kind-node:v1.34.12"
+    assert build.find_image(parse_wanted("1.34")) == "trafficdist.dev/kind-node:v1.34.12"
 
 
 def test_missing_image_is_reported_with_the_command_that_builds_it(install: Install) -> None:
     install("docker", "echo v1.33.9")
     with pytest.raises(UnavailableError, match=r"make kind-image KUBERNETES=1\.34"):
-        command.find_image(parse_wanted("1.34"))
+        build.find_image(parse_wanted("1.34"))
 
 
 def test_unresponsive_engine_is_reported_before_any_work(install: Install, tmp_path: Path) -> None:
     install("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     install("go", "exit 99")
     with pytest.raises(UnavailableError, match="docker does not answer; start it"):
-        command.make(Recipe(parse_wanted("1.34")), cache=Cache(tmp_path), watcher=Watcher())
+        build.make(Recipe(parse_wanted("1.34")), cache=Cache(tmp_path), watcher=Watcher())
 
 
 def test_old_release_is_refused_without_an_engine(install: Install, tmp_path: Path) -> None:
     install("docker", "exit 1")
     with pytest.raises(UsageError, match=r"not 1\.30"):
-        command.make(Recipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Watcher())
+        build.make(Recipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Watcher())
 
 
 @pytest.mark.parametrize("arguments", [("create", "--bundle", "BUNDLE", "id"), ("exec", "--process", "PROCESS", "id")])
 def test_runtime_requests_all_capabilities_except_one(
     install: Install, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    said = command.put_runtime(tmp_path / "runtime")
+    said = build.put_runtime(tmp_path / "runtime")
     runtime = tmp_path / "runtime" / "runc-without-sys-resource"
     assert f"--add-runtime without-sys-resource={runtime}" in said
     install("runc", 'echo "$@"')
