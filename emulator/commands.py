@@ -111,7 +111,7 @@ def _places(context: click.Context, parameter: click.Parameter, incomplete: str)
 @click.argument("place", metavar="NODE|POD", shell_complete=_places)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, place: str, command: Sequence[str]) -> None:
-    """Run a command in the network namespace of a node, a pod, or the client outside the cluster (`external`)."""
+    """Run a command in the network namespace of a node, a pod, or the external client (`external`)."""
     from emulator import control
 
     control.execute(name, place, command)

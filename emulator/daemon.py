@@ -1,6 +1,6 @@
 """The process that keeps an embedded cluster running in the background, until SIGTERM, SIGHUP or SIGINT.
 
-Its API server is reachable from outside, and a kubelet runs the pods that clients create. The whole cluster belongs to
+Other processes can reach its API server, and a kubelet runs the pods that clients create. The whole cluster belongs to
 this process, so nothing remains however the process ends. `trafficdist cluster up` starts the process with a pipe, and
 the process writes `ready` or an error to the pipe.
 """

@@ -62,7 +62,7 @@ def kind_image(
     from harness.binaries.versions import parse_wanted
     from harness.binaries.watching import Terminal
     from tools.node_image import build
-    from tools.node_image.gathering import Recipe
+    from tools.node_image.collect import Recipe
 
     recipe = Recipe(parse_wanted(version), tuple(map(parse_wanted, also)), suite, mirror, again)
     if runtime is not None:

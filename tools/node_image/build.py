@@ -20,7 +20,7 @@ from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 from tools.compiling.source import FromSource
 from tools.node_image import contents, layers
-from tools.node_image.gathering import FILES, Gathered, Gatherer, Recipe
+from tools.node_image.collect import FILES, Collector, Parts, Recipe
 
 REPOSITORY = "trafficdist.dev/kind-node"
 LABEL = "dev.trafficdist.node-image"
@@ -35,9 +35,9 @@ def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> st
     contents.check(recipe.kubernetes)
     engine = find_engine()
     engine.facts()  # check the engine before hours of work
-    gathered = Gatherer(FromSource(jobs), cache, watcher).gather(recipe)
-    name = ImageBuilder(engine, cache, watcher).build(gathered)
-    for note in gathered.notes:
+    parts = Collector(FromSource(jobs), cache, watcher).collect(recipe)
+    name = ImageBuilder(engine, cache, watcher).build(parts)
+    for note in parts.notes:
         watcher.say(f"note: {note}")
     return name
 
@@ -73,19 +73,19 @@ class ImageBuilder:
         self._watcher = watcher
         self._dockerfile = (FILES / "Dockerfile").read_text(encoding="utf-8")
 
-    def build(self, gathered: Gathered) -> str:
+    def build(self, parts: Parts) -> str:
         """Return the name of the image. Build the image unless it exists. Raises `UnavailableError`."""
-        name = f"{REPOSITORY}:{gathered.version.tag}"
-        digest = self._digest(gathered)
+        name = f"{REPOSITORY}:{parts.version.tag}"
+        digest = self._digest(parts)
         waiting = f"{name}: waiting for another process that builds an image"
         # Only one build at a time, of any version, because `_clear` cannot distinguish the steps of two builds.
         with self._cache.locked("node-image", waiting=lambda: self._watcher.say(waiting)):
-            self._clear(gathered.version)
+            self._clear(parts.version)
             if self._label_of(name) == digest:
                 self._watcher.say(f"{name} already exists with the same parts")
             else:
                 self._watcher.say(f"{name}: building the image")
-                self._build(gathered, name, digest)
+                self._build(parts, name, digest)
         return name
 
     def _label_of(self, name: str) -> str:
@@ -96,31 +96,31 @@ class ImageBuilder:
         except UnavailableError:
             return ""
 
-    def _digest(self, gathered: Gathered) -> str:
+    def _digest(self, parts: Parts) -> str:
         digest = hashlib.sha256()
-        digest.update(json.dumps(dict(gathered.texts), sort_keys=True).encode())
+        digest.update(json.dumps(dict(parts.texts), sort_keys=True).encode())
         digest.update(self._dockerfile.encode())
-        for path, file in sorted(gathered.node.items()):
+        for path, file in sorted(parts.node.items()):
             digest.update(f"{path} {sha256_of(file)}\n".encode())
-        for image in gathered.images:
+        for image in parts.images:
             for path, file in sorted(image.programs.items()):
                 digest.update(f"{image.names} {path} {sha256_of(file)} {image.entrypoint}\n".encode())
             digest.update(image.under or b"")
-        stat = gathered.base.stat()  # a new archive is a new file; reading it takes a second
-        digest.update(f"{gathered.kind} {gathered.base} {stat.st_size} {stat.st_mtime_ns}".encode())
+        stat = parts.base.stat()  # a new archive is a new file; reading it takes a second
+        digest.update(f"{parts.kind} {parts.base} {stat.st_size} {stat.st_mtime_ns}".encode())
         return digest.hexdigest()
 
-    def _build(self, gathered: Gathered, name: str, digest: str) -> None:
-        folder = self._cache.workspace("node-image", gathered.version, "build")
+    def _build(self, parts: Parts, name: str, digest: str) -> None:
+        folder = self._cache.workspace("node-image", parts.version, "build")
         try:
-            self._write_context(gathered, folder)
+            self._write_context(parts, folder)
             self._engine.ask(
                 "build", "--network", "none", "--force-rm", "--no-cache",
                 "--label", f"{LABEL}={digest}", "--tag", name, str(folder),
                 seconds=_BUILD_SECONDS,
             )  # fmt: skip
         finally:
-            self._clear(gathered.version)
+            self._clear(parts.version)
 
     def _clear(self, version: Version) -> None:
         """Remove the remains of a build: its folder, and the unnamed images of its steps and of the previous build."""
@@ -128,21 +128,21 @@ class ImageBuilder:
         for label in (_STEP, LABEL):
             self._engine.ask("image", "prune", "--force", "--filter", f"label={label}")
 
-    def _write_context(self, gathered: Gathered, folder: Path) -> None:
+    def _write_context(self, parts: Parts, folder: Path) -> None:
         try:
-            os.link(gathered.base, folder / "base.tar")
+            os.link(parts.base, folder / "base.tar")
         except OSError as error:
             raise UnavailableError(f"{folder} cannot be written: {error.strerror}") from None
         (folder / "Dockerfile").write_text(self._dockerfile, encoding="utf-8")
         images = folder / "images.tar"
-        layers.write(gathered.images, images)
+        layers.write(parts.images, images)
         with tarfile.open(folder / "node.tar", "w") as archive:
-            for file in sorted(each for each in gathered.kind.rglob("*") if each.is_file()):
-                path = str(file.relative_to(gathered.kind))
+            for file in sorted(each for each in parts.kind.rglob("*") if each.is_file()):
+                path = str(file.relative_to(parts.kind))
                 _add(archive, path, file, 0o755 if path.startswith(_SCRIPTS) else 0o644)
-            for path, file in sorted(gathered.node.items()):
+            for path, file in sorted(parts.node.items()):
                 _add(archive, path, file, 0o755)
-            for path, text in sorted(gathered.texts.items()):
+            for path, text in sorted(parts.texts.items()):
                 layers.add(archive, path, text.encode())
             _add(archive, "node-image/images.tar", images, 0o644)
         images.unlink()  # otherwise Docker sends the file to the engine twice

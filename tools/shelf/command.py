@@ -48,8 +48,8 @@ def add(runs: Sequence[str], place: Path, suite: str) -> int:
     requirements). A newer report replaces an older one. Reports from unreleased versions are shown as not verified.
     """
     from harness.plugin.suite import catalogue
-    from tools.shelf.adding import add as put
-    from tools.shelf.adding import barring
+    from tools.shelf.add import add as put
+    from tools.shelf.add import barring
 
     code, requirements = 0, functools.cache(lambda: catalogue(suite))
     for run in runs:
@@ -105,7 +105,7 @@ def check(folders: Sequence[Path], suite: str) -> int:
     from harness.errors import UsageError
     from harness.model.files import shown
     from harness.plugin.suite import rehearsed
-    from tools.shelf.checking import check as refusals
+    from tools.shelf.check import check as refusals
 
     missing = next((each for each in folders if not (each / "report.yaml").exists()), None)
     if missing is not None:

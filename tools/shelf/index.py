@@ -16,10 +16,10 @@ from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content, sha256_of_folder
 from harness.model.requirements import Requirement
 from harness.run.folder import write_whole
-from tools.shelf import stated
+from tools.shelf import deviations
 from tools.shelf.entry import NEVER_VERIFIED, Entry, entry_of
 from tools.shelf.pages import BEGIN, END, as_html, replaced, section
-from tools.shelf.place import README, REPORT
+from tools.shelf.report_folder import README, REPORT
 
 PAGE, CACHE = "index.html", "index.json"
 _MOST, _MOST_CACHED = 16 * MEGABYTE, 64 * MEGABYTE
@@ -29,12 +29,12 @@ def write(
     shelf: Path, catalogue: Callable[[], Sequence[Requirement]], today: datetime.date, *, again: bool = False
 ) -> list[Entry]:
     """Write the index, and return its entries. Raises `UsageError` before anything is written."""
-    found, deviations = entries(shelf, catalogue, again=again), stated.read(shelf)
+    found, documented = entries(shelf, catalogue, again=again), deviations.read(shelf)
     page = shelf / README
     before = content(page, what="page", most=_MOST).decode(errors="replace") if page.exists() else f"{BEGIN}\n{END}\n"
     texts = {
-        README: replaced(before, section(found, today, deviations)),
-        PAGE: as_html(found, today, deviations),
+        README: replaced(before, section(found, today, documented)),
+        PAGE: as_html(found, today, documented),
         CACHE: as_json(found),
     }
     try:

@@ -11,8 +11,8 @@ from typing import Any
 from harness.model.judged import mark
 from harness.report.comparison import MET, NOT_RUN
 from harness.run.plan import EXEMPTED
+from tools.shelf.deviations import Deviation, deviation_of
 from tools.shelf.entry import Entry
-from tools.shelf.stated import Stated, of
 
 UNCLAIMED = "·"
 KEY = (
@@ -71,14 +71,14 @@ def profiles(entries: Sequence[Entry]) -> list[str]:
     return sorted(set(found), key=lambda name: (-found.count(name), name))
 
 
-def of_profile(profile: str, entries: Sequence[Entry], stated: Sequence[Stated]) -> dict[str, Any]:
+def of_profile(profile: str, entries: Sequence[Entry], deviations: Sequence[Deviation]) -> dict[str, Any]:
     """Return the matrix of a profile: its features, rows with a cell for each feature, and first versions."""
     names = _columns(profile, entries)
     return {
         "profile": profile,
         "features": names,
         "rows": [
-            (each, [cell(each, profile, name, stated) for name in names])
+            (each, [cell(each, profile, name, deviations) for name in names])
             for each in entries
             if profile in each.features
         ],
@@ -90,13 +90,13 @@ def _columns(profile: str, entries: Sequence[Entry]) -> list[str]:
     return sorted({name for each in entries for name in each.features.get(profile, ())})
 
 
-def cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()) -> Cell:
+def cell(entry: Entry, profile: str, feature: str, deviations: Sequence[Deviation] = ()) -> Cell:
     result = entry.features.get(profile, {}).get(feature)
     claimed = feature not in entry.unclaimed
     if result is None:
         return Cell(NOT_RUN if claimed else UNCLAIMED, (), ())
     unmet = [each.id for each in entry.unmet if each.profile == profile and feature in each.features]
-    known = sum(of(entry.project, each, stated) is not None for each in unmet)
+    known = sum(deviation_of(entry.project, each, deviations) is not None for each in unmet)
     notes = [] if claimed else ["not claimed"]
     notes += ["stated" if known == len(unmet) else f"{known} stated"] if known else []
     causes = [number for number, each in entry.causes_in(profile) if {*unmet} & {*each.requirements}]

@@ -19,8 +19,8 @@ from harness.report.comparison import KEY, MARKS, NOT_RUN
 from harness.report.template import environment, file, style
 from harness.report.verified import is_released
 from tools.shelf import matrix
+from tools.shelf.deviations import Deviation, deviation_of
 from tools.shelf.entry import UNRELEASED, Entry, states
-from tools.shelf.stated import Stated, of
 
 BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end of the shelf -->"
 _PACKAGE = "tools.shelf"
@@ -58,38 +58,38 @@ def _origin(report: Mapping[str, Any]) -> str:
     return f"{revision or 'unknown revision'}; not verified: {UNRELEASED}"
 
 
-def section(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
+def section(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[Deviation] = ()) -> str:
     """Return the section with all reports, between its two markers."""
-    return f"{BEGIN}\n\n{_markdown('section.md.j2', **_index(entries, today, stated)).strip()}\n\n{END}"
+    return f"{BEGIN}\n\n{_markdown('section.md.j2', **_index(entries, today, deviations)).strip()}\n\n{END}"
 
 
-def as_html(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
+def as_html(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[Deviation] = ()) -> str:
     """Return index.html. Reports that have expired by `today` are marked."""
     known = {
         (each.place, one.id): said
         for each in entries
         for one in each.unmet
-        if (said := of(each.project, one.id, stated))
+        if (said := deviation_of(each.project, one.id, deviations))
     }
     classes = {**{mark: outcome.replace(" ", "-") for outcome, mark in MARKS.items()}, matrix.UNCLAIMED: ""}
     template = environment(_PACKAGE).get_template("index.html.j2")
     return template.render(
-        **_index(entries, today, stated), stated=known, classes=classes, style=style(file(_PACKAGE, "index.css"))
+        **_index(entries, today, deviations), stated=known, classes=classes, style=style(file(_PACKAGE, "index.css"))
     )
 
 
-def _index(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated]) -> dict[str, Any]:
+def _index(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[Deviation]) -> dict[str, Any]:
     """Return the values that both indexes show."""
     return {
         "entries": entries,
         "states": states(entries, today),
         "today": today,
         "summary": _summary(entries),
-        "matrices": [matrix.of_profile(name, entries, stated) for name in matrix.profiles(entries)],
+        "matrices": [matrix.of_profile(name, entries, deviations) for name in matrix.profiles(entries)],
         "key": f"{KEY} {matrix.KEY}",
         "decisions": _key_of_decisions(entries),
         "about_since": matrix.SINCE,
-        "deviations": stated,
+        "deviations": deviations,
     }
 
 

@@ -20,8 +20,8 @@ import yaml
 
 from tests.harness.report.conftest import Kept
 from tests.harness.report.forged import Forged
-from tools.shelf.adding import add
-from tools.shelf.checking import check
+from tools.shelf.add import add
+from tools.shelf.check import check
 from tools.shelf.entry import described, states
 
 pytest_plugins = ["pytester"]

@@ -13,7 +13,7 @@ from harness.binaries.versions import Version
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 from tools.node_image.build import LABEL, ImageBuilder
-from tools.node_image.gathering import Gathered
+from tools.node_image.collect import Parts
 from tools.node_image.layers import Image
 
 NAME = "trafficdist.dev/kind-node:v1.34.2"
@@ -54,8 +54,8 @@ def make(engine: Written, tmp_path: Path) -> Callable[[], str]:
         (tmp_path / name).write_text(name)
     image = Image(("registry.k8s.io/pause:3.10",), {"/pause": tmp_path / "kubelet"})
     node, texts = {"usr/bin/kubelet": tmp_path / "kubelet"}, {"kind/version": "v1.34.2"}
-    gathered = Gathered(Version(1, 34, 2), (image,), node, texts, tmp_path / "kind", tmp_path / "debian.tar", ())
-    return lambda: ImageBuilder(engine, Cache(tmp_path / "cache"), Watcher()).build(gathered)
+    parts = Parts(Version(1, 34, 2), (image,), node, texts, tmp_path / "kind", tmp_path / "debian.tar", ())
+    return lambda: ImageBuilder(engine, Cache(tmp_path / "cache"), Watcher()).build(parts)
 
 
 def test_same_inputs_build_the_image_once(make: Callable[[], str], engine: Written) -> None:
@@ -88,7 +88,7 @@ def test_build_of_another_version_removes_no_step_of_this_one(
     make: Callable[[], str], engine: Written, tmp_path: Path
 ) -> None:
     debian = tmp_path / "debian.tar"
-    another = Gathered(Version(1, 33, 1), (), {}, {}, tmp_path / "kind", debian, ())
+    another = Parts(Version(1, 33, 1), (), {}, {}, tmp_path / "kind", debian, ())
     builder = ImageBuilder(Written("docker", "docker"), Cache(tmp_path / "cache"), Impatient())
 
     def build_another() -> None:

@@ -13,7 +13,7 @@ from harness.binaries.versions import parse_wanted
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 from tools.node_image import build
-from tools.node_image.gathering import Recipe
+from tools.node_image.collect import Recipe
 
 Install = Callable[[str, str], Path]
 

@@ -32,11 +32,11 @@ from harness.report.verified import verify
 from tests.harness.report.browser import Page
 from tests.harness.report.forged import Forged
 from tools.shelf import index
-from tools.shelf.adding import add
-from tools.shelf.checking import check
+from tools.shelf.add import add
+from tools.shelf.check import check
 from tools.shelf.entry import Entry, Unmet, states
 from tools.shelf.pages import as_html, section
-from tools.shelf.place import place_of
+from tools.shelf.report_folder import folder_of
 
 pytest_plugins = ["pytester"]
 
@@ -92,8 +92,8 @@ def unmet(name: str = "KEP-1/r", *, mark: str = "✗", sentence: str = "") -> Un
 )
 def test_the_folder_follows_from_the_report(said: dict[str, str], place: str) -> None:
     report = {"implementation": KUBE_PROXY | said, "mode": "nftables", "kubernetesVersion": "v1.37.1-eks.2"}
-    assert str(place_of(report)) == place
-    assert str(place_of({**report, "judges": DECISIONS})) == f"{place}-decisions"
+    assert str(folder_of(report)) == place
+    assert str(folder_of({**report, "judges": DECISIONS})) == f"{place}-decisions"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_folder_names_a_mode_where_a_proxy_was_judged(profiles: list[str], l
     """A run that judges a DNS server also uses a proxy, but its report does not describe the proxy."""
     asked = [{"name": each} for each in profiles]
     report = {"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "v1.37", "profiles": asked}
-    assert place_of(report).name == last
+    assert folder_of(report).name == last
 
 
 @pytest.mark.parametrize("made", [section, as_html])
@@ -118,12 +118,12 @@ def test_matrix_marks_implementations_judged_by_decisions(made: Callable[..., st
 def test_a_report_without_a_name_has_no_folder(name: str) -> None:
     report = {"implementation": KUBE_PROXY | {name: "../"}, "mode": "nftables", "kubernetesVersion": "v1.37"}
     with pytest.raises(UsageError, match=f"the report has no {name} "):
-        place_of(report)
+        folder_of(report)
 
 
 def test_a_report_of_an_unknown_kubernetes_has_no_folder() -> None:
     with pytest.raises(UsageError, match="has no Kubernetes version: unknown"):
-        place_of({"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "unknown"})
+        folder_of({"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "unknown"})
 
 
 def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged, tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ import pytest
 from harness.errors import UsageError
 from harness.report.conformance import read_report
 from tests.tools.shelf.test_shelf import KUBE_PROXY, ROOT, TODAY, entry, refuse, unmet
-from tools.shelf import index, stated
+from tools.shelf import deviations, index
+from tools.shelf.deviations import Deviation
 from tools.shelf.entry import Cause, derived_causes
 from tools.shelf.matrix import cell, since
 from tools.shelf.pages import as_html, section
-from tools.shelf.stated import Stated
 
 
 def of_features(**cells: str) -> dict[str, dict[str, str]]:
@@ -33,7 +33,7 @@ def test_cell_distinguishes_not_claimed_from_not_run() -> None:
 
 
 def test_cell_states_how_many_deviations_are_documented() -> None:
-    said = [Stated(KUBE_PROXY["project"], frozenset({"KEP-1/r"}), "so it is", "https://example.org/doc")]
+    said = [Deviation(KUBE_PROXY["project"], frozenset({"KEP-1/r"}), "so it is", "https://example.org/doc")]
     one = entry("1.37/a-b/1-x", features=of_features(ServiceDNS="✗ 1/2"), unmet=(unmet(),))
     two = replace(one, unmet=(unmet(), unmet("KEP-1/other")))
     assert [str(cell(each, "DNS", "ServiceDNS", said)) for each in (one, two)] == ["✗ 1/2, stated", "✗ 1/2, 1 stated"]
@@ -103,13 +103,13 @@ def test_feature_works_since_the_first_of_the_latest_versions_that_do(cells: str
 def test_documented_deviations_are_validated(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "stated.yaml").write_text(text)
     with pytest.raises(UsageError, match=re.escape(why)):
-        stated.read(tmp_path)
+        deviations.read(tmp_path)
 
 
 def test_documented_deviations_equal_unmet_requirements_in_reports() -> None:
     reports = index.entries(ROOT / "reports", refuse)
     unmet = {(each.project, one.id) for each in reports for one in each.unmet}
-    listed = {(each.project, name) for each in stated.read(ROOT / "reports") for name in each.requirements}
+    listed = {(each.project, name) for each in deviations.read(ROOT / "reports") for name in each.requirements}
     assert listed
     assert listed <= unmet
 

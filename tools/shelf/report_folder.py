@@ -18,7 +18,7 @@ _AUTHORS = re.compile(r"^the (.+) authors$")
 _MINOR = re.compile(r"v(\d+\.\d+)")
 
 
-def place_of(report: Mapping[str, Any]) -> PurePosixPath:
+def folder_of(report: Mapping[str, Any]) -> PurePosixPath:
     """Return the folder of a report: `<kubernetes minor>/<organization>-<project>/<version>-<mode>`.
 
     There is no mode if no proxy was judged. A name ends with `-decisions` if only a proxy's decisions were judged.

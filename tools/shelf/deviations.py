@@ -25,7 +25,7 @@ _KEYS = {"project", "requirements", "says", "where"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class Deviation:
     """A project's public statement about requirements that it deliberately does not meet."""
 
     project: str
@@ -34,7 +34,7 @@ class Stated:
     where: str
 
 
-def read(shelf: Path) -> list[Stated]:
+def read(shelf: Path) -> list[Deviation]:
     """Return the entries of a shelf's file, or none without a file. Raises `UsageError`."""
     place = shelf / FILE
     if not place.exists():
@@ -42,10 +42,10 @@ def read(shelf: Path) -> list[Stated]:
     entries = strict_yaml.read(place, what="file", most=MEGABYTE)
     if not isinstance(entries, list):
         raise UsageError(f"{place}: expected a list of entries with {', '.join(sorted(_KEYS))}")
-    return [_stated(each, f"{place}, entry {number}") for number, each in enumerate(entries, 1)]
+    return [_deviation(each, f"{place}, entry {number}") for number, each in enumerate(entries, 1)]
 
 
-def _stated(entry: Any, where: str) -> Stated:
+def _deviation(entry: Any, where: str) -> Deviation:
     if not isinstance(entry, dict) or set(entry) != _KEYS:
         raise UsageError(f"{where}: expected only the keys {', '.join(sorted(_KEYS))}")
     ids, strings = entry["requirements"], {name: entry[name] for name in ("project", "says", "where")}
@@ -55,9 +55,9 @@ def _stated(entry: Any, where: str) -> Stated:
         raise UsageError(f"{where}: {bad}: expected a string")
     if not strings["where"].startswith("https://"):
         raise UsageError(f"{where}: where: expected the address of the project's page, https://…")
-    return Stated(strings["project"], frozenset(ids), strings["says"].strip(), strings["where"])
+    return Deviation(strings["project"], frozenset(ids), strings["says"].strip(), strings["where"])
 
 
-def of(project: str, requirement: str, stated: Sequence[Stated]) -> Stated | None:
+def deviation_of(project: str, requirement: str, deviations: Sequence[Deviation]) -> Deviation | None:
     """Return a project's statement about a requirement, or None."""
-    return next((each for each in stated if each.project == project and requirement in each.requirements), None)
+    return next((each for each in deviations if each.project == project and requirement in each.requirements), None)

@@ -20,7 +20,7 @@ from harness.report.conformance import as_yaml, read_report
 from harness.report.rejudged import HISTORIES, place_of
 from harness.report.verified import RELEASE, Refusal, refusals
 from harness.run.folder import write_whole
-from tools.shelf import place
+from tools.shelf import report_folder
 from tools.shelf.entry import described
 from tools.shelf.excerpts import excerpts
 from tools.shelf.pages import readme
@@ -33,12 +33,12 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
     `UsageError` if the run has not ended, or if its report does not name the implementation.
     """
     history = place_of(run)
-    if history.name not in HISTORIES or not (history.parent / place.REPORT).exists():
+    if history.name not in HISTORIES or not (history.parent / report_folder.REPORT).exists():
         raise UsageError(
             f"{shown(run)}: there is no report.yaml next to run.jsonl; give the folder of a run that has ended"
         )
     report = read_report(str(history.parent))
-    target = shelf / place.place_of(report)
+    target = shelf / report_folder.folder_of(report)
     refused = refusals(history.parent, report, catalogue())
     if barring(refused):
         return target, refused
@@ -63,7 +63,7 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
     """Write the published form of a report into a new folder. Its history and evidence are in one folder."""
     folder = history.parent
     to.mkdir()
-    write_whole(to / place.HISTORY, history_file.packed(history_file.read(history)))
+    write_whole(to / report_folder.HISTORY, history_file.packed(history_file.read(history)))
     tests = [published.test_values(each) for each in report["tests"]]
     artifacts = [each for each in report["artifacts"] if each["path"] == HISTORIES[0]]
     if any(each["evidence"] for each in tests):
@@ -71,9 +71,9 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
         write_whole(to / published.EVIDENCE, text)
         artifacts.insert(0, {"path": published.EVIDENCE, "sha256": sha256_of(to / published.EVIDENCE)})
     short = {**report, "tests": tests, "artifacts": artifacts}
-    write_whole(to / place.README, readme(described(short, to), short))
-    artifacts.append({"path": place.README, "sha256": sha256_of(to / place.README)})
-    write_whole(to / place.REPORT, as_yaml(short))
+    write_whole(to / report_folder.README, readme(described(short, to), short))
+    artifacts.append({"path": report_folder.README, "sha256": sha256_of(to / report_folder.README)})
+    write_whole(to / report_folder.REPORT, as_yaml(short))
 
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from harness.report import attestation, published
 from harness.report.conformance import read_report
 from harness.report.verified import Refusal, attested, refusals
 from harness.scenario.rehearsal import ExpectedByCase
-from tools.shelf import place
+from tools.shelf import report_folder
 from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.pages import readme
 
@@ -45,7 +45,7 @@ def check(
 def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
     here = "/".join(folder.absolute().parts[-3:])
     try:
-        expected = str(place.place_of(report))
+        expected = str(report_folder.folder_of(report))
     except UsageError as error:
         yield Refusal("place", str(error))
         return
@@ -55,7 +55,7 @@ def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
 
 def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
     named = {each["path"] for each in report["artifacts"]} & {published.EVIDENCE}
-    allowed = {place.REPORT, place.README, place.HISTORY, attestation.FILE, *named}
+    allowed = {report_folder.REPORT, report_folder.README, report_folder.HISTORY, attestation.FILE, *named}
     found = {
         str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir()
     }
@@ -64,7 +64,7 @@ def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
             yield Refusal("files", f"{name} is not part of the report")
         elif path.is_symlink() or not path.is_file():
             yield Refusal("files", f"{name} is not a regular file")
-    for name in sorted({place.README, place.HISTORY} - found.keys()):
+    for name in sorted({report_folder.README, report_folder.HISTORY} - found.keys()):
         yield Refusal("files", f"{name} is missing")
     evidence = found.get(published.EVIDENCE)
     if evidence and evidence.lstat().st_size > published.MOST_BYTES:
@@ -79,7 +79,7 @@ def _date(entry: Entry, today: datetime.date) -> Iterator[Refusal]:
 
 
 def _readme(folder: Path, entry: Entry, report: Mapping[str, Any]) -> Iterator[Refusal]:
-    path = folder / place.README
+    path = folder / report_folder.README
     if not path.is_file():
         return
     text = content(path, what="page", most=MEGABYTE).decode(errors="replace")

@@ -39,7 +39,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class Parts:
     """All parts of a node image."""
 
     version: Version
@@ -51,7 +51,7 @@ class Gathered:
     notes: tuple[str, ...]
 
 
-class Gatherer:
+class Collector:
     """Collects and compiles parts with one Go installation and one cache."""
 
     def __init__(self, source: FromSource, cache: Cache, watcher: Watcher) -> None:
@@ -59,7 +59,7 @@ class Gatherer:
         self._cache = cache
         self._watcher = watcher
 
-    def gather(self, recipe: Recipe) -> Gathered:
+    def collect(self, recipe: Recipe) -> Parts:
         """Return all parts of the image. Raises `UsageError`, `UnavailableError`."""
         kubelet, version = self._component("kubelet", recipe.kubernetes)
         same = parse_wanted(str(version))
@@ -85,7 +85,7 @@ class Gatherer:
             "usr/local/bin/crictl": self._compiled(_CRICTL, _CRICTL_VERSION),
         }
         texts = _texts(version, pause)
-        return Gathered(version, tuple(images), node, texts, self._kind_files(), base, tuple(notes))
+        return Parts(version, tuple(images), node, texts, self._kind_files(), base, tuple(notes))
 
     def _image(self, listed: contents.ListedImage, version: Version, under: bytes, notes: list[str]) -> layers.Image:
         if listed.program in contents.SYSTEM:
