@@ -111,6 +111,7 @@ def fixed(requirement: Requirement) -> set[str]:
     """Return the axes and values ("client=endpoint") that do not vary. A sentence about connections excludes UDP."""
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
+    # A basic check, which has `answers`, fixes its own address.
     names_address = {axes.ADDRESS} if requirement.answers or "cluster IP" in requirement.sentence else set()
     return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *names_address, *others}
 
