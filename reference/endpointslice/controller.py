@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry
 from reference.client import ApiError, Client, Event, Key, delete_if_there, key_of
 from reference.controller import Controller, is_retriable
 from reference.endpointslice.allocation import rules
-from reference.endpointslice.cpu_services import CpuServices
+from reference.endpointslice.cpu_services import CpuServices, Notice
 from reference.endpointslice.endpoints import Memo
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.node_level import NodeLevel
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
-from reference.endpointslice.recorder import Notice, record
+from reference.endpointslice.recorder import record
 from reference.endpointslice.status import StatusKeeper
 from reference.features import Features
 from reference.heuristics import Heuristic, installed_heuristics

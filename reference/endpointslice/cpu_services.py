@@ -6,16 +6,24 @@ change. An Event is written only when hints appear, disappear, or are refused fo
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from reference.client import Key
 from reference.endpointslice.allocation import Rules
 from reference.endpointslice.cpu_hints import CpuOutcome, may_change
 from reference.endpointslice.endpoints import AddressType
 from reference.endpointslice.plan import Plan
-from reference.endpointslice.recorder import Notice
 from reference.endpointslice.zones import Refusal, ZoneShares
 
 _ENABLED = "Enabled"
+
+
+class Notice(NamedTuple):
+    """The content of an Event on a Service."""
+
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    message: str
 
 
 @dataclass(slots=True)

@@ -5,20 +5,12 @@ Reasons and messages are the same as in Kubernetes' controller, so that existing
 
 import logging
 import time
-from typing import Literal, NamedTuple
 
 from reference.client import ApiError, Client, Object
+from reference.endpointslice.cpu_services import Notice
 from reference.objects.timestamps import timestamp
 
 logger = logging.getLogger(__name__)
-
-
-class Notice(NamedTuple):
-    """The content of an Event on a Service."""
-
-    kind: Literal["Normal", "Warning"]
-    reason: str
-    message: str
 
 
 def record(client: Client, service: Object, notice: Notice) -> None:
