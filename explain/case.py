@@ -8,8 +8,9 @@ from functools import cached_property
 from explain.causes import SHOWN, Finding, Predicted, listed
 from explain.cluster import Cluster
 from explain.routes import Route
-from explain.wish import KEYS, has_annotation, wish_of
+from explain.wish import KEYS, OFF, has_annotation, wish_of
 from harness.api.client import Object
+from reference.endpointslice.endpoints import is_ready as is_pod_ready
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
 from reference.endpointslice.labels import MANAGED_BY, SERVICE_NAME, ZONE, is_headless, is_managed
 from reference.objects.endpoints import is_ready, name_of
@@ -24,9 +25,12 @@ _EFFECTS = {
     "upgrade Calico": restarts,
     "rollout restart": "replaces all pods of the workload, as its update strategy says",
     "in the pod template of": "a changed pod template replaces all pods",
-    "whenUnsatisfiable: DoNotSchedule": "pods wait while a zone has no room for them",
+    "whenUnsatisfiable: DoNotSchedule": "pods stay pending while no node of a zone has room for them",
+    '"externalTrafficPolicy":"Cluster","internalTrafficPolicy":"Cluster"': "connections may then leave the node",
+    "give the pods addresses": "pods get addresses only when they start, so all of them are replaced",
+    '"maxUnavailable":1,"minAvailable":null': "drains of nodes then wait for one another",
 }
-"""What else remedies do that are not commands about the Service."""
+"""The side effects of fixes that are not commands about the Service."""
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
@@ -57,7 +61,7 @@ class Case:
     """A Service with its slices and `endpoints` (each with its slice), and `wish`, what it asks for.
 
     `by_hand` is true if no controller writes hints, because the Service has no selector, and `is_external` if it has
-    addresses for clients outside the cluster.
+    addresses for external clients.
     """
 
     def __init__(self, service: Object, slices: Sequence[Object], cluster: Cluster) -> None:
@@ -80,6 +84,22 @@ class Case:
     def is_own(self, endpoint_slice: Object) -> bool:
         """Return whether the controller writes the hints in a slice. It writes none without a selector."""
         return not self.by_hand and is_managed(endpoint_slice)
+
+    @cached_property
+    def selects_pods(self) -> bool:
+        """Whether selected pods become endpoints. They do not if there are none and others write the endpoints."""
+        written = any(is_managed(one) for _, one in self.endpoints) or not self.endpoints
+        return bool(self.spec.get("selector")) and (written or self.pods != [])
+
+    @cached_property
+    def unlisted(self) -> dict[str, str]:
+        """The nodes, by name of the pod, of ready pods that the selector matches, but that are in no EndpointSlice."""
+        known = {name_of(each) for each, _ in self.endpoints}
+        if not all(each.get("targetRef") for each, _ in self.endpoints):
+            return {}  # the pods of these endpoints are unknown
+        ready = [each for each in self.pods or () if is_pod_ready(each) and "deletionTimestamp" not in each["metadata"]]
+        names = {str(each["metadata"]["name"]): str(each["spec"].get("nodeName", "")) for each in ready}
+        return {name: node for name, node in names.items() if name not in known}
 
     @property
     def ends(self) -> str:
@@ -122,7 +142,6 @@ class Case:
         return self._does(command, started if of else self._given_up(spec))
 
     def _does(self, command: str, effect: str) -> str:
-        """Return a command, and keep what else it does for `also`."""
         if effect:
             self._effects[command] = effect
         return command
@@ -141,10 +160,9 @@ class Case:
         return f"{new} replaces {field}{lost if field == 'PreferSameNode' else ''}"
 
     def also(self, finding: Finding) -> Finding:
-        """Return a finding that says what else the commands of its remedy do."""
-        effects = [
-            effect for command, effect in self._effects.items() if command in (finding.remedy or finding.cause.remedy)
-        ]
+        """Return a finding with the side effects of its commands in `also`."""
+        remedy = finding.remedy or finding.cause.remedy
+        effects = [effect for command, effect in self._effects.items() if command in remedy]
         return replace(finding, also="; ".join(dict.fromkeys(filter(None, [finding.also, *effects]))))
 
     def again(self, spec: Object) -> str:
@@ -153,12 +171,25 @@ class Case:
         new = f"jq 'del(.spec.clusterIP, .spec.clusterIPs){change}'"
         return f"{self.kubectl('get -o json')} | {new} | kubectl replace --force -f -"
 
-    def describe(self, endpoints: Iterable[Object]) -> str:
-        """Return how to find out why endpoints are not ready. Those by hand may be no pods."""
-        targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in endpoints}
+    def describe(self, endpoints: Sequence[Object]) -> str:
+        """Return how to find out why endpoints are not ready. Those that terminate stay so; others may be no pods."""
+        stay = [each for each in endpoints if not condition(each, "terminating")]
+        targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in stay or endpoints}
         if pods := sorted(name for name, kind in targets.items() if kind == "Pod"):
             return f"kubectl -n {self.namespace} describe pod {' '.join(pods[:SHOWN])}"
         return f"find out why the writer of the EndpointSlices marks {listed(sorted(targets))} as not ready"
+
+    def mend_on(self, nodes: Sequence[str], routes: Iterable[Route]) -> list[str]:
+        """Return how to find out why pods that are on these nodes already are no ready endpoints of these routes."""
+        ports = {port_name(each): each for each in self.spec.get("ports") or ()}
+        pairs = {(each.port, each.family) for each in routes}
+        of = [[one for one in self.slices if one["addressType"] == family and has_port(one, ports[port])]
+              for port, family in pairs]  # fmt: skip
+        mine = [one for slices in of for one in slices]
+        here = [each for each, _ in endpoints_of(mine) if each.get("nodeName") in nodes and not is_ready(each)]
+        stay = [each for each in here if not condition(each, "terminating")]
+        look = [self.describe(stay)] if stay else []
+        return look + [self.log] * any(each in nodes for each in self.unlisted.values())
 
     def further(self, resource: str) -> list[Object]:
         return self.cluster.further[resource, self.namespace]
@@ -166,9 +197,7 @@ class Case:
     def patch_slice(self, name: str, changes: Sequence[Object]) -> str:
         patch = json.dumps(changes, separators=(",", ":"))
         command = f"kubectl -n {self.namespace} patch endpointslice {name} --type=json -p '{patch}'"
-        labels = next(
-            (one["metadata"].get("labels") or {} for one in self.slices if one["metadata"]["name"] == name), {}
-        )
+        labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in self.slices}[name]
         rewrites = "the program that writes the slices may write them again without this change"
         return self._does(command, rewrites if labels.get(MANAGED_BY) else "")
 
@@ -190,10 +219,13 @@ class Case:
     @property
     def unannotate(self) -> str:
         """Return the command that removes the topology annotation."""
+        (key, value), proxies = self.annotation, self.cluster.nodes.values()
         lost = ["hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"]
-        if needed := self.cluster.need_annotation:
+        read = {"unused": False, "any": value not in OFF, "auto": self.annotated}
+        does = {each.name: self.cluster.behaviour(each.version) for each in proxies}
+        if needed := [name for name, each in does.items() if each.zone_hints and read[each.annotation]]:
             lost += [f"kube-proxy uses no hints without it on {listed(needed)}"]
-        return self._does(self.kubectl(f"annotate {self.annotation[0]}-"), "; ".join(lost) * self.annotated)
+        return self._does(self.kubectl(f"annotate {key}-"), "; ".join(lost[not self.annotated :]))
 
     @property
     def by_field(self) -> str:
@@ -321,7 +353,6 @@ class Case:
 
     @property
     def _written(self) -> str:
-        """Return the last time when the controller wrote the slices, according to managedFields, or "" if unknown."""
         last: Object = max(self._managed_fields, key=lambda each: str(each.get("time", "")), default={})
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
@@ -353,7 +384,6 @@ class Case:
 
 
 def _pods_of(deployment: Object) -> ItemsView[str, str]:
-    """Return the labels of the pods of a Deployment, as far as its selector or its template has them."""
     spec: Object = deployment.get("spec") or {}
     selector: Object = (spec.get("selector") or {}).get("matchLabels") or {}
     template: Object = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
@@ -380,7 +410,7 @@ def distinct(endpoints: Iterable[Object]) -> list[Object]:
 
 
 def port_name(port: Object) -> str:
-    """Return a port of a Service as text, like "http/TCP"."""
+    """Return the name of a port of a Service, like "http/TCP"."""
     return f"{port.get('name') or port['port']}/{port.get('protocol') or 'TCP'}"
 
 

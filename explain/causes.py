@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -38,10 +38,10 @@ SEVERITIES = {FAILS: "error", CROSSES: "warning", AS_ASKED: "info", NOTE: "info"
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause, with its effect, a general description, its remedy, and a document that describes the cause.
+    """A cause, with its effect, a general description, how to fix it, and a document that describes the cause.
 
-    `says` and `do` are the sentence and the remedy for a cluster, with placeholders like `$zone`. `also` is what else
-    the remedy does, for remedies that delete, replace or restart something.
+    `says` and `do` are the sentence and the fix for a cluster, with placeholders like `$zone`. `also` are the side
+    effects of the fix, if it deletes, replaces or restarts something.
     """
 
     id: str
@@ -63,7 +63,7 @@ def causes() -> dict[str, Cause]:
 
 
 class Predicted(str):
-    """A sentence of evidence that was not seen in objects, but computed from what is supposed or predicted."""
+    """A sentence of evidence that was computed from assumptions or predictions, and not seen in objects."""
 
     __slots__ = ()
 
@@ -72,8 +72,8 @@ class Predicted(str):
 class Finding:
     """A cause that was found in the cluster, with a sentence about it.
 
-    If `nodes` is empty, all nodes are affected, and if `ports` is empty, all ports and families. `also` is what else
-    the remedy does.
+    If `nodes` is empty, all nodes are affected, if `ports` is empty, all ports and families, and if `clients` is empty,
+    all clients. `also` are the side effects of the fix.
     """
 
     cause: Cause
@@ -83,6 +83,7 @@ class Finding:
     remedy: str = ""
     also: str = ""
     ports: tuple[str, ...] = ()
+    clients: Literal["", "internal", "external"] = ""
 
     @property
     def seen(self) -> list[str]:
@@ -111,7 +112,7 @@ def found(
     also: str = "",
     **values: object,
 ) -> Finding:
-    """Return a finding. Without `says`, `remedy` and `also`, the texts of the cause are filled in with `values`."""
+    """Return a finding. Without `says`, `remedy` and `also`, the templates of the cause are filled in with `values`."""
     known = causes()[cause]
     says, remedy, also = (
         given or Template(text).substitute(values)

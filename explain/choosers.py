@@ -27,7 +27,6 @@ def to_pods(service: Object) -> str:
 
 
 def _sending(obj: Object) -> Iterator[str]:
-    """Yield the annotations of an object with which a load balancer sends to pods."""
     for key, value in _known()["load-balancers"]:
         if value in _annotations(obj).get(key, "").replace(" ", ""):
             yield key
@@ -50,7 +49,6 @@ def choosers(case: Case) -> Iterator[Finding]:
 
 
 def _meshes(case: Case) -> Iterator[Finding]:
-    """Yield the meshes in which namespaces enrol their clients, with the namespace of the Service first."""
     spaces = {each["metadata"]["name"]: each for each in case.cluster.further["namespaces", ""]}
     names = sorted(spaces, key=lambda each: (each != case.namespace, each))
     for mesh in _known()["namespaces"]:
@@ -67,7 +65,6 @@ def _meshes(case: Case) -> Iterator[Finding]:
 
 
 def _proxies_of_services(case: Case) -> Iterator[Finding]:
-    """Yield the proxy that takes the connections to the Service, before a service proxy sees them."""
     mine = [each for each in case.cluster.further["namespaces", ""] if each["metadata"]["name"] == case.namespace]
     waypoint = next((name for each in (case.service, *mine) if (name := _labels(each).get(_WAYPOINT))), "none")
     if waypoint != "none":
@@ -78,7 +75,6 @@ def _proxies_of_services(case: Case) -> Iterator[Finding]:
 
 
 def _backends(ingress: Object) -> set[str]:
-    """Return the names of the Services to which an Ingress sends requests."""
     spec = ingress.get("spec") or {}
     paths = (path for rule in spec.get("rules") or () for path in (rule.get("http") or {}).get("paths") or ())
     backends = [spec.get("defaultBackend") or {}, *(each.get("backend") or {} for each in paths)]
@@ -97,7 +93,6 @@ def _of_ingress(case: Case, ingress: Object) -> Iterator[Finding]:
 
 
 def _lasting(port: Object) -> str:
-    """Return the protocol of a port whose clients keep their connections, or ""."""
     name = str(port.get("name") or "")
     by_name = "gRPC" if name == "grpc" or name.startswith("grpc-") else ""
     return str(_known()["ports"].get(port.get("appProtocol"), by_name))

@@ -1,8 +1,7 @@
 """Probe a Service in any cluster from client pods, with the same precautions as in a run.
 
-The probe holds the Lease, works in a separate namespace, and deletes both at the end. After a `kill -9`, the next run
-or `trafficdist cleanup` deletes the Lease and the namespace. The probe only connects to the pods of the Service. Pods
-with the standard test image also return their name.
+The probe holds the Lease, works in a namespace of its own, and deletes both at the end. After a `kill -9`, the next run
+or `trafficdist cleanup` deletes them. The probe connects only to the pods of the Service.
 """
 
 import contextlib
@@ -50,8 +49,8 @@ def ask(
 ) -> tuple[Plan, list[Seen]]:
     """Probe a Service from a client pod in each zone, and from one more pod for each different prediction.
 
-    Raises `UsageError` if the Service has no cluster IP, `UnavailableError` with a remedy, `DistrustError` while a run
-    uses the cluster, and `InconclusiveError`.
+    Raises `UsageError` if the Service has no cluster IP, `DistrustError` while a run uses the cluster,
+    `UnavailableError`, and `InconclusiveError`.
     """
     wanted = plan(
         diagnosis, cluster, [str(each["metadata"]["name"]) for each in cluster.objects.nodes if takes_pods(each)]
@@ -64,7 +63,7 @@ def ask(
         run_id = new_run_id()
         held = begun.enter_context(hold(api, run_id, say=say))
         say(f"probe {run_id}: client pods on {', '.join(wanted.nodes)}")
-        begun.callback(signals.begin_end)  # a signal does not interrupt the clean-up
+        begun.callback(signals.begin_end)  # a signal does not interrupt the cleanup
         try:
             return wanted, _asked(api, wanted, run_id, registry, held)
         except RefusedError as error:

@@ -75,7 +75,7 @@ class LateLabel:
 class Cluster:
     """The objects of a cluster, indexed. `features` are those of the controller, according to its metrics.
 
-    `proven` is what the objects prove about its release, if nothing else tells it (or what they did before `--if`).
+    `proven` is what the objects prove about its release if it is not known otherwise (or before `--if`).
     """
 
     def __init__(self, objects: Objects, follow: Reading, proven: Proof | None = None) -> None:
@@ -93,7 +93,7 @@ class Cluster:
         gates = objects.gates.get(API_SERVER, {})  # all components are assumed to agree about topology keys
         self._keys = {name: on for name, on in gates.items() if name == "ServiceTopology"}
         self.features = _features(version, {**self._keys, **objects.gates.get(CONTROLLER, {})}, follow)
-        self.services = {_name(each): each for each in objects.services}
+        self.services = {key_of(each): each for each in objects.services}
         self.slices: Mapping[ServiceName, list[Object]] = defaultdict(list)
         for each in objects.endpointslices:
             if name := service_name(each):
@@ -102,7 +102,7 @@ class Cluster:
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     def _at_least(self, kubelet: str) -> str:
-        """Return what is known of a control plane whose release nothing tells. Kubelets are never newer than it."""
+        """Return what is known of a control plane whose release is not reported. Kubelets are never newer."""
         known = Proof(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
         known = max(known, self.proven, key=lambda each: each.version)
         return f"not known, at least 1.{known.version[1]} ({known.by})" if known.version > OLDEST else ""
@@ -126,12 +126,6 @@ class Cluster:
         programs = dict.fromkeys(each.program for each in self.nodes.values() if each.program.is_other)
         return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
 
-    @cached_property
-    def need_annotation(self) -> Sequence[str]:
-        """The nodes whose proxy uses hints only of Services with the annotation."""
-        known = {each: self.behaviour(each.version) for each in self.nodes.values()}
-        return [each.name for each, does in known.items() if does.zone_hints and does.annotation != "unused"]
-
     def in_doubt(self, doubt: str) -> Sequence[str]:
         """Return the nodes whose proxy is not ready ("unready"), or that have none while others have ("missing")."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
@@ -143,7 +137,7 @@ class Cluster:
         return tuple(name for name, each in self.nodes.items() if each.doubt or each.program in unknown)
 
     def knows(self, value: str) -> bool:
-        """Return whether the programs of all nodes know a value of trafficDistribution."""
+        """Return whether the programs on all nodes know a value of trafficDistribution."""
         return all(each.knows(value) for each in {one.program for one in self.nodes.values()})
 
     @cached_property
@@ -154,7 +148,8 @@ class Cluster:
     def _node(self, node: Object) -> Node:
         name, kubelet = str(node["metadata"]["name"]), kubelet_version(node)
         program, proxy = self._programs.get(name, (Program(), None))
-        known_by = f"kubelet {kubelet}" if kubelet else self.known_by
+        known_by, status = f"kubelet {kubelet}" if kubelet else self.known_by, node.get("status") or {}
+        reported = [each.get("status") for each in status.get("conditions") or () if each.get("type") == "Ready"]
         return Node(
             name,
             node_zone(node),
@@ -162,14 +157,13 @@ class Cluster:
             program,
             f"of the release of {known_by}" if known_by else "of a current release",
             counts(node, self.features),
-            milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
+            milli_cpu(str((status.get("allocatable") or {}).get("cpu", ""))),
             "unready" if proxy and not is_ready(proxy) else "missing" if not proxy and self.has_programs else "",
-            _is_node_ready(node),
+            {*reported} <= {"True"},  # or it does not report whether it is
         )
 
     @cached_property
     def _programs(self) -> Mapping[str, tuple[Program, Object | None]]:
-        """The program of each node that serves Services, and its pod."""
         pods: dict[str, list[Object]] = defaultdict(list)
         for each in self.objects.proxies:
             pods[str((each.get("spec") or {}).get("nodeName", ""))].append(each)
@@ -195,13 +189,8 @@ class Cluster:
     @cached_property
     def closed(self) -> set[str]:
         """The nodes where a pod without tolerations cannot start: cordoned, tainted, or not ready."""
-        if "nodes" in self.objects.unread:
-            return set()
-        return (
-            self.ill
-            | self.cordoned
-            | {each["metadata"]["name"] for each in self.objects.nodes if refusing_taints(each)}
-        )
+        tainted = {each["metadata"]["name"] for each in self.objects.nodes if refusing_taints(each)}
+        return set() if "nodes" in self.objects.unread else self.ill | self.cordoned | tainted
 
     @cached_property
     def open_zones(self) -> set[str]:
@@ -257,8 +246,8 @@ class Cluster:
         return found
 
     def events(self, service: Object) -> list[str]:
-        """Return the newest topology Event for each reason about a Service, newest first."""
-        mine = [each for each in self._events.get(_name(service), ()) if "Topology" in str(each.get("reason", ""))]
+        """Return the latest topology Event for each reason about a Service, newest first."""
+        mine = [each for each in self._events.get(key_of(service), ()) if "Topology" in str(each.get("reason", ""))]
         newest: dict[str, Object] = {str(each["reason"]): each for each in sorted(mine, key=_time)}
         return [
             f"{each['reason']}: {each.get('message', '')} ({_time(each) or 'at an unknown time'})"
@@ -302,9 +291,11 @@ class Cluster:
             proxy = (self._programs.get(name) or (None, None))[1] or {}
             at, started = moment(written.get("time")), moment((proxy.get("status") or {}).get("startTime"))
             if at and started and at > started:
-                manager, pod = str(written.get("manager", "?")), proxy["metadata"]["name"]
-                said = f"zone label of {name} written by {manager} at {at:{_TIME}}, {pod} started at {started:{_TIME}}"
-                found[name] = LateLabel(said, manager.startswith("kubectl"), _restart(proxy))
+                manager, pod = str(written.get("manager", "?")), proxy["metadata"]
+                said = f"by {manager} at {at:{_TIME}}, {pod['name']} started at {started:{_TIME}}"
+                restart = f"kubectl -n {pod['namespace']} delete pod {pod['name']}"
+                by_hand, at_start = manager.startswith("kubectl"), (pod.get("labels") or {}).get("k8s-app") == CALICO
+                found[name] = LateLabel(f"zone label of {name} written {said}", by_hand, restart if at_start else "")
         return found
 
     def gate_off(self, component: str, *gates: str) -> str:
@@ -332,21 +323,8 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
     return Features(version, gates, follow)
 
 
-def _is_node_ready(node: Object) -> bool:
-    """Return whether a node is ready, or does not report whether it is."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return all(each.get("status") == "True" for each in conditions if each.get("type") == "Ready")
-
-
-def _restart(proxy: Object) -> str:
-    """Return the command that restarts a proxy that reads its zone only at its start, or "" for kube-proxy."""
-    metadata = proxy["metadata"]
-    is_calico = (metadata.get("labels") or {}).get("k8s-app") == CALICO
-    return f"kubectl -n {metadata['namespace']} delete pod {metadata['name']}" if is_calico else ""
-
-
 def _label_written(node: Object) -> Object:
-    """Return the newest entry of managedFields that contains the zone label. It may be newer than the label itself."""
+    """Return the latest entry of managedFields that contains the zone label. It may be newer than the label itself."""
     field = f"f:{ZONE_LABEL}"
     entries = node["metadata"].get("managedFields") or ()
     labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]
@@ -354,12 +332,12 @@ def _label_written(node: Object) -> Object:
 
 
 def version_of(text: str) -> Version | None:
-    """Return the Kubernetes release in "v1.34.2", or the nearest known release; None for a text without a version."""
+    """Return the Kubernetes release in "v1.34.2", or the nearest known release; or None if there is no version."""
     match = re.match(r"v?(\d+)\.(\d+)", text)
     return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
 
 
-def _name(obj: Object) -> ServiceName:
+def key_of(obj: Object) -> ServiceName:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 

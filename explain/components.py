@@ -1,8 +1,7 @@
 """Read the feature gates of a cluster's components from their metrics, and the release that stored objects prove.
 
-Since Kubernetes 1.35 all relevant gates are permanent. kube-apiserver serves its own metrics. The metrics of
-kube-controller-manager and kube-proxy are read through the pod proxy, which works only for pods that listen on the
-node's address and require no authorization.
+Since Kubernetes 1.35 all relevant gates are permanent. The metrics of kube-controller-manager and kube-proxy are read
+through the pod proxy, which works only for pods that listen on the node's address and require no authorization.
 """
 
 import re
@@ -25,13 +24,8 @@ Gates = Mapping[str, Mapping[str, bool]]
 """The state of gates by component and name. "kube-proxy 1.34" represents every kube-proxy of this release."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The path of a component's metrics ("" if there is none), and the remedy if the metrics cannot be read."""
-
-    component: str
-    path: str
-    would: str
+_Source = tuple[str, str, str]
+"""A component, the path of its metrics ("" if there is none), and how to make them readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +57,29 @@ def proof(services: Iterable[Object], slices: Iterable[Object]) -> Proof:
 def read_gates(
     api: Api, version: str, proxies: Sequence[Object], managers: Sequence[Object]
 ) -> tuple[dict[str, Mapping[str, bool]], dict[str, str]]:
-    """Return the gates from metrics that could be read, and the remedy for each other component.
+    """Return the gates from metrics that could be read, and how to make each other component readable.
 
-    `version` is that of the API server. `proxies` and `managers` are the pods of kube-proxy and
-    kube-controller-manager.
+    `version` is that of the API server. `managers` are the pods of kube-controller-manager.
     """
     found: dict[str, Mapping[str, bool]] = {}
     unread: dict[str, str] = {}
-    for each in _sources(version, proxies, managers):
-        gates = enabled_gates(_text(api, each.path)) if each.path else {}
-        if gates:
-            found[each.component] = gates
+    for component, path, would in _sources(version, proxies, managers):
+        if gates := enabled_gates(_text(api, path)) if path else {}:
+            found[component] = gates
         else:
-            unread[f"feature gates of {each.component}"] = each.would
+            unread[f"feature gates of {component}"] = would
     return found, unread
 
 
 def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]) -> Iterator[_Source]:
     if _minor(version) < _PERMANENT:
-        yield _Source(API_SERVER, "/metrics", "permission to get /metrics (nonResourceURLs) is needed")
+        yield API_SERVER, "/metrics", "permission to get /metrics (nonResourceURLs) is needed"
     if _minor(version) <= _PERMANENT:  # the component may be one minor version older
         if managers:
             would = "--bind-address other than 127.0.0.1 and --authorization-always-allow-paths=/metrics"
             yield _of_pod(CONTROLLER, managers[0], "https:{}:10257", would)
         else:
-            yield _Source(CONTROLLER, "", "it is not in a pod that can be queried: ask the control plane's operators")
+            yield CONTROLLER, "", "it is not in a pod that can be queried: ask the control plane's operators"
     for release, pod in _of_each_release(proxies).items():
         if _minor(release) < _PERMANENT:
             yield _of_pod(f"{PROXY} {release}", pod, "{}:10249", "metricsBindAddress other than 127.0.0.1")
@@ -96,7 +88,7 @@ def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]
 def _of_pod(component: str, pod: Object, place: str, listens: str) -> _Source:
     name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
     path = f"{path_of('pods', namespace, place.format(name), 'proxy')}/metrics"
-    return _Source(component, path, f"permission to get pods/proxy in namespace {namespace}, and {listens}, are needed")
+    return component, path, f"permission to get pods/proxy in namespace {namespace}, and {listens}, are needed"
 
 
 def _text(api: Api, path: str) -> str:
@@ -107,7 +99,6 @@ def _text(api: Api, path: str) -> str:
 
 
 def _of_each_release(proxies: Sequence[Object]) -> dict[str, Object]:
-    """Return one proxy pod for each minor version of Kubernetes, with keys like "1.34"."""
     return {release: each for each in reversed(proxies) for release in [_release(each)] if release}
 
 

@@ -42,7 +42,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
 def _count(bare: Sequence[Object], ready: Sequence[Object]) -> str:
     lacking, all_ready = len(distinct(bare)), many(len(distinct(ready)), "ready endpoint")
     if len(bare) == len(ready):
-        return f"none of {all_ready} has hints"
+        return "the one ready endpoint has no hints" if lacking == 1 else f"none of {all_ready} has hints"
     return f"{lacking} of {all_ready} {'has' if lacking == 1 else 'have'} no hints, so proxies use no hints at all"
 
 
@@ -60,7 +60,6 @@ def _of_writers(case: Case, foreign: Sequence[tuple[Object, Object]], said: str,
 
 
 def _of_controller(case: Case, own: Sequence[tuple[Object, Object]], said: str, *, bare: bool) -> Iterator[Finding]:
-    """Yield what is wrong with the hints of the controller's slices. `bare` is true if no slice at all has hints."""
     without = [(each, one) for each, one in own if not has_hints(each)]
     match case.decided_by:
         case CpuHeuristic() if own and (refused := _refused(case, distinct(each for each, _ in own), len(without))):
@@ -82,7 +81,6 @@ def _of_controller(case: Case, own: Sequence[tuple[Object, Object]], said: str, 
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Yield endpoints whose node now has another zone, while the slice still has the old zone."""
     nodes = case.cluster.nodes
     former = [(each, one) for each, one in ready if each.get("zone") and case.cluster.zone(each) != each["zone"]]
     if former:
@@ -100,7 +98,6 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
 
 
 def _without(case: Case, without: Sequence[tuple[Object, Object]], said: str, *, bare: bool) -> Finding:
-    """Return the reason why endpoints of the controller lack the hints that the Service requests."""
     if placeless := next((each for each, _ in without if not each.get("zone")), None):
         return _no_zone(case, placeless, said, [each for each, _ in without])
     if not bare:
@@ -133,7 +130,6 @@ def _no_zone(case: Case, endpoint: Object, said: str, without: Sequence[Object])
 
 
 def _refused(case: Case, ready: Sequence[Object], bare: int) -> Finding | None:
-    """Return the reason why CPU-based hints are impossible, or None. `bare` is the number of endpoints without."""
     cluster, shares, hinted = case.cluster, case.cluster.zones.shares, bare < len(ready)
     if "nodes" in cluster.objects.unread:
         return None
@@ -182,15 +178,13 @@ def _cpu(case: Case, shares: ZoneShares) -> str:
 
 
 def _instead(case: Case) -> str:
-    """Return the two remedies: a number of pods that can be shared evenly between zones, or trafficDistribution."""
     scale = more(case)
     return f"{scale}; or {case.by_field}" if scale else case.by_field
 
 
 def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> Finding:
-    values = _about(case, other[0][0]) | {
-        "count": many(len(distinct(each for each, _ in other)), "endpoint", "has/have")
-    }
+    values = _about(case, other[0][0])
+    values["count"] = many(len(distinct(each for each, _ in other)), "endpoint", "has/have")
     wrote = [f"endpoints last written by {listed(case.writers)}"] if case.writers else []
     asked = asked_in_words(case.service, case.cluster.features, case.wish)
     return found("hints-of-somebody-else", evidence=wrote, remedy=remedy, value=asked, **values)
@@ -213,7 +207,6 @@ def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
 
 
 def _about(case: Case, endpoint: Object) -> dict[str, str]:
-    """Return the name, the zone and the hints of an endpoint, for a sentence."""
     hinted = [*(f"zone {each}" for each in zones_of(endpoint)), *(f"node {each}" for each in nodes_of(endpoint))]
     zone = case.cluster.zone(endpoint) or "(none)"
     return {"name": name_of(endpoint), "zone": zone, "hinted": ", ".join(hinted)}

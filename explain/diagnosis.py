@@ -1,7 +1,7 @@
-"""Find why connections to a Service leave their zone: the causes in its objects, each with evidence and a remedy.
+"""Find why connections to a Service leave their zone: the causes in its objects, each with evidence and a fix.
 
-This module has no side effects and uses only the objects. The checks follow a hint from the request to its use: whether
-the Service requests topology, which pods it selects, whether the controller writes hints, and whether nodes use them.
+The checks follow a hint from the request to its use: whether the Service requests topology, which pods it selects,
+whether the controller writes hints, and whether nodes use them.
 """
 
 from collections import Counter
@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from explain.case import Case, Question, distinct, zones_of
-from explain.causes import CROSSES, FAILS, NOTE, Finding, found, many
+from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, Weight, found, many
 from explain.choosers import to_pods
 from explain.cluster import Cluster
 from explain.controller_hints import hints
+from explain.hint_patches import not_listed
 from explain.oddities import oddities, unread
-from explain.proxy_hints import doubts, faults, implementations, of_places, proxies
+from explain.proxy_hints import doubts, faults, ignored_policies, implementations, of_places, proxies
 from explain.routes import UNPARSED, Route, about, nodes_of, routes
 from explain.service_intent import (
     asks_nothing,
@@ -40,12 +41,12 @@ from reference.objects.endpoints import any_hints, has_hints, is_ready
 class Diagnosis:
     """The destinations of connections to a Service, and the reasons. Findings are sorted by weight.
 
-    `asks` is the field or annotation that requests hints, `wish` the place that it requests, and `hints` counts hints
-    by IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross
-    or fail. `unrouted` are all nodes if no proxy routes a Service that asks for a place. `uncertain` are nodes whose
-    program may be missing or not follow hints. Their routes are those of kube-proxy. `unseen` is true if no program was
-    seen on any node, so that kube-proxy is assumed. `predicted` is true if the slices were not read, but predicted from
-    the pods. `named` is true if the nodes were not read, so that only those that slices name are known.
+    `asks` is what decides where connections go, `wish` the place that the Service requests, and `hints` counts hints by
+    IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross or
+    fail. `unrouted` are all nodes if no proxy routes a Service that requests a place. `uncertain` are nodes whose
+    program may be missing or not follow hints: their routes are those of kube-proxy. `unseen` is true if no program was
+    seen on any node, `predicted` if the slices were predicted from the pods, and `named` if only nodes that slices name
+    are known.
     """
 
     service: Object
@@ -66,12 +67,12 @@ class Diagnosis:
     @property
     def failing(self) -> tuple[str, ...]:
         """The nodes from which connections to some port fail."""
-        return _joined(nodes_of(self.routes, lambda each: each.fails), self.seen_failing)
+        return tuple(sorted({*nodes_of(self.routes, lambda each: each.fails), *self.seen_failing}))
 
     @property
     def crossing(self) -> tuple[str, ...]:
         """The nodes from which connections may leave the zone, whether the Service minds or not."""
-        return _joined(nodes_of(self.routes, lambda each: bool(each.crossing)), self.seen_crossing)
+        return tuple(sorted({*nodes_of(self.routes, lambda each: bool(each.crossing)), *self.seen_crossing}))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -82,21 +83,55 @@ class Diagnosis:
     def unmet(self) -> tuple[str, ...]:
         """The nodes that do not give what the Service asks for, because connections fail or go elsewhere."""
         short = nodes_of(self.routes, lambda each: bool(each.short))
-        return _joined(short, self.seen_failing, self.seen_crossing, self.unrouted)
+        return tuple(sorted({*short, *self.seen_failing, *self.seen_crossing, *self.unrouted}))
 
     @property
     def wanting(self) -> bool:
         return bool(self.unmet)
 
     @property
+    def shortfalls(self) -> list[tuple[Sequence[Route], "Causes"]]:
+        """The routes in the headline, with their causes: those that fail, or all those that leave their place."""
+        if not self.failing:
+            away = [each for each in self.routes if each.crossing or each.short]
+            return [(away, _causes_of(away, self.findings, AS_ASKED))]
+        alike: dict[tuple[object, ...], list[Route]] = {}
+        failing = [each for each in self.routes if each.fails]
+        for label in dict.fromkeys(each.label for each in failing):
+            of_label = [each for each in failing if each.label == label]
+            says = [(one.says, *names) for one, names in _causes_of(of_label, self.findings, FAILS)]
+            alike.setdefault((nodes_of(of_label), *says), []).extend(of_label)
+        found = [(each, _causes_of(each, self.findings, FAILS)) for each in alike.values()]
+        return sorted(found, key=lambda one: (one[0][0].clients != "internal", -len(nodes_of(one[0]))))
+
+    @property
     def reason(self) -> Finding | None:
-        """The first cause of what the headline says."""
-        weight = FAILS if self.failing else CROSSES
-        return next((each for each in self.findings if each.cause.weight is weight), None) if self.unmet else None
+        """The first cause in the headline, if some node falls short."""
+        if not self.unmet:
+            return None
+        seen = self.seen_failing or self.seen_crossing
+        quoted = [] if seen else [one for _, causes in self.shortfalls for one, _ in causes]
+        return next(iter([*quoted, *self.findings]))
 
 
-def _joined(*nodes: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted(set().union(*nodes)))
+Causes = Sequence[tuple[Finding, Sequence[str]]]
+"""The causes of some routes, each with its nodes. A cause without nodes is that of all these routes."""
+
+
+def _causes_of(routes: Sequence[Route], findings: Iterable[Finding], least: Weight) -> Causes:
+    left, causes = [{*each.nodes} for each in routes], []
+    scopes = {one: [scope(one, each) for each in routes] for one in findings if one.cause.weight <= least}
+    known = [one for one, of_routes in scopes.items() if any(of_routes)]
+    for one in known:
+        whole = all(len(on) == len(each.nodes) for on, each in zip(scopes[one], routes, strict=True))
+        if whole and one.cause.weight is known[0].cause.weight:
+            return [(one, ())]
+    for one in known:
+        mine = [open_ & {*on} for open_, on in zip(left, scopes[one], strict=True)]
+        left = [open_ - found for open_, found in zip(left, mine, strict=True)]
+        if names := sorted(set().union(*mine)):
+            causes.append((one, names))
+    return causes
 
 
 def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
@@ -112,8 +147,8 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
     unrouted = tuple(sorted(cluster.nodes)) if case.wish and case.ends in {"headless", "external-name"} else ()
     if unrouted:
         weighed = [each.weighing(CROSSES) for each in weighed]
-    findings = (*weighed, *_unexplained(case, weighed, by_proxies))
-    return Diagnosis(
+    findings = [*weighed, *_unexplained(case, weighed, by_proxies)]
+    made = Diagnosis(
         service,
         decides(case, balanced=bool(to_pods(service))),
         case.wish,
@@ -127,6 +162,8 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         named="nodes" in cluster.objects.unread,
         unseen=not cluster.has_programs,
     )
+    first = made.reason
+    return replace(made, findings=tuple(sorted(made.findings, key=lambda each: each is not first))) if first else made
 
 
 def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
@@ -142,16 +179,10 @@ def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
 
 def scope(finding: Finding, route: Route) -> Sequence[str]:
     """Return the nodes of a route that a finding is about."""
-    inside = finding.cause.id == "internal-policy-local"
-    if (finding.ports and not route.label.startswith(finding.ports)) or (inside and route.clients != "internal"):
+    if (finding.ports and not route.label.startswith(finding.ports)) or finding.clients not in {"", route.clients}:
         return ()
     known = {*finding.nodes}
     return [each for each in route.nodes if each in known] if known else route.nodes
-
-
-def _left(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
-    """Yield the routes that fall short with the nodes that no finding is about."""
-    yield from _without((each for each in by_proxies if each.short), findings)
 
 
 def _without(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
@@ -163,11 +194,10 @@ def _without(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterat
 
 
 def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield a finding about the routes that fall short for no known cause."""
     fails = [each for each in findings if each.cause.weight is FAILS]
     goes = [each for each in findings if each.cause.weight <= CROSSES]
-    failing, going = ([each for each in by_proxies if each.fails is fail] for fail in (True, False))
-    for route in (*_left(failing, fails), *_left(going, goes)):
+    failing, going = ([each for each in by_proxies if each.short and each.fails is fail] for fail in (True, False))
+    for route in (*_without(failing, fails), *_without(going, goes)):
         evidence = [
             case.of_slices(
                 f"slice {one['metadata']['name']}: {one['addressType']}, ports {_ports_of(one)}, "
@@ -213,6 +243,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     yield from wrong
     if not case.wish and unasked and not wrong:
         yield from asks_nothing(case)
+    yield from ignored_policies(case, by_proxies if case.wish == "local" else ())
     yield from implementations(case)
     if case.wish or not unasked:
         yield from doubts(case)
@@ -240,7 +271,7 @@ def _of_ports(
     for each in case.questions(by_proxies):
         on = set().union(*(one.nodes for one in known if {*one.ports} & {*each.labels}))
         for one in _of_question(case, each, on, to_hints=to_hints):
-            own_way = one.remedy if " or " in one.remedy else ""  # two of these would not be one remedy
+            own_way = one.remedy if " or " in one.remedy else ""  # two alternatives cannot be joined
             key = (one.cause, one.says, one.nodes, one.evidence, own_way)
             alike.setdefault(key, []).append((one, {*(one.ports or each.labels)}))
     for equal in alike.values():
@@ -251,11 +282,10 @@ def _of_ports(
 
 
 def _of_question(case: Case, question: Question, known: set[str], *, to_hints: bool) -> Iterator[Finding]:
-    """Yield the causes for ports in one IP family. Those on nodes of `known` causes are known."""
-    if not question.endpoints:
-        yield from lacking(case, question)
-    elif not question.ready:
-        yield from not_ready(case, question)
+    if not question.ready:
+        yield from not_ready(case, question) if question.endpoints else lacking(case, question)
+        if case.unlisted and any(one["addressType"] == question.family for _, one in case.endpoints):
+            yield not_listed(case, sorted(case.unlisted)).weighing(FAILS)
     elif to_hints:
         yield from of_places(case, question, known, [*hints(case, question.ready)])
 

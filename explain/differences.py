@@ -1,6 +1,6 @@
 """Compare the routes of all Services in two clusters: two dumps, or a cluster before and after a change.
 
-Endpoints are compared by their place and not by their address, which changes with each rollout.
+Endpoints are compared by their place, because their addresses change with each rollout.
 """
 
 from collections.abc import Iterator, Mapping
@@ -66,7 +66,6 @@ _Places = Mapping[str, Mapping[str, Place]]
 
 
 def _explained(cluster: Cluster, name: ServiceName) -> tuple[_Places, str]:
-    """Return what each node does at each port, and the headline."""
     try:
         found = diagnose(cluster.services[name], cluster) if name in cluster.services else None
     except (*UNREADABLE, AttributeError) as error:

@@ -22,6 +22,7 @@ from explain.programs import CILIUM_CONFIG
 from harness.api.client import Object
 from harness.errors import UsageError
 from harness.model import files
+from reference.endpointslice.endpoints import is_ready
 from reference.endpointslice.labels import ZONE
 
 _MOST_BYTES = 4096 * files.MEGABYTE
@@ -31,6 +32,7 @@ _KINDS = {"Ingress": "ingresses"} | {each: f"{each.lower()}s" for each in ("Serv
     "Event", "Lease", "ConfigMap", "Namespace", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget",
 )}  # fmt: skip
 _SPECIAL = {"version.json", "gates.json"}
+_READY, _NOT_READY = ({"conditions": [{"type": "Ready", "status": each}]} for each in ("True", "False"))
 _OF_ENDPOINTS = ("phase", "podIP", "podIPs")
 _LOG = b"==== START"  # of a container, in the output of `kubectl cluster-info dump`
 _SUFFIXES = {".json", ".yaml", ".yml"}
@@ -155,16 +157,14 @@ def _small(pod: Object) -> Object:
     """Return a pod without the fields that only pods of components need. Components are in kube-system."""
     if is_proxy(pod) or pod["metadata"].get("namespace") == objects.SYSTEM:
         return pod
-    status = pod.get("status") or {}
-    found = about_pod(pod, status="podIP" in status)  # recordings have no addresses
-    if "podIP" in status:
-        ready = [each for each in status.get("conditions") or () if each.get("type") == "Ready"]
-        found["status"] = {**{key: status[key] for key in _OF_ENDPOINTS if key in status}, "conditions": ready}
+    status, found = pod.get("status") or {}, about_pod(pod)
+    found["status"] = _READY if is_ready(pod) else _NOT_READY  # one object for all pods
+    if "podIP" in status:  # recordings have no addresses
+        found["status"] = {**{key: status[key] for key in _OF_ENDPOINTS if key in status}, **found["status"]}
     return found
 
 
 def _nodes_of(slices: Sequence[Object]) -> list[Object]:
-    """Return the nodes that endpoints name, with the zones of the endpoints."""
     zones = {
         str(each["nodeName"]): str(each.get("zone") or "")
         for one in slices
@@ -175,7 +175,6 @@ def _nodes_of(slices: Sequence[Object]) -> list[Object]:
 
 
 def _gates(path: Path) -> Gates:
-    """Return the gates from the gates file, if the file exists."""
     content = _loaded(path) if path.is_file() else {}
     gates = content.values() if isinstance(content, dict) else [None]
     if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
@@ -193,7 +192,6 @@ def _loaded(path: Path) -> Any:
 
 
 def _version(path: Path) -> tuple[str, str]:
-    """Return the API server's version and its time, or "" if they are unknown."""
     try:
         content: Any = _loaded(path) if path.is_file() else {"gitVersion": ""}
         return str((content.get("serverVersion") or content)["gitVersion"]), str(content.get("at") or "")

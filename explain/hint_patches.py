@@ -1,19 +1,19 @@
-"""The hints that the writer of EndpointSlices should give, where no controller writes them, and commands that do."""
+"""Commands that add hints, ports and IP families to EndpointSlices, which is needed where no controller writes them."""
 
 from collections.abc import Sequence
 
-from explain.case import Case
-from explain.causes import listed
+from explain.case import Case, Question, slice_port
+from explain.causes import Finding, found, listed, many
 from harness.api.client import Object
 from reference.endpointslice.labels import MANAGED_BY
+from reference.objects.endpoints import is_ready
 
 _MIRRORING = "endpointslicemirroring-controller.k8s.io"
 
 
 def give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
     """Return the commands that give endpoints their zone and hints for their place, or one that withdraws the wish."""
-    key, value = case.annotation
-    asked = [case.kubectl(f"annotate {key}-")] if value else []
+    asked = [case.unannotate] if case.annotation[1] else []
     asked += [case.patch({"trafficDistribution": None})] if case.spec.get("trafficDistribution") else []
     unask = "; ".join(asked) or "nothing"
     if (case.namespace, case.name) == ("default", "kubernetes"):
@@ -22,17 +22,57 @@ def give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
         write = "write an EndpointSlice with these endpoints and hints (mirrored Endpoints have none)"
         skip = f"kubectl -n {case.namespace} label endpoints {case.name} endpointslice.kubernetes.io/skip-mirror=true"
         return f"{unask}; or {write}; then {skip}"
-    patches: dict[str, list[Object]] = {}
-    unknown = []
-    for each, one in endpoints:
-        number = next(number for number, other in enumerate(one["endpoints"]) if other is each)
+    slices = {one["metadata"]["name"]: one for _, one in endpoints}
+    made = [_patched(case, slices[each]) for each in sorted(slices)]
+    unknown = [zone for _, zones in made for zone in zones]
+    commands = "; ".join(command for command, _ in made)
+    return f"{commands}; with zones in place of {listed(unknown)}" if unknown else commands
+
+
+def _patched(case: Case, endpoint_slice: Object) -> tuple[str, list[str]]:
+    changes, unknown = list[Object](), list[str]()
+    for number, each in enumerate(endpoint_slice["endpoints"]):
         zone = case.cluster.zone(each) or f"ZONE_OF_{each['addresses'][0]}"
         hints: Object = {"forZones": [{"name": zone}]}
         if case.wish == "node" and each.get("nodeName"):
             hints["forNodes"] = [{"name": each["nodeName"]}]
-        change: Object = {"hints": hints} if each.get("zone") == zone else {"zone": zone, "hints": hints}
-        unknown += [] if case.cluster.zone(each) else [zone]
-        changes = [{"op": "add", "path": f"/endpoints/{number}/{key}", "value": it} for key, it in change.items()]
-        patches.setdefault(one["metadata"]["name"], []).extend(changes)
-    commands = "; ".join(case.patch_slice(name, changes) for name, changes in sorted(patches.items()))
-    return f"{commands}; with zones in place of {listed(unknown)}" if unknown else commands
+        new = {"zone": zone, "hints": hints}
+        if is_ready(each) and (paths := [key for key, value in new.items() if each.get(key) != value]):
+            unknown += [] if case.cluster.zone(each) else [zone]
+            changes += [{"op": "add", "path": f"/endpoints/{number}/{key}", "value": new[key]} for key in paths]
+    return case.patch_slice(endpoint_slice["metadata"]["name"], changes), unknown
+
+
+def give_family(case: Case, family: str) -> str:
+    """Return how a Service gets endpoints of an IP family."""
+    if not case.selects_pods:
+        return f"write an EndpointSlice of family {family}"
+    look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
+    return f"{look}; then give the pods addresses of family {family}"
+
+
+def give_port(case: Case, question: Question, slices: Sequence[Object]) -> str:
+    """Return how ready endpoints in these slices get the ports and the IP family of a question."""
+    mine = [one for one in slices if one["addressType"] == question.family]
+    if not mine:
+        return give_family(case, question.family)
+    return case.log if case.selects_pods else add_ports(case, question.ports, mine)
+
+
+def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> str:
+    """Return the commands that add ports to slices, with the number that another slice has."""
+    new, commands = [slice_port(each) for each in ports], []
+    for each in new:
+        known = [one for other in case.slices for one in other.get("ports") or ()]
+        each["port"] = next((one["port"] for one in known if {**one, "port": 0} == {**each, "port": 0}), each["port"])
+    for name, one in {each["metadata"]["name"]: each for each in slices}.items():
+        whole = {"path": "/ports", "value": new}
+        changes = [{"path": "/ports/-", "value": each} for each in new] if one.get("ports") else [whole]
+        commands.append(case.patch_slice(name, [{"op": "add", **each} for each in changes]))
+    return "; ".join(commands)
+
+
+def not_listed(case: Case, pods: Sequence[str], nodes: Sequence[str] = ()) -> Finding:
+    """Return a finding about ready pods that no slice has."""
+    said = many(pods, "pod", "is/are")
+    return found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, log=case.log)

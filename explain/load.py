@@ -1,7 +1,6 @@
 """Compute the load of each endpoint of a Service from the location of the clients.
 
-Clients are distributed equally over nodes, in proportion to CPU, or by given shares of zones. If clients prefer near
-endpoints, some endpoints may be overloaded (KEP-4444, Risks and Mitigations).
+If clients prefer near endpoints, some endpoints may be overloaded (KEP-4444, Risks and Mitigations).
 """
 
 import re

@@ -10,7 +10,7 @@ from reference.endpointslice.zones import Refusal, ZoneShares
 
 _THRESHOLDS = (20, 30)  # maximum overload in percent (KEP-2433)
 _FAR = 1_000
-"""The maximum number of additional pods that a remedy suggests."""
+"""The maximum number of additional pods that a fix suggests."""
 
 
 def overloads(shares: ZoneShares, endpoints: int) -> str:

@@ -1,8 +1,7 @@
 """Read the objects of a cluster for an explanation, from the API or from files of `kubectl get -o json`.
 
-Services, EndpointSlices and Nodes are required. All other objects are evidence. Without permission to read them, they
-are omitted, and the output names the missing permission. Files contain no Secrets, and only the necessary fields of
-pods.
+Services, EndpointSlices and Nodes are required. All other objects are evidence: without permission to read them, the
+output names the missing permission. Files contain no Secrets, and only the necessary fields of pods.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ _ABOUT = {
     "horizontalpodautoscalers": "spec.scaleTargetRef spec.minReplicas spec.maxReplicas",
     "poddisruptionbudgets": "spec.minAvailable spec.maxUnavailable spec.selector status.disruptionsAllowed",
 }
-"""The fields of objects that an explanation uses, beside their names and labels."""
+"""The fields of objects that an explanation uses, in addition to their names and labels."""
 
 _NAMES = "metadata.name metadata.namespace metadata.generation metadata.labels"
 _KEPT = {
@@ -87,7 +86,9 @@ def of_service(api: Api, namespace: str, name: str) -> Objects:
     except RefusedError as error:
         if error.response.code != 404:
             raise
-        said = f"{error.response.body.get('message', error)}; it has {_some(api, namespace)}"
+        names = [str(each["metadata"]["name"]) for each in api.list("services", namespace)]
+        there = ", ".join(names[:6]) or f"no Service in namespace {namespace}"
+        said = f"{error.response.body.get('message', error)}; it has {there}"
         raise UsageError(f"Service {namespace}/{name}: {said}") from None
     slices = api.list("endpointslices", namespace, label_selector=f"kubernetes.io/service-name={name}")
     selector = ",".join(f"{key}={value}" for key, value in sorted((service["spec"].get("selector") or {}).items()))
@@ -133,7 +134,6 @@ def _with_evidence(
 
 
 def _proxies(api: Api, namespace: str) -> list[Object]:
-    """Return the pods of the programs that may serve Services, or none if they may not be read."""
     with contextlib.suppress(RefusedError):
         return [each for one in SELECTORS for each in api.list("pods", namespace, label_selector=one)]
     return []
@@ -145,14 +145,6 @@ def _moment(date: str) -> str:
         return parsedate_to_datetime(date).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
         return ""
-
-
-def _some(api: Api, namespace: str) -> str:
-    names = [str(each["metadata"]["name"]) for each in api.list("services", namespace)]
-    return ", ".join(names[:6]) or f"no Service in namespace {namespace}"
-
-
-# Files
 
 
 def write(objects: Objects, folder: Path) -> list[str]:
@@ -200,15 +192,15 @@ def _about_config(config: Object) -> Object:
     return {"metadata": {"name": config["metadata"]["name"], "namespace": SYSTEM}, "data": data}
 
 
-def about_pod(pod: Object, *, status: bool = True) -> Object:
+def about_pod(pod: Object) -> Object:
     """Return only the pod fields that an explanation uses, without annotations, and without other settings."""
-    kept = about(pod if status else {"metadata": pod["metadata"]}, "pods")
+    kept = about(pod, "pods")
     containers = (pod.get("spec") or {}).get("containers") or ()
     kept_of = ("name", "image", "ports")
     spec = {"containers": [{key: each[key] for key in kept_of if key in each} | settings(each) for each in containers]}
-    if beside := sidecars(pod):
+    if running := sidecars(pod):
         spec["initContainers"] = [
-            {key: each[key] for key in ("name", "ports", "restartPolicy") if key in each} for each in beside
+            {key: each[key] for key in ("name", "ports", "restartPolicy") if key in each} for each in running
         ]
     return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept.get("spec", {}), **spec}}
 

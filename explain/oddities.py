@@ -1,10 +1,10 @@
-"""Find what is odd about a Service or its endpoints, whatever its hints: mostly notes that explain what clients see."""
+"""Find facts about a Service or its endpoints that explain what clients see, regardless of hints. Most are notes."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 
 from explain.case import Case
-from explain.causes import NOTE, Finding, found, listed, many
+from explain.causes import NOTE, SHOWN, Finding, found, listed, many
 from explain.choosers import choosers
 from explain.outlook import outlook
 from explain.wish import KEYS, OFF, read_wish, unread_requests
@@ -18,25 +18,23 @@ _ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/mast
 
 
 def oddities(case: Case) -> Iterator[Finding]:
-    yield from of_service(case)
+    if case.spec.get("sessionAffinity") == "ClientIP":
+        yield found("session-affinity", patch=case.patch({"sessionAffinity": "None"}))
+    if case.spec.get("publishNotReadyAddresses"):
+        yield found("publishes-unready-pods", patch=case.patch({"publishNotReadyAddresses": False}))
     yield from choosers(case)
     yield from _addresses(case)
     ours = any(has_hints(each) and case.is_own(one) for each, one in case.endpoints)
     if ours and isinstance(case.decided_by, NoHints):
         yield found("hints-nobody-asked-for", writers=listed(case.writers) or "an unknown client", touch=case.touch)
     if lost := sorted(case.cluster.ill & {str(each.get("nodeName")) for each, _ in case.endpoints if is_ready(each)}):
-        yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])
+        yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=" ".join(lost[:SHOWN]))
     yield from outlook(case)
-    if isinstance(case.decided_by, CpuHeuristic):
+    if not case.selects_pods and case.spec.get("selector"):
+        selected = {"namespace": case.namespace, "selector": case.selector}
+        yield found("selector-matches-nobody", **selected).weighing(NOTE)
+    if isinstance(case.decided_by, CpuHeuristic) and any(case.is_own(one) for _, one in case.endpoints):
         yield from _control_plane(case)
-
-
-def of_service(case: Case) -> Iterator[Finding]:
-    spec = case.spec
-    if spec.get("sessionAffinity") == "ClientIP":
-        yield found("session-affinity", patch=case.patch({"sessionAffinity": "None"}))
-    if spec.get("publishNotReadyAddresses"):
-        yield found("publishes-unready-pods", patch=case.patch({"publishNotReadyAddresses": False}))
 
 
 def unread(case: Case) -> Iterator[Finding]:
@@ -56,7 +54,6 @@ def unread(case: Case) -> Iterator[Finding]:
 
 
 def _addresses(case: Case) -> Iterator[Finding]:
-    """Yield endpoints with one address: two pods at one port, or one pod in two slices."""
     by_address: dict[tuple[str, ...], list[Object]] = defaultdict(list)
     for each, one in case.endpoints:
         for port in one.get("ports") or ():
@@ -67,20 +64,19 @@ def _addresses(case: Case) -> Iterator[Finding]:
         used, names = name_of(next(filter(is_ready, held))), listed([*map(name_of, held)])
         yield found("address-of-two-endpoints", address=held[0]["addresses"][0], names=names, used=used)
     if in_two := sorted({name_of(each[0]) for each in twice if len({*map(name_of, each)}) == 1}):
-        says = many(in_two, "endpoint", "is in two slices, and counts once/are in two slices, and count once")
+        says = many(in_two, "endpoint", "is in several slices, and counts once/are in several slices, and count once")
         yield found("endpoint-in-two-slices", says)
 
 
 def _control_plane(case: Case) -> Iterator[Finding]:
-    """Yield the nodes that the controller leaves out of the CPU ratio and of the count of zones."""
     left_out = {
         str(each["metadata"]["name"]): next(iter(role))
         for each in case.cluster.objects.nodes
         if (role := {*_ROLES} & (each["metadata"].get("labels") or {}).keys())
     }
     if left_out and case.cluster.features.at_least(23):
-        label = next(iter(left_out.values()))
-        count = many(len(left_out), "node", "has/have")
-        yield found(
-            "control-plane-not-counted", nodes=sorted(left_out), count=count, label=label, instead=case.by_field
-        )
+        zones = {each.zone for each in case.cluster.nodes.values() if each.counts}
+        lost = sorted(name for name in left_out if case.cluster.nodes[name].zone not in zones)
+        values = {"count": many(len(left_out), "node", "has/have"), "label": next(iter(left_out.values()))}
+        known = found("control-plane-not-counted", nodes=lost or sorted(left_out), instead=case.by_field, **values)
+        yield known if lost else known.weighing(NOTE)

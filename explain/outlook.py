@@ -1,7 +1,6 @@
 """Find what may soon leave a zone without endpoints: an autoscaler, a rollout, evictions, or a drain.
 
-Connections then leave the zone, although they stay in it now. Only what objects show counts. Manifests have no status:
-what their spec permits is told then, and that more is not known.
+Only what objects show counts. Manifests have no status, so only what their spec permits is reported.
 """
 
 import math
@@ -58,17 +57,13 @@ _NO_STATUS = " (by its spec; its status was not read)"
 
 
 def _most_unavailable(spec: Object, zones: Zones) -> int:
-    """Return how many pods a rolling update of a Deployment may take at once."""
-    bounds, pods = (
-        (spec.get("strategy") or {}).get("rollingUpdate") or {},
-        int(spec.get("replicas", sum(map(len, zones.values())))),
-    )
+    bounds = (spec.get("strategy") or {}).get("rollingUpdate") or {}
+    pods = int(spec.get("replicas", sum(map(len, zones.values()))))
     most = {name: part(bounds.get(name, "25%"), pods) for name in ("maxSurge", "maxUnavailable")}
     return math.floor(most["maxUnavailable"]) or int(math.ceil(most["maxSurge"]) == 0)
 
 
 def _progress(deployment: Object) -> tuple[int, int]:
-    """Return how many pods of a Deployment are of its newest template, and how many pods there are or should be."""
     metadata, spec, status = deployment["metadata"], deployment.get("spec") or {}, deployment.get("status") or {}
     if "replicas" not in status:
         return 0, 0
@@ -80,10 +75,12 @@ def _progress(deployment: Object) -> tuple[int, int]:
 def _evictions(case: Case) -> Iterator[Finding]:
     for each, allowed, names in permits(case):
         name = each["metadata"]["name"]
-        patch = case.patch({"maxUnavailable": 1, "minAvailable": None}, f"poddisruptionbudget {name}")
+        has_bound = {"maxUnavailable": 1}.items() <= each["spec"].items() and "minAvailable" not in each["spec"]
+        bound = {"maxUnavailable": 1, "minAvailable": None}
+        do = [] if has_bound else [case.patch(bound, f"poddisruptionbudget {name}")]
         if with_at_most(1, endpoints_by_zone(case)):
-            room = more(case) or ("" if case.is_spread else template(case))
-            patch = f"{room}; {patch}" if room else patch
+            do = [more(case) or ("" if case.is_spread else template(case)), *do]
+        patch = "; ".join(filter(None, do))
         now = "now" if each.get("status") else "if no pod is missing" + _NO_STATUS
         values = {"name": name, "allowed": many(allowed, "eviction"), "zones": many(names, "zone"), "patch": patch}
         values |= {"now": now, "has": "has" if len(names) == 1 else "have"}
@@ -97,15 +94,14 @@ def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
             nodes = sorted({*endpoints.values()})
             others = sorted({*_nodes(case, [zone])} - case.cluster.closed)
             move = f"before the drain, add a node to zone {zone} that takes pods"
-            move = _move(case, others) if others or case.by_hand else move
+            move = _move(case, others) if others or not case.selects_pods else move
             values = {"names": listed(nodes), "zone": zone, "move": move, "uncordon": " ".join(nodes)}
             yield found("drain-empties-a-zone", nodes=_nodes(case, [zone]), **values)
 
 
 def _move(case: Case, others: Sequence[str]) -> str:
-    """Return how pods move to other nodes of the zone before the drain."""
     there = f"on other nodes of the zone ({listed(others)})" if others else "on other nodes"
-    if case.by_hand:
+    if not case.selects_pods:
         return f"before the drain, let the writer of the EndpointSlices add endpoints {there}"
     if not case.is_spread:
         return f"before the drain, {template(case)}: new pods then start {there}"

@@ -3,7 +3,7 @@
 import html
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ from explain.wish import asked_in_words
 from harness.model.escaping import for_json, for_line, for_markdown
 from reference.proxy.objects import UNREADABLE
 
-_HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "remedy", "also")
+_HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "fix", "side effects of the fix")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One Service: its request or "", the number of nodes that do not meet it, the first cause, and the remedy."""
+    """One Service: its request or "", the number of nodes that do not meet it, the first cause, and its fix."""
 
     service: str
     asks: str
@@ -44,10 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Services with a request, and those that fail, sorted by affected nodes.
-
-    `silent` is the number of Services without a request. `nodes` is None if the nodes were not read.
-    """
+    """Services with a request, and those that fail, sorted by affected nodes. `silent` counts the others."""
 
     rows: tuple[Row, ...]
     silent: int
@@ -106,9 +103,6 @@ def _row(service: Any, cluster: Cluster) -> Row:
     return Row(name, asks, len(found.unmet), answer(found), cause, remedy, also, wanting=True, failing=fails)
 
 
-# Formats
-
-
 def _text(view: Overview) -> str:
     columns = (Column(each, overflow="fold") for each in _HEAD[:4])
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
@@ -117,14 +111,11 @@ def _text(view: Overview) -> str:
     written = io.StringIO()
     Console(file=written, width=200, highlight=False, markup=False, emoji=False).print(table)
     lines = [line.rstrip() for line in written.getvalue().splitlines()] if view.rows else []
-    remedies = [line for each in view.rows if each.remedy for line in _remedy(each)]  # whole lines, to paste
+    remedies = list[str]()
+    for each in view.rows:  # whole lines, to paste
+        remedies += ["", f"{each.service}: {each.remedy}"] if each.remedy else []
+        remedies += [f"  also: {each.also}"] if each.remedy and each.also else []
     return "\n".join([*lines, *remedies, "", view.total, *view.unread])
-
-
-def _remedy(row: Row) -> Iterator[str]:
-    yield from ("", f"{row.service}: {row.remedy}")
-    if row.also:
-        yield f"  also: {row.also}"
 
 
 def _json(view: Overview) -> str:

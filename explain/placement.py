@@ -1,12 +1,12 @@
 """How many pods an answer asks for, and how they come to run in each zone.
 
-All remedies of an answer use one number of pods. So they do not undo one another, whichever of them a user follows.
+All fixes in an answer use one number of pods, so they do not undo one another, whichever of them a user follows.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from explain.case import Case
+from explain.case import Case, condition
 from explain.causes import listed, many
 from explain.numbers import enough
 from harness.api.client import Object
@@ -16,11 +16,7 @@ from reference.endpointslice.endpoints import is_ready as is_pod_ready
 from reference.endpointslice.hints import CpuHeuristic
 from reference.endpointslice.labels import ZONE
 from reference.endpointslice.zones import ZoneShares
-from reference.objects.endpoints import is_ready
-
-_TEMPLATES = {"daemonset", "deployment", "statefulset"}
-"""The kinds whose pods are replaced after a change to the template."""
-
+from reference.objects.endpoints import is_ready, name_of
 
 Zones = Mapping[str, Mapping[tuple[str, ...], str]]
 """The nodes of ready endpoints, by zone and address of the endpoint."""
@@ -47,7 +43,6 @@ def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
 
 
 def _allowed(budget: Object, pods: int) -> int:
-    """Return how many evictions a PodDisruptionBudget permits now, or without a status while so many pods are ready."""
     spec, status = budget.get("spec") or {}, budget.get("status")
     if status:
         return int(status.get("disruptionsAllowed", 0))
@@ -76,34 +71,28 @@ def part(bound: object, pods: int) -> float:
     return pods * int(said[:-1]) / 100 if said.endswith("%") else int(said)
 
 
-def open_zones(case: Case) -> list[str]:
-    """Return the zones that have an endpoint, or a node where a pod can start."""
-    return sorted((case.cluster.open_zones | endpoints_by_zone(case).keys()) - {""})
-
-
 def wanted(case: Case) -> int:
-    """Return the number of pods that the remedies ask for: one in each zone, or two if evictions take one of them."""
-    zones, there = len(open_zones(case)), endpoints_by_zone(case)
+    """Return the number of pods that the fixes ask for: one in each zone, or two if evictions take one of them."""
+    there = endpoints_by_zone(case)
+    zones = len((case.cluster.open_zones | there.keys()) - {""})  # with an endpoint, or a node where a pod can start
     single = case.wish in {"node", "zone", "cpu"} and with_at_most(1, there) and any(permits(case))
-    number = max(zones * (2 if single else 1), ready(case))
+    number = max(zones * (2 if single else 1), pods(case))
     shares = case.cluster.zones.shares
     if isinstance(case.decided_by, CpuHeuristic) and isinstance(shares, ZoneShares):
         return enough(shares, number - 1, rules(case.cluster.features).to_add)
     return number
 
 
-def ready(case: Case) -> int:
-    """Return the number of ready endpoints."""
-    families = {one["addressType"] for one in case.slices}
-    of_family = [{tuple(each["addresses"][:1]) for each, one in case.endpoints if one["addressType"] == family
-                  and is_ready(each)} for family in families]  # fmt: skip
-    return max(map(len, of_family), default=0)
+def pods(case: Case) -> int:
+    """Return the number of pods that do not terminate, ready or not, in any IP family."""
+    stay = {name_of(each) for each, _ in case.endpoints if not condition(each, "terminating")}
+    return len(stay | case.unlisted.keys())
 
 
 def more(case: Case) -> str:
     """Return the command that runs so many pods, or "" if there are so many, or nothing can scale the workload."""
     number = wanted(case)
-    return case.scale(number) if number > ready(case) and case.spec.get("selector") else ""
+    return case.scale(number) if number > pods(case) and case.selects_pods else ""
 
 
 def spread(case: Case, zones: Sequence[str]) -> str:
@@ -111,7 +100,7 @@ def spread(case: Case, zones: Sequence[str]) -> str:
     shut, nodes = case.cluster.closed, case.cluster.nodes
     here = [name for name, each in nodes.items() if each.zone in zones]
     kind = case.workload.partition("/")[0]
-    if not case.spec.get("selector"):
+    if not case.selects_pods:
         return f"let the writer of the EndpointSlices add an endpoint in {many(zones, 'zone')}"
     if kind == "daemonset":
         return admit(case, here)
@@ -119,12 +108,16 @@ def spread(case: Case, zones: Sequence[str]) -> str:
         let = f"let a node of {many(zones, 'zone')} take pods ({_reasons(case, here)})"
         return f"nothing, if no client runs there; otherwise {let}"
     desired = int(case.deployment.get("replicas") or 0)
-    if desired >= wanted(case) > ready(case):
+    if desired >= wanted(case) > pods(case):
         look = f"kubectl -n {case.namespace} get pods -l {case.selector} -o wide"
-        return f"find out why {many(desired - ready(case), 'pod', 'is/are')} missing: {look}"
+        return f"find out why {many(desired - pods(case), 'pod', 'is/are')} missing: {look}"
     scale = more(case)
     if case.is_spread:
-        again = f"kubectl -n {case.namespace} rollout restart {case.workload}" if kind in _TEMPLATES else ""
+        again = (
+            f"kubectl -n {case.namespace} rollout restart {case.workload}"
+            if kind in {"daemonset", "deployment", "statefulset"}
+            else ""
+        )
         return (
             scale or again or f"replace the pods of {case.workload or 'the workload'}, which are spread when they start"
         )
@@ -144,18 +137,21 @@ def template(case: Case) -> str:
 
 
 def admit(case: Case, names: Iterable[str]) -> str:
-    """Return how the pods of a DaemonSet come to run on these nodes."""
-    on, absent = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}, [*names]
-    if ill := [on[each]["metadata"]["name"] for each in absent if each in on and not is_pod_ready(on[each])]:
-        return f"kubectl -n {case.namespace} describe pod {' '.join(ill)}"
-    found = [case.cluster.node_objects[each] for each in absent if each in case.cluster.node_objects]
-    keys = sorted({key for each in found for key in refusing_taints(each)})
-    add = ", ".join(f"{{key: {each}, operator: Exists}}" for each in keys)
-    let = f"in the pod template of {case.workload}, add tolerations: [{add}]"
-    if not keys:
-        look = f"kubectl -n {case.namespace} get {case.workload} -o jsonpath='{{.spec.template.spec}}'"
-        let = f"let {case.workload} run there, by its nodeSelector, affinity and tolerations: {look}"
-    return f"nothing, if no client runs on {listed(absent)}; otherwise {let}"
+    """Return how the pods of a DaemonSet come to run on these nodes, or "" if there is one on each."""
+    there = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}
+    ill = [each["metadata"]["name"] for name, each in there.items() if name in names and not is_pod_ready(each)]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for each in sorted({*names} & case.cluster.node_objects.keys() - there.keys()):
+        groups.setdefault(tuple(sorted(refusing_taints(case.cluster.node_objects[each]))), []).append(each)
+    do = []
+    for keys, on in sorted(groups.items()):
+        add = ", ".join(f"{{key: {each}, operator: Exists}}" for each in keys)
+        let = f"in the pod template of {case.workload}, add tolerations: [{add}]"
+        if not keys:
+            look = f"kubectl -n {case.namespace} get {case.workload} -o jsonpath='{{.spec.template.spec}}'"
+            let = f"let {case.workload} run there, by its nodeSelector, affinity and tolerations: {look}"
+        do.append(f"nothing, if no client runs on {listed(on)}; otherwise {let}")
+    return "; and, ".join([f"kubectl -n {case.namespace} describe pod {' '.join(ill)}"] * bool(ill) + do)
 
 
 def _reasons(case: Case, names: Sequence[str]) -> str:

@@ -1,8 +1,7 @@
-"""Compare what client pods observe at a Service with the prediction from the objects.
+"""Compare the observations of client pods that connect to a Service with the prediction from the objects.
 
-This module has no side effects. `explain.clients` sends the probes. One node represents all nodes with the same
-prediction, and the other nodes are listed as not probed. Servers with the standard test image return their name. For
-other servers, the result is only whether the connection succeeded.
+This module has no side effects: `explain.clients` sends the probes. One node represents all nodes with the same
+prediction. Only servers with the standard test image return their name.
 """
 
 import contextlib
@@ -178,7 +177,6 @@ def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, 
 
 
 def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
-    """Return whether all servers run the standard test image, which returns the name of the server."""
     containers = [pods.get(each.name, {"spec": {}})["spec"].get("containers") for each in servers.values()]
     images = [each and [str(one.get("image", "")).rpartition("/")[2] for one in each] for each in containers]
     return bool(images) and all(each and all(_TEST_IMAGE in one for one in each) for each in images)
@@ -221,7 +219,7 @@ def _names(addresses: Sequence[str], plan: Plan) -> str:
 
 
 def _outcomes(seen: Seen, plan: Plan) -> str:
-    """Return the outcomes as text, like "web-1 of zone a 30x, no answer 2x"."""
+    """Return the outcomes in words, like "web-1 of zone a 30x, no answer 2x"."""
     return ", ".join(
         f"{_outcome(each, plan)} {count}x" for each, count in sorted(seen.outcomes.items(), key=lambda pair: -pair[1])
     )
@@ -270,9 +268,9 @@ def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
 
 
 def named(outcome: Observation, family: Family, plan: Plan) -> Observation:
-    """Return an outcome in which the name that an endpoint returned is replaced by its address.
+    """Return an outcome with the address of an endpoint instead of the name that it returned.
 
-    An unknown name is not replaced, and is marked with a question mark.
+    An unknown name is marked with a question mark.
     """
     if not isinstance(outcome, Reached) or not outcome.pod:
         return outcome

@@ -1,7 +1,7 @@
 """Find which program serves Services on a node, how that is known, and what it does with hints.
 
-What programs other than kube-proxy do is from docs/families.md, and is told in their own terms. Some of them serve the
-connections of pods also where a kube-proxy runs beside them.
+docs/families.md has the sources for other programs than kube-proxy. Some of them serve the connections of pods even if
+kube-proxy runs on the node.
 """
 
 import re
@@ -86,9 +86,9 @@ class Program:
         return topology if self.name == "Cilium" and self.reads == "none" else ""
 
     def remedy(self, refused: str, set_field: str, probe: str) -> str:
-        """Return what makes Cilium use hints, or what shows whether a program does.
+        """Return what makes Cilium use hints, or what shows whether a program does: the command `probe`.
 
-        `set_field` is the command that sets PreferClose, and `probe` the one that probes the Service.
+        `set_field` is the command that sets PreferClose.
         """
         upgrade = f"upgrade Cilium, or {set_field}" * bool(refused)
         if self.annotated and self.reads:
@@ -104,10 +104,7 @@ def numbers_of(version: str) -> tuple[int, ...]:
 
 
 def program_of(pods: Sequence[Object], cilium: Object | None) -> tuple[Program, Object | None]:
-    """Return the program that serves Services on a node with these pods, and its pod.
-
-    `cilium` is the content of Cilium's ConfigMap, if it was read.
-    """
+    """Return the program that serves Services on a node with these pods, and its pod. `cilium` is a ConfigMap."""
     found = [(made, pod) for pod in pods if (made := _of_pod(pod, cilium)) is not None]
     certain = [each for each in found if each[0].name in _BESIDE or (each[0].is_other and not each[0].when)]
     kube_proxy = [each for each in found if not each[0].is_other]
@@ -149,7 +146,6 @@ def settings(container: Object) -> Object:
 
 
 def _of_cilium(data: Object | None, version: str) -> tuple[str, Reads, str]:
-    """Return what Cilium of a version does with hints, which it follows, and for whom it serves Services."""
     topology, replacement = CILIUM_SETTINGS
     config = f"ConfigMap {CILIUM_CONFIG}"
     if data is None:

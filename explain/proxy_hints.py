@@ -11,9 +11,11 @@ from explain.case import Case, Question, condition, distinct, nodes_of, zones_of
 from explain.causes import CROSSES, NOTE, SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
+from explain.hint_patches import give_port, not_listed
 from explain.outlook import ONE_BY_ONE
 from explain.placement import spread, template
 from explain.routes import Route
+from explain.routes import nodes_of as nodes_of_routes
 from explain.wish import OFF
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints, topology_annotation
@@ -22,9 +24,9 @@ from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
 Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
-"""What a node needs before its connections keep to the wish, each by itself.
+"""One of the things that a node needs before its connections go where the Service asks.
 
-They are that a gate goes off, a proxy of a release, a zone label, a ready endpoint in a zone, or better hints.
+They are a disabled gate, a proxy of some release, a zone label, a ready endpoint in a zone, or better hints.
 """
 
 
@@ -34,7 +36,7 @@ def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
     ready = [each for each, _ in question.ready]
     zones, hosts = {cluster.zone(each) for each in ready}, {each.get("nodeName") for each in ready}
     unhinted, unnamed = not all(map(zones_of, ready)), by_node and not all(map(nodes_of, ready))
-    own_zone = case.wish != "cpu" or case.by_hand  # by CPU, endpoints of other zones may get hints for a zone
+    own_zone = case.wish != "cpu" or case.by_hand  # by CPU, endpoints in other zones may get hints for a zone
     misled = {zone for each in ready for zone in zones_of(each) if own_zone and zone != cluster.zone(each)}
     misled |= {name for each in ready for name in nodes_of(each) if name != each.get("nodeName")}
     needed = lru_cache(partial(_needed, case))
@@ -61,31 +63,29 @@ def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
 def _needed(case: Case, version: Version, here: bool) -> str:
     """Return the first release whose kube-proxy uses the hints that a node needs, or "" if this release uses them.
 
-    These are hints for the node if an endpoint is `here` and the Service prefers the node, and otherwise for the zone.
-    An annotation beside the field should go, so it does not count for other releases.
+    With an endpoint `here`, a Service that prefers the node needs hints for it. Other releases should not depend on the
+    annotation, and should use all hints that the Service asks for.
     """
 
-    def uses(behaviour: Behaviour, release: Version) -> bool:
-        if here or not behaviour.zone_hints or behaviour.annotation == "unused":
-            return behaviour.node_hints if here else behaviour.zone_hints
+    def uses(behaviour: Behaviour, release: Version, *, by_node: bool) -> bool:
+        if by_node or not behaviour.zone_hints or behaviour.annotation == "unused":
+            return behaviour.node_hints if by_node else behaviour.zone_hints
         value = topology_annotation(case.service, Features(release))[1]
         return value in {"Auto", "auto"} if behaviour.annotation == "auto" else value not in OFF
 
-    if uses(case.cluster.behaviour(version), version):
+    if uses(case.cluster.behaviour(version), version, by_node=here):
         return ""
+    by_node = case.wish == "node"
     releases = ((1, minor) for minor in range(version[1], NEWEST[1] + 1))
     usual = ((each, Behaviour.of(Features(each, follows="released"))) for each in releases)
-    lasting = ((each, one) for each, one in usual if here or case.wish == "cpu" or one.annotation == "unused")
-    return next((f"1.{each[1]}" for each, one in lasting if uses(one, each)), "")
+    lasting = ((each, one) for each, one in usual if by_node or case.wish == "cpu" or one.annotation == "unused")
+    return next((f"1.{each[1]}" for each, one in lasting if uses(one, each, by_node=by_node)), "")
 
 
 def of_places(
     case: Case, question: Question, known: AbstractSet[str], of_hints: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """Yield why nodes use other endpoints than near ones, each cause with its nodes, besides those that are known.
-
-    `of_hints` are the causes in the hints, which are those of all nodes that need better hints.
-    """
+    """Yield why nodes use endpoints that are not near, besides `known` nodes. `of_hints` are causes in the hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
     to_hint, endpoints = seen.pop(("hints", ""), set[str]()), [each for each, _ in question.endpoints]
     everywhere = not known and to_hint >= set().union(*seen.values())
@@ -109,28 +109,46 @@ def of_places(
             zone = case.cluster.nodes[name].zone
             alike[_cause(case, zone, endpoints)].setdefault(zone, set()).add(name)
     for cause, zones in alike.items():
-        yield _of_zones(case, cause, [*zones], tuple(sorted(set().union(*zones.values()))), endpoints)
+        yield _of_zones(case, cause, [*zones], tuple(sorted(set().union(*zones.values()))), question)
 
 
 def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding]:
-    """Yield the nodes whose kube-proxy does not use the hints, because of a gate or of its release."""
     nodes = {name: case.cluster.nodes[name] for name in names}
     gates = ("TopologyAwareHints", "PreferSameTrafficDistribution")
     seen = {name: case.cluster.gate_off(f"{PROXY} 1.{node.version[1]}", *gates) for name, node in nodes.items()}
     if off := {name: gate for name, gate in seen.items() if gate}:
         names_off = listed(sorted(set(off.values())))
-        says = (
-            f"{many(len(off), 'node', 'runs/run')} a kube-proxy with feature gate {names_off} off, as its metrics show"
-        )
+        count = many(len(off), "node", "runs/run")
+        says = f"{count} a kube-proxy with feature gate {names_off} off, as its metrics show"
         remedy = f"enable {names_off} in featureGates of kube-proxy's configuration, and restart it there"
         yield found("gate-off", says, nodes=sorted(off), remedy=remedy)
-    if old := {name: node for name, node in nodes.items() if name not in off}:
+    what, bare = "use hints for nodes" if case.wish == "node" else "use these hints", case.cluster.in_doubt("missing")
+    bare = [name for name in nodes if name in bare]
+    if old := {name: node for name, node in nodes.items() if name not in {*off, *bare}}:
         releases = "; ".join(sorted({_release(node) for node in old.values()})[:SHOWN])
         newest = case.cluster.objects.version
         to = newest if (version_of(newest) or OLDEST) >= (1, int(release[2:])) else f"{release} or newer"
         remedy = f"upgrade kube-proxy on {listed(sorted(old))} to {to}"
-        values = {"count": many(len(old), "node", "runs/run"), "releases": releases, "needed": release}
+        values = {"count": many(len(old), "node", "runs/run"), "releases": releases, "needed": release, "what": what}
         yield found("proxy-too-old", nodes=sorted(old), remedy=remedy, **values)
+    if bare:
+        ages = listed(sorted({nodes[each].age for each in bare}))
+        says = f"no proxy was seen on {listed(bare)}; kube-proxy {ages} would not {what}, as it does since {release}"
+        remedy = f"run kube-proxy {release} or newer on {listed(bare)}"
+        yield found("proxy-too-old", says, nodes=bare, remedy=remedy, also="Services work there only once a proxy runs")
+
+
+def ignored_policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    """Yield the nodes whose kube-proxy ignores internalTrafficPolicy Local."""
+    if old := nodes_of_routes(by_proxies, lambda each: each.short == "misses"):
+        releases = "; ".join(sorted({_release(case.cluster.nodes[each]) for each in old}))
+        what = "follow internalTrafficPolicy Local"
+        if case.spec.get("externalTrafficPolicy") == "Local":
+            what += " next to externalTrafficPolicy Local (kubernetes/kubernetes#105470)"
+        values = {"count": many(len(old), "node", "runs/run"), "releases": releases, "needed": "1.24", "what": what}
+        yield found(
+            "proxy-too-old", nodes=old, remedy=f"upgrade kube-proxy on {listed(old)} to 1.24 or newer", **values
+        )
 
 
 def implementations(case: Case) -> Iterator[Finding]:
@@ -151,24 +169,33 @@ _SO = ", so the table holds there only if it follows hints as kube-proxy does"
 
 
 def _release(node: Node) -> str:
-    """Return the release of a node's kube-proxy, and how it is known."""
     version, image = node.program.version, node.program.image
     return f"kube-proxy {version} ({image})" if version else f"kube-proxy, if it is {node.age}"
 
 
 def _cause(case: Case, zone: str, known: Sequence[Object]) -> str:
+    here = [each for each, _ in case.endpoints if case.cluster.zone(each) == zone]
     mine = [each for each in known if case.cluster.zone(each) == zone]
-    if not zone:
-        return "client-node-without-zone"
-    if any(map(is_ready, mine)):
-        return "zone-not-hinted"
-    if any(condition(each, "terminating") for each in mine):
-        return "zone-terminating"
-    return "zone-not-ready" if mine else "zone-without-endpoint"
+    stay, others = ([each for each in some if not condition(each, "terminating")] for some in (mine, here))
+    causes = {
+        "client-node-without-zone": not zone,
+        "zone-not-hinted": any(map(is_ready, mine)),
+        "pod-in-no-slice": bool(_unlisted(case, [zone])),
+        "zone-not-ready": bool(stay or (others and not any(map(is_ready, here)))),
+        "zone-without-port": any(map(is_ready, here)),
+        "zone-terminating": bool(mine),
+        "zone-without-endpoint": True,
+    }
+    return next(cause for cause, holds in causes.items() if holds)
 
 
-def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], known: Sequence[Object]) -> Finding:
-    """Return why nodes of these zones use the endpoints of all zones, for one reason."""
+def _unlisted(case: Case, zones: Sequence[str]) -> list[str]:
+    nodes = case.cluster.nodes
+    return sorted(pod for pod, on in case.unlisted.items() if on in nodes and nodes[on].zone in zones)
+
+
+def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], question: Question) -> Finding:
+    known = [each for each, _ in question.endpoints]
     mine = sorted({name_of(each): each for each in known if case.cluster.zone(each) in zones}.items())
     there = Counter(case.cluster.zone(each) or "(none)" for each in distinct(known) if is_ready(each))
     counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
@@ -177,12 +204,23 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "client-node-without-zone":
             said = many(on, "", "has no zone label, so it uses/have no zone label, so they use")
             return found(cause, nodes=on, remedy=case.label(on), names=said)
+        case "pod-in-no-slice":
+            return not_listed(case, _unlisted(case, zones), on)
+        case "zone-without-port":
+            others = [
+                (each, one) for each, one in case.endpoints if is_ready(each) and case.cluster.zone(each) in zones
+            ]
+            names = sorted({name_of(each) for each, _ in others})
+            mine = []
+            remedy = give_port(case, question, [one for _, one in others])
         case "zone-without-endpoint":
             remedy = spread(case, zones)
         case "zone-terminating":
-            remedy = spread(case, zones) if case.by_hand else _one_by_one(case)
+            remedy = _one_by_one(case) if case.selects_pods else spread(case, zones)
         case "zone-not-ready":
-            remedy = case.describe([each for _, each in mine])
+            ill = [each for each, _ in case.endpoints if case.cluster.zone(each) in zones and not is_ready(each)]
+            mine = sorted({name_of(each): each for each in ill}.items())
+            names, remedy = [name for name, _ in mine], case.describe(ill)
     values = {"zones": many(zones, "zone"), "whose": "its" if len(zones) == 1 else "their", "names": listed(names)}
     values |= {"has": "has" if len(zones) == 1 else "have", "it": "it" if len(zones) == 1 else "them"}
     values |= {"count": many(len([each for _, each in mine if is_ready(each)]), "ready endpoint")}
@@ -190,11 +228,13 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
 
 
 def _one_by_one(case: Case) -> str:
-    """Return a command that makes a Deployment start new pods before old pods stop, or "" for other workloads."""
-    if not case.workload.startswith("deployment/"):
+    kind = case.workload.partition("/")[0]
+    if kind == "daemonset":
+        return f"in {case.workload}: updateStrategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}}"
+    if not kind:
         return ""
-    patch = case.patch({"strategy": ONE_BY_ONE}, case.workload)
-    return patch if case.is_spread else f"{patch}; and, {template(case)}"
+    patch = [case.patch({"strategy": ONE_BY_ONE}, case.workload)] if kind == "deployment" else []
+    return "; and, ".join([*patch, *([] if case.is_spread else [template(case)])]) or "wait for new pods"
 
 
 def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
@@ -214,7 +254,7 @@ def doubts(case: Case) -> Iterator[Finding]:
         yield found("proxy-not-ready", nodes=ill, remedy=remedy, names=listed(ill))
     if bare := case.cluster.in_doubt("missing"):
         others = many(len(case.cluster.nodes) - len(bare), "node", "has/have")
-        yield found("node-without-proxy", nodes=bare, names=listed(bare), others=others, first=bare[0])
+        yield found("node-without-proxy", nodes=bare, names=listed(bare), others=others, first=" ".join(bare[:SHOWN]))
 
 
 def _late(proxy: str, labels: Mapping[str, LateLabel], remedy: str) -> Finding:

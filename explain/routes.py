@@ -1,7 +1,6 @@
 """Compute which endpoints each node uses for a Service, according to the release of the node's proxy.
 
-Nodes with the same decision are computed once. These are the nodes of one zone and release, unless the decision depends
-on the node itself. So a thousand nodes take no longer than their zones.
+Nodes with the same decision are computed once: those of one zone and release, unless it depends on the node itself.
 """
 
 from collections import defaultdict
@@ -16,21 +15,18 @@ from explain.cluster import Cluster, Node
 from explain.wish import Shortfall, Wish, has_annotation, shortfall, wish_of
 from harness.api.client import Object
 from reference.objects.topology_keys import Labels
-from reference.proxy.decision import (
-    Decision,
-    Endpoint,
-    Family,
-    Forward,
-    Place,
-    ServicePort,
-    decide,
-    describe,
-)
+from reference.proxy.decision import Decision, Endpoint, Family, Forward, Place, ServicePort, decide, describe
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, read_slice, service_ports, topology_keys
 
 UNPARSED = "an EndpointSlice has an address that no proxy can parse"
 """The reason of the routes of a Service for which proxies write no rules."""
+
+BOTH_POLICIES = (1, 24)
+"""The first release whose kube-proxy keeps the two traffic policies of a Service apart (kubernetes/kubernetes#105470).
+
+Before, externalTrafficPolicy Local hides internalTrafficPolicy Local, which otherwise applies to external clients too.
+"""
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
 
@@ -39,7 +35,7 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 class Route:
     """The endpoints that some nodes of a zone use for the cluster IP, for one port and IP family.
 
-    With `clients` "external", they are those for clients outside the cluster under externalTrafficPolicy Local. `tier`
+    With `clients` "external", they are those for external clients under externalTrafficPolicy Local. `tier`
     is "node", "zone", "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses
     and ports. `crossing` is the number of endpoints on other nodes that are in another or an unknown zone. A node
     without a zone has all of them there.
@@ -90,10 +86,7 @@ def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple
 
 
 def _checked(made: Sequence[Route]) -> Iterator[Route]:
-    """Yield the routes without the nodes that a load balancer leaves out.
-
-    Its health check fails on nodes without an endpoint in the family, at whichever port.
-    """
+    """Yield the routes without the nodes that fail the health check of a load balancer, which is for all ports."""
     outside = [each for each in made if each.clients == "external" and each.targets]
     well = {(name, each.family) for each in outside for name in each.nodes}
     families = {each.family for each in outside}
@@ -140,7 +133,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
     return found
 
 
-def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:
+def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool] = lambda _: True) -> tuple[str, ...]:
     return tuple(sorted(set().union(*(each.nodes for each in by_proxies if wanted(each)))))
 
 
@@ -190,7 +183,6 @@ def _alike(cluster: Cluster, apart: AbstractSet[str]) -> list[list[str]]:
 
 
 def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
-    """Return the labels of nodes and endpoints, if the topology keys of a Service require them."""
     if not topology_keys(service):
         return None
     labels = NodeLabels()
@@ -202,7 +194,6 @@ def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
 def _ports(
     service: Object, slices: Iterable[Object], cluster: Cluster, version: tuple[int, int], labels: NodeLabels | None
 ) -> dict[tuple[ServicePort, Family], tuple[list[Endpoint], dict[str, str]]]:
-    """Return the endpoints for each port, with their zones by address."""
     behaviour = cluster.behaviour(version)
     of_endpoint: Callable[[Mapping[str, Any]], Labels] | None = None
     if labels is not None and behaviour.topology_keys:
@@ -218,7 +209,8 @@ def _ports(
                     of_port = each.endpoints((port.port_name, port.protocol), of_endpoint)
                     endpoints += of_port
                     zones |= {one.address: cluster.zone(raw) for one, raw in zip(of_port, each.raw, strict=False)}
-            found[port, family] = endpoints, zones
+            old = version < BOTH_POLICIES and port.external_local and cluster.features.follows == "released"
+            found[replace(port, internal_local=False) if old else port, family] = endpoints, zones
     return found
 
 

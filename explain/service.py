@@ -1,7 +1,4 @@
-"""Explain why connections to a Service stay in their zone or leave it, on any cluster (`trafficdist explain`).
-
-The explanation uses the decisions of the reference controller and the reference proxy.
-"""
+"""Print why connections to Services stay in their zone or leave it, on any cluster (`trafficdist explain`)."""
 
 import contextlib
 import io
@@ -31,8 +28,6 @@ from harness.model.escaping import for_json, for_terminal
 from harness.model.garbage_collection import gc_paused
 from reference.features import Reading
 from reference.proxy.objects import UNREADABLE
-
-_WIDTH = 160  # characters per line
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +110,17 @@ def explain_diff(
     if form == "json":
         _print_json({"differences": [asdict(each) for each in found]}, console)
         return found
-    known = len(before.services.keys() | after.services.keys())
-    for line in (
-        *(line for each in found for line in each.lines),
-        f"{len(found)} of {many(known, 'Service')} {'differs' if len(found) == 1 else 'differ'}",
-    ):
-        console.print(line, soft_wrap=True, markup=False)
+    known = many(len(before.services.keys() | after.services.keys()), "Service")
+    lines = [line for each in found for line in each.lines]
+    show([*lines, f"{len(found)} of {known} {'differs' if len(found) == 1 else 'differ'}"], console)
     return found
 
 
 def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
-    """Return the explanation as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
+    """Return the explanation as a string. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
     cluster = Cluster(objects.of_service(api, namespace, name), follow)
     written = io.StringIO()
-    console = Console(file=written, width=_WIDTH, highlight=False, markup=False, emoji=False)
+    console = Console(file=written, width=160, highlight=False, markup=False, emoji=False)
     show(parts(of(cluster, namespace, name), cluster), console)
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
@@ -151,7 +143,6 @@ def of(cluster: Cluster, namespace: str, name: str) -> Diagnosis:
 
 @contextlib.contextmanager
 def _readable(namespace: str, name: str) -> Iterator[None]:
-    """Convert errors about malformed objects into a `UsageError` that names the Service."""
     try:
         yield
     except (*UNREADABLE, AttributeError) as error:
@@ -163,14 +154,12 @@ def _print_json(content: Object, console: Console) -> None:
 
 
 def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, ServiceName]:
-    """Read Service `name` ("web", or "shop/web"). Return the cluster, and the Service's namespace and name."""
     namespace, _, short = name.rpartition("/")
     found = _read(source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace)
     return found[0], (found[1], short)
 
 
 def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:
-    """Read the cluster, and copy its objects if `source.record` is set. Return the cluster and the namespace."""
     if source.folder:
         found, namespace = dump.read(source.folder), namespace or "default"
     else:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from explain.case import PROXY_NAME, Case, Question, condition, distinct, port_name, slice_port
+from explain.case import PROXY_NAME, Case, Question, condition, distinct, has_port, port_name
 from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
-from explain.hint_patches import give_hints
+from explain.hint_patches import add_ports, give_family, give_hints
 from explain.placement import admit
-from explain.routes import Route, about, nodes_of
+from explain.routes import BOTH_POLICIES, Route, about, nodes_of
 from explain.target_ports import ports_of
 from explain.wish import OFF, read_wish, unread_requests
 from harness.api.client import Object
@@ -22,7 +22,8 @@ from reference.proxy.objects import topology_keys
 
 def decides(case: Case, *, balanced: bool) -> str:
     """Return what decides where connections go. `balanced` is true if a load balancer sends to pods."""
-    asked = case.decided_by.reason
+    asked, field = case.decided_by.reason, case.spec.get("trafficDistribution")
+    asked += f"; it overrides trafficDistribution {field}" if case.annotated and field else ""
     if case.ends:
         return {"headless": "the clients, by DNS", "external-name": "DNS"}.get(case.ends, "another proxy")
     if case.wish == "keys":
@@ -85,7 +86,6 @@ def words(case: Case) -> Iterator[Finding]:
 
 
 def _not_known(case: Case, decided_by: NoHints) -> Finding:
-    """Return the reason why the controller does not support the request: a disabled gate or an old release."""
     features, field = case.cluster.features, case.spec.get("trafficDistribution")
     gate = next((name for name in features.gates if not features.gates[name]), "")
     if gate:
@@ -135,9 +135,6 @@ def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         yield unmatched.weighing(FAILS)
 
 
-# Pods that the Service selects
-
-
 def nobody(case: Case) -> Finding | None:
     """Return the reason why the Service has no endpoint at all, or None if it has one."""
     if any(one.get("endpoints") for one in case.slices):
@@ -145,7 +142,7 @@ def nobody(case: Case) -> Finding | None:
     selector = case.spec.get("selector")
     if not selector:
         return found("no-selector", patch=case.patch({"selector": {"KEY": "VALUE"}}))
-    chosen = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    chosen = case.selector
     if case.pods == []:
         return found("selector-matches-nobody", namespace=case.namespace, selector=chosen)
     statuses = [each.get("status") or {} for each in case.pods or ()]
@@ -169,16 +166,16 @@ def not_ready(case: Case, question: Question) -> Iterator[Finding]:
     """Yield why no endpoint of some ports is ready. Terminating endpoints may still serve."""
     endpoints = [each for each, _ in question.endpoints]
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
-    names = listed(sorted({name_of(each) for each in endpoints}))
+    names, count = listed(sorted({name_of(each) for each in endpoints})), len(distinct(endpoints))
     if serve:
-        yield found("terminating-only", names=names)
+        yield found("terminating-only", names=listed(sorted({*map(name_of, serve)})))
     failing = nodes_of(question.routes, lambda each: each.fails)
     if failing or not serve:
         nodes = failing if serve else ()
         yield found(
             "no-ready-endpoint",
             nodes=nodes,
-            count=many(len(distinct(endpoints)), "endpoint"),
+            count=f"none of {many(count, 'endpoint')} is" if count > 1 else "the one endpoint is not",
             names=names,
             describe=case.describe(endpoints),
         )
@@ -193,20 +190,13 @@ def lacking(case: Case, question: Question) -> Iterator[Finding]:
         yield replace(lacks, ports=question.labels)
         return
     for port in question.ports:
-        label = f"{port_name(port)} {question.family}"
-        with_endpoints = [one for one in of_family if one.get("endpoints")]
-        yield replace(_lacking_port(case, port, with_endpoints), ports=(label,))
+        yield replace(_lacking_port(case, port, of_family), ports=(f"{port_name(port)} {question.family}",))
 
 
 def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) -> Finding:
     """Return how to drop a family: the second one with a patch, but the first one only together with the Service."""
     addresses = by_family(case.spec.get("clusterIPs") or [case.spec["clusterIP"]])
-    look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
-    give = f"{look}; then give the pods addresses of" if case.spec.get("selector") else "write an EndpointSlice of"
-    replaced = "pods get addresses only when they start, so all of them are replaced; " * bool(
-        case.spec.get("selector")
-    )
-    values = {"family": family, "there": there, "give": give, "replaced": replaced}
+    values = {"family": family, "there": there, "give": give_family(case, family)}
     spec = {"ipFamilyPolicy": "SingleStack"}
     if family != next(iter(addresses)):
         return found("family-without-endpoints", drop=case.patch(spec), **values)
@@ -216,43 +206,36 @@ def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) 
     return found("first-family-without-endpoints", again=again, **values)
 
 
-def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding:
+def _lacking_port(case: Case, port: Object, of_family: Sequence[Object]) -> Finding:
+    slices = [one for one in of_family if one.get("endpoints")]
     there = [each for one in slices for each in one.get("ports") or () if each.get("port")]
     names = listed(sorted({f"{each.get('name') or repr('')} {each.get('protocol') or 'TCP'}" for each in there}))
     name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
     target, values = port.get("targetPort"), {"port": port_name(port), "there": names or "none"}
-    named = isinstance(target, str) and case.spec.get("selector")
-    if named and f"{target} {protocol}" not in (held := _container_ports(case)):
+    empty = [one["metadata"]["name"] for one in of_family if has_port(one, port)]
+    has = f"{many(empty, 'slice', 'has/have')} it without endpoints, and the others have {values['there']}"
+    values["has"] = has if empty else f"the slices have {values['there']}"
+    named = isinstance(target, str) and case.selects_pods
+    if named and f"{target} {protocol}" not in (held := set().union(*map(ports_of, case.pods or ()))):
         unread = f"no endpoint has port {values['port']}, whose targetPort is the name {target!r}: pods were not read"
         offered = f"; their ports: {listed(sorted(held))}" if held else ""
         look = f"kubectl -n {case.namespace} get pods -o jsonpath='{{..ports}}'"
         values |= {"target": repr(target), "offered": offered, "look": look}
         return found("target-port-of-no-pod", unread if case.pods is None else "", **values)
-    if any((each.get("name") or "") == name for each in there):
+    if any((each.get("name") or "") == name for each in there) and not empty:
         return found("protocol-without-endpoints", protocol=protocol, **values)
     ours = {each.get("name") or "" for each in case.spec["ports"]}
-    if case.spec.get("selector"):
+    if case.selects_pods:
         return found("port-without-endpoints", patch=case.log, **values)
     renames = {}
-    for one in slices:
+    for one in slices if not empty else ():
         for number, each in enumerate(one.get("ports") or ()):
             if (each.get("protocol") or "TCP") == protocol and (each.get("name") or "") not in ours:
                 renames[one["metadata"]["name"]] = [{"op": "add", "path": f"/ports/{number}/name", "value": name}]
     if renames:
         patch = "; ".join(case.patch_slice(of_slice, changes) for of_slice, changes in renames.items())
         return found("port-name-differs", patch=patch, **values)
-    new, commands = slice_port(port), []
-    for one in slices:
-        change: Object = {"path": "/ports/-", "value": new} if one.get("ports") else {"path": "/ports", "value": [new]}
-        commands.append(case.patch_slice(one["metadata"]["name"], [{"op": "add", **change}]))
-    return found("port-without-endpoints", patch="; ".join(commands), **values)
-
-
-def _container_ports(case: Case) -> set[str]:
-    return set().union(*map(ports_of, case.pods or ()))
-
-
-# Policies
+    return found("port-without-endpoints", patch=add_ports(case, [port], slices), **values)
 
 
 def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
@@ -260,9 +243,11 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         return
     dropped, patch = _by_nodes(by_proxies), _prefer_node(case)
     for nodes, of_nodes in dropped.items():
-        lost = f"; they are dropped on {many(len(nodes), 'node')} without an endpoint"
-        instead = f"{admit(case, nodes)}; or {patch}" if case.workload.startswith("daemonset/") else patch
-        yield about(found("internal-policy-local", nodes=nodes, lost=lost, patch=instead), of_nodes, by_proxies)
+        lost = f"; they are dropped on {many(len(nodes), 'node')} without a usable endpoint"
+        run = [admit(case, nodes)] if case.workload.startswith("daemonset/") else []
+        instead = "; or ".join([*case.mend_on(nodes, of_nodes), *filter(None, run), patch])
+        known = found("internal-policy-local", nodes=nodes, lost=lost, patch=instead)
+        yield about(replace(known, clients="internal"), of_nodes, by_proxies)
     if not dropped:
         field, cluster = case.spec.get("trafficDistribution"), case.patch({"internalTrafficPolicy": "Cluster"})
         intended = f"nothing, if the policy is intended; otherwise {cluster if field else patch}"
@@ -284,48 +269,56 @@ def _by_nodes(
 
 
 def _prefer_node(case: Case) -> str:
-    """Return the commands that let connections leave the node, with a value that the programs of all nodes know."""
+    """Return the commands that let connections leave the node, with a value that the programs on all nodes know."""
+    local, (_, annotation) = {"internalTrafficPolicy": "Cluster"}, case.annotation
+    value = case.spec.get("trafficDistribution") or annotation
     if case.by_hand:
-        return case.patch({"internalTrafficPolicy": "Cluster"}) + case.switch_on
-    if case.cluster.knows("PreferSameNode"):
-        return _prefer_same_node(case) + case.switch_on
-    value = case.spec.get("trafficDistribution") or case.annotation[1]
-    asks = {} if value and case.cluster.knows(value) else {"trafficDistribution": "PreferClose"}
-    return case.patch({"internalTrafficPolicy": "Cluster", **asks}) + case.switch_on
-
-
-def _prefer_same_node(case: Case) -> str:
-    """Return the commands that let connections leave the node, and keep what the release knows of the wish for it."""
-    local, (_, value) = {"internalTrafficPolicy": "Cluster"}, case.annotation
-    if case.cluster.features.enabled("PreferSameTrafficDistribution"):
-        remove = f"{case.unannotate}; " if value else ""
-        return remove + case.patch({**local, "trafficDistribution": "PreferSameNode"})
-    asks = case.spec.get("trafficDistribution") or value
-    return case.patch(local) + ("" if asks else f"; {case.ask()}")
+        do = case.patch(local)
+    elif not case.cluster.knows("PreferSameNode"):
+        asks = {} if value and case.cluster.knows(value) else {"trafficDistribution": "PreferClose"}
+        do = case.patch({**local, **asks})
+    elif case.cluster.features.enabled("PreferSameTrafficDistribution"):
+        remove = f"{case.unannotate}; " if annotation else ""
+        do = remove + case.patch({**local, "trafficDistribution": "PreferSameNode"})
+    else:
+        do = case.patch(local) + ("" if value else f"; {case.ask()}")
+    return do + case.switch_on
 
 
 def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
-    """Yield where clients outside the cluster get, and which nodes give them no answer under policy Local."""
+    """Yield where external clients get, and which nodes give them no answer under policy `Local`."""
     if not case.is_external:
         return
     if case.spec.get("externalTrafficPolicy") != "Local":
-        yield from () if isinstance(case.decided_by, NoHints) else [found("external-clients")]
+        enter = "" if case.spec.get("type") == "LoadBalancer" else "let clients enter at nodes of their own zone"
+        yield from () if isinstance(case.decided_by, NoHints) else [found("external-clients", remedy=enter)]
+        old = [name for name, each in case.cluster.nodes.items() if (1, 22) <= each.version < BOTH_POLICIES]
+        if old and case.spec.get("internalTrafficPolicy") == "Local":
+            says = f"on {listed(old)}, kube-proxy does not limit internalTrafficPolicy Local to clients in the cluster "
+            says += "(kubernetes/kubernetes#105470), as it does since 1.24"
+            remedy = f"upgrade kube-proxy on {listed(old)} to 1.24 or newer"
+            yield found("proxy-too-old", says, nodes=old, remedy=remedy).weighing(NOTE)
         return
     dropped = _by_nodes(outside)
     for lost, of_nodes in dropped.items():
-        usable = sorted({*nodes_of(of_nodes, lambda each: bool(each.targets))} - {*lost})
-        yield about(_unanswered(case, lost, usable), of_nodes, outside)
+        yield about(_unanswered(case, lost, of_nodes), of_nodes, outside)
     enter = "their load balancer sends them" if case.spec.get("type") == "LoadBalancer" else "they enter"
     excluded = _by_nodes(outside, lambda each: each.tier == "excluded") or {(): [*outside]}
     for names, of_nodes in [] if dropped or not outside else excluded.items():
-        checked = f"; its health checks exclude {listed(names)}, without an endpoint" * bool(names)
+        checked = f"; its health checks exclude {listed(names)}, without a usable endpoint" * bool(names)
         note = found("external-policy-local", nodes=names, lost=checked, enter=enter)
         yield about(note, of_nodes, outside)
 
 
-def _unanswered(case: Case, lost: Sequence[str], usable: Sequence[str]) -> Finding:
-    patch = case.patch({"externalTrafficPolicy": "Cluster"})
-    run = "let the writer of the EndpointSlices add an endpoint" if case.by_hand else "run a pod"
-    instead = f"let these clients use nodes with an endpoint ({listed(usable)}), or {run}" if usable else run
-    said = many(lost, "", "has no endpoint, and does/have no endpoint, and do")
+def _unanswered(case: Case, lost: Sequence[str], of_nodes: Sequence[Route]) -> Finding:
+    old = any(each.version < BOTH_POLICIES for each in case.cluster.nodes.values())  # internal Local would apply there
+    both = old and case.spec.get("internalTrafficPolicy") == "Local"
+    patch = case.patch({"externalTrafficPolicy": "Cluster"} | ({"internalTrafficPolicy": "Cluster"} if both else {}))
+    run = "run a pod" if case.selects_pods else "let the writer of the EndpointSlices add an endpoint"
+    ready = nodes_of(of_nodes, lambda each: bool(each.targets) and "terminating" not in each.because)
+    usable = listed(sorted({*ready} - {*lost} - case.cluster.ill))
+    chosen = usable and case.spec.get("type") != "LoadBalancer"  # whose clients do not choose their node
+    use = [f"let these clients use nodes with a ready endpoint ({usable})"] if chosen else []
+    instead = "; or ".join([*case.mend_on(lost, of_nodes), *use, run])
+    said = many(lost, "", "has no usable endpoint, and does/have no usable endpoint, and do")
     return found("external-clients-dropped", nodes=lost, patch=patch, instead=instead, lost=said)

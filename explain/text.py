@@ -1,13 +1,13 @@
-"""Format a diagnosis as text: the answer, the causes and remedies, then the facts."""
+"""Format a diagnosis as text: the answer, the causes and how to fix them, then the facts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Column, Table
 
-from explain.causes import AS_ASKED, FAILS, Finding, Weight, listed, many
+from explain.causes import AS_ASKED, Finding, listed, many
 from explain.cluster import Cluster
-from explain.diagnosis import Diagnosis, scope
+from explain.diagnosis import Causes, Diagnosis
 from explain.load import Share
 from explain.programs import Program
 from explain.routes import Route, described, nodes_of
@@ -35,37 +35,28 @@ def _says(diagnosis: Diagnosis) -> str:
     leave = f"leave their zone from {_of(crossing, diagnosis)}" if crossing else ""
     miss = f"do not prefer their own node, from {_of(missing, diagnosis)}" if missing else ""
     if diagnosis.unmet or (crossing and not asked):
-        why = _why(away, diagnosis, AS_ASKED)
+        why = _why(diagnosis, diagnosis.shortfalls[0][1], described(away, diagnosis.routes))
         return f"{which} {', and '.join(filter(None, [leave, miss]))}{why}"
     if asked and diagnosis.wish != "local":
         return f"{which} {leave}: {asked.says}" if crossing else asked.says
     if diagnosis.routes:
         return _well(diagnosis)
-    none = (
-        "nodes were not read, and EndpointSlices name none" if diagnosis.named else "no node has rules for the Service"
-    )
+    unread = "nodes were not read, and EndpointSlices name none"
+    none = unread if diagnosis.named else "no node has rules for the Service"
     return f"{none}: {diagnosis.findings[0].says}" if diagnosis.findings else none
 
 
 def _fails(diagnosis: Diagnosis) -> str:
-    """Return the headline if connections fail: to which ports, on which nodes, and why, for those of one reason."""
-    alike: dict[tuple[tuple[str, ...], str], list[Route]] = {}
-    failing = [each for each in diagnosis.routes if each.fails]
-    for label in dict.fromkeys(each.label for each in failing):
-        of_label = [each for each in failing if each.label == label]
-        alike.setdefault((nodes_of(of_label, lambda _: True), _why(of_label, diagnosis, FAILS)), []).extend(of_label)
-    if diagnosis.seen_failing or not alike:
-        why = f": {diagnosis.reason.says}" if diagnosis.reason else ""
-        return f"connections fail on {_of(diagnosis.failing, diagnosis)}{why}"
+    if diagnosis.seen_failing:
+        return f"connections fail on {_of(diagnosis.failing, diagnosis)}{_why(diagnosis, [])}"
     parts = list[str]()
-    order = sorted(alike.items(), key=lambda one: (one[1][0].clients != "internal", -len(one[0][0])))
-    for (nodes, why), of_kind in order:
-        inside = [each for each in of_kind if each.clients == "internal"]
-        every = [each for each in diagnosis.routes if each.clients == ("internal" if inside else "external")]
+    for failing, causes in diagnosis.shortfalls:
+        inside = [one for one in failing if one.clients == "internal"]
+        every = [one for one in diagnosis.routes if one.clients == ("internal" if inside else "external")]
         outside = "" if inside else " from outside the cluster"
-        to = _to_ports(inside or of_kind, every) or " to all ports" * bool(parts)
-        once = why.replace(f": {described(inside or of_kind, every)}: ", ": ", 1)
-        parts.append(f"{outside}{to}{'' if parts else ' fail'} on {_of(nodes, diagnosis)}{once}")
+        to = _to_ports(inside or failing, every) or " to all ports" * bool(parts)
+        why = _why(diagnosis, causes, described(inside or failing, every))
+        parts.append(f"{outside}{to}{'' if parts else ' fail'} on {_of(nodes_of(failing), diagnosis)}{why}")
     more = f"; {many(len(parts) - _PARTS, 'other failure')} in the table" if len(parts) > _PARTS else ""
     return f"connections{'; and those'.join(parts[:_PARTS])}{more}"
 
@@ -74,29 +65,17 @@ _PARTS = 2
 """The maximum number of failures, or of causes, in a headline."""
 
 
-def _why(routes: Sequence[Route], diagnosis: Diagnosis, least: Weight) -> str:
-    """Return the cause of all these routes, or the causes, each with its nodes."""
-    left, causes = [{*each.nodes} for each in routes], []
-    scopes = {one: [scope(one, each) for each in routes] for one in diagnosis.findings if one.cause.weight <= least}
-    known = [one for one, of_routes in scopes.items() if any(of_routes)]
-    for one in known:
-        whole = all(len(on) == len(each.nodes) for on, each in zip(scopes[one], routes, strict=True))
-        if whole and one.cause.weight is known[0].cause.weight:
-            return f": {one.says}"
-    for one in known:
-        mine = [open_ & {*on} for open_, on in zip(left, scopes[one], strict=True)]
-        left = [open_ - found for open_, found in zip(left, mine, strict=True)]
-        if names := sorted(set().union(*mine)):
-            causes.append(f"{one.says} ({listed(names)})")
-    if not routes and diagnosis.reason:  # by a probe
-        causes = [diagnosis.reason.says]
-    more = [many(len(causes) - _PARTS, "more cause")] if len(causes) > _PARTS else []
-    return f": {'; '.join([*causes[:_PARTS], *more])}" if causes else ""
+def _why(diagnosis: Diagnosis, causes: Causes, ports: str = "") -> str:
+    """Return the causes, each with its nodes, without `ports`, which are named. A probe has seen the first itself."""
+    if diagnosis.seen_failing or diagnosis.seen_crossing:
+        causes = [(diagnosis.findings[0], ())]
+    said = [f"{one.says.removeprefix(f'{ports}: ')}{f' ({listed(names)})' if names else ''}" for one, names in causes]
+    more = [many(len(said) - _PARTS, "more cause")] if len(said) > _PARTS else []
+    return f": {'; '.join([*said[:_PARTS], *more])}" if said else ""
 
 
 def _well(diagnosis: Diagnosis) -> str:
-    """Return the headline if no route falls short, as far as it is known what serves the nodes."""
-    nodes, open_ = nodes_of(diagnosis.routes, lambda _: True), {*diagnosis.uncertain}
+    nodes, open_ = nodes_of(diagnosis.routes), {*diagnosis.uncertain}
     why = next((each.says for each in diagnosis.findings if each.cause.id in _DOUBTS and open_ & {*each.nodes}), "")
     known = [each for each in nodes if each not in open_] if why else nodes
     place = "on the node" if diagnosis.wish == "local" else "in the zone"

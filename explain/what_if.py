@@ -1,8 +1,7 @@
 """Predict the effect of a change to a Service before the change is applied.
 
-The reference controller computes the hints, and each node makes its decision with these hints. The prediction assumes
-that pods are ready, that the scheduler spreads pods evenly over zones and then over nodes, and that all releases are
-the same.
+The reference controller computes the hints. The prediction assumes that pods are ready, that the scheduler spreads pods
+evenly over zones and then over nodes, and that all releases are the same.
 """
 
 import re
@@ -12,7 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 from explain.case import distinct, slice_port
-from explain.cluster import Cluster, ServiceName, version_of
+from explain.cluster import Cluster, ServiceName, key_of, version_of
 from explain.numbers import floating_point_refuses
 from explain.objects import Objects, is_kube_proxy
 from harness.api.client import Object
@@ -106,7 +105,7 @@ def _annotated(objects: Objects, name: ServiceName, value: str) -> Objects:
 def _changed(objects: Objects, name: ServiceName, change: Callable[[Object], None]) -> Objects:
     services = deepcopy(list(objects.services))
     for each in services:
-        if _name(each) == name:
+        if key_of(each) == name:
             change(each)
     return replace(objects, services=services)
 
@@ -136,7 +135,7 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
     mine = [each for each in objects.endpointslices if _of(each) == name]
     families = sorted({each["addressType"] for each in mine})
     others = [each for each in objects.endpointslices if _of(each) != name]
-    service = next(each for each in objects.services if _name(each) == name)
+    service = next(each for each in objects.services if key_of(each) == name)
     made = []
     for family in families or ["IPv4"]:
         known = [each for each in mine if each["addressType"] == family]
@@ -151,10 +150,6 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
 def _has_ready(objects: Objects, name: ServiceName) -> bool:
     mine = (each for each in objects.endpointslices if _of(each) == name)
     return any(is_ready(each) for one in mine for each in one.get("endpoints") or ())
-
-
-def _name(service: Object) -> ServiceName:
-    return service["metadata"].get("namespace", ""), service["metadata"]["name"]
 
 
 def _of(endpoint_slice: Object) -> ServiceName:
@@ -206,9 +201,6 @@ def _version(text: str) -> str:
     return f"v{text.removeprefix('v')}"
 
 
-# Hints
-
-
 def with_hints(cluster: Cluster, *names: ServiceName) -> Objects:
     """Return the objects with the hints that the controller would write for these Services."""
     kept = frozenset(names)
@@ -219,7 +211,6 @@ def with_hints(cluster: Cluster, *names: ServiceName) -> Objects:
 
 
 def _hinted(cluster: Cluster, name: ServiceName, nodes: Mapping[str, Object]) -> list[Object]:
-    """Return the slices of a Service with the hints that the controller would write."""
     service = cluster.services[name]
     if not service["spec"].get("selector"):
         return cluster.slices.get(name, [])  # another controller writes its slices
@@ -241,7 +232,6 @@ def _hinted(cluster: Cluster, name: ServiceName, nodes: Mapping[str, Object]) ->
 
 
 def _by_controller(endpoint_slice: Object) -> bool:
-    """Return whether the controller writes a slice. It leaves those of other managers alone."""
     given = endpoint_slice["metadata"].get("labels") or {}
     return bool(given.get(labels.MANAGED_BY, labels.CONTROLLER) == labels.CONTROLLER)
 

@@ -27,10 +27,10 @@ KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
 
 
 def wish_of(service: Object, features: Features) -> Wish:
-    """Return what a Service asks for, also if no component reads the request."""
+    """Return what a Service asks for, even if no component reads the request."""
     off = topology_annotation(service, features)[1] is not None  # said, and so only what it hides is not read
     values = [each for _, key, each in unread_requests(service, features) if not off or key == TOPOLOGY_MODE]
-    keys = {*topology_keys(service)} - {"*"}  # no component reads them while their gate is off
+    keys = {*topology_keys(service)} - {"*"}  # no component reads them while their gate is disabled
     return read_wish(service, features) or ("zone" if {*values} - OFF or keys else "")
 
 
@@ -58,7 +58,7 @@ def asked_in_words(service: Object, features: Features, wish: Wish) -> str:
 
 
 def has_annotation(service: Object, features: Features) -> bool:
-    """Return whether the annotation asks for hints, whatever the field asks for."""
+    """Return whether the annotation asks for hints, regardless of the field."""
     return topology_annotation(service, features)[1] in {"Auto", "auto"}
 
 
@@ -74,7 +74,6 @@ def unread_requests(service: Object, features: Features) -> list[tuple[str, str,
 
 @cache
 def _is_near(key: str) -> bool:
-    """Return whether an annotation is one that asks for topology, or nearly one."""
     close = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.85)
     return bool(close) or ("topology" in key and key.startswith("service.kubernetes.io/"))
 

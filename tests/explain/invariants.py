@@ -15,7 +15,7 @@ from tests.explain.generated_clusters import TO_PODS
 from tests.explain.headlines import parts_of
 
 _OF_PLACES = {"client-node-without-zone", "zone-without-endpoint", "zone-not-ready", "zone-terminating",
-              "target-port-of-some-pods"}  # fmt: skip
+              "zone-without-port", "pod-in-no-slice", "target-port-of-some-pods"}  # fmt: skip
 _OF_MESHES = {"clients-choose-endpoints", "namespace-in-an-ambient-mesh", "namespace-injects-sidecars",
               "service-behind-a-proxy", "ingress-to-endpoints"}  # fmt: skip
 
@@ -125,12 +125,6 @@ def _old_proxies(finding: Finding, found: Diagnosis, seen: Objects) -> Iterator[
         release = re.search(r":v1\.(\d+)", images[node]) if node in images else re.search(r"v1\.(\d+)", kubelets[node])
         if needed is None or release is None or int(release[1]) >= int(needed[1]):
             yield f"{node} is not too old: {finding.says}"
-    ready = {
-        each["nodeName"]
-        for one in seen.endpointslices
-        for each in one["endpoints"]
-        if each["conditions"].get("ready", True)
-    }
-    least = {"zone": "31", "cpu": "27"}.get(found.wish, "34" if {*finding.nodes} <= ready else "31")
-    if needed is None or (needed[1] != least and not (found.wish == "node" and needed[1] == "31")):
+    least = "24" if "Policy" in finding.says else {"zone": "31", "cpu": "27"}.get(found.wish, "34")
+    if needed is None or needed[1] != least:
         yield f"the release is not 1.{least}: {finding.says}"

@@ -359,7 +359,7 @@ ROWS = {
         "external-clients-dropped",
         served(type="NodePort", external_traffic_policy="Local"),
         other_commands,
-        "let these clients use nodes with an endpoint (a1 b1 c1)",
+        "let these clients use nodes with a ready endpoint (a1 b1 c1)",
         "a2 b2",
     ),
     "external policy of a load balancer": Row(
@@ -374,7 +374,7 @@ ROWS = {
         "external-clients",
         served(type="NodePort"),
         by(lambda shop: shop.patch(type="ClusterIP")),
-        "let the load balancer send clients to nodes in their own zone",
+        "let clients enter at nodes of their own zone",
         note=True,
     ),
     "an annotation that says nothing": Row(

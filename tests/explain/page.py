@@ -23,7 +23,7 @@ def _whole() -> str:
 
 def _paragraph(cause: Cause) -> str:
     what = _WORDS[cause.weight.name.lower()]
-    return f"### `{cause.id}`\n\n{cause.means} ({what})\n\nRemedy: {cause.remedy}. Source: {cause.source}\n"
+    return f"### `{cause.id}`\n\n{cause.means} ({what})\n\nFix: {cause.remedy}. Source: {cause.source}\n"
 
 
 if __name__ == "__main__":

@@ -239,7 +239,7 @@ ROWS = {
         "external-clients-dropped",
         objects(service(type="NodePort", externalTrafficPolicy="Local", ports=NODE_PORT)),
         "connections from outside the cluster fail on 2 of 5 nodes: externalTrafficPolicy is Local, so clients",
-        "let these clients use nodes with an endpoint (a1 b1 c1), or run a pod on each node; or kubectl -n shop patch",
+        "let these clients use nodes with a ready endpoint (a1 b1 c1); or run a pod on each node; or kubectl",
         nodes="a2 b2",
         failing="a2 b2",
     ),
@@ -255,7 +255,7 @@ ROWS = {
             ),
         ),
         "connections from outside the cluster over IPv6 fail on 2 of 5 nodes",
-        "let these clients use nodes with an endpoint",
+        "let these clients use nodes with a ready endpoint",
         nodes="a2 b2",
         failing="a2 b2",
     ),
@@ -387,7 +387,7 @@ ROWS = {
             by_annotation(),
             of_slice(*unhinted("a1", "b1", "c1", "a1")),
             on=MORE_THAN_EDGE,
-            pods=[owned("web-7f-x", "a1")],
+            pods=[owned("web-a1", "a1")],
         ),
         "4 endpoints over 3 zones with this CPU would overload a zone by",
         "scale deployment/web --replicas=",
@@ -400,7 +400,7 @@ ROWS = {
             by_annotation(),
             of_slice(*unhinted("a1", "b1", "c1", "a1")),
             on=MORE_THAN_EDGE,
-            pods=[owned("web-7f-x", "a1")],
+            pods=[owned("web-a1", "a1")],
             further={"horizontalpodautoscalers": [autoscaler(4, 4)]},
         ),
         remedy='patch horizontalpodautoscaler web -p \'{"spec":{"minReplicas":7,"maxReplicas":7}}\'; or',
@@ -538,6 +538,56 @@ ROWS = {
         nodes="c1",
         crossing="c1",
     ),
+    "a zone whose ready pod is in no slice": Row(
+        "pod-in-no-slice",
+        objects(service(), of_slice(endpoint("a1"), endpoint("b1")), pods=[owned("web-7f-c", "c1")]),
+        "1 of 5 nodes: pod web-7f-c is ready and matched by the selector, but in no EndpointSlice",
+        "grep shop/web",
+        nodes="c1",
+        crossing="c1",
+    ),
+    "a zone with an endpoint that ends and one that is not ready": Row(
+        "zone-not-ready",
+        objects(
+            service(),
+            of_slice(
+                endpoint("a1"),
+                endpoint("b1"),
+                endpoint("c1", number=1, hints="", ready=False, terminating=True),
+                endpoint("c1", number=2, hints="", ready=False),
+            ),
+        ),
+        "no endpoint of zone c is ready: web-c11 web-c12",
+        "describe pod web-c12",
+        nodes="c1",
+        crossing="c1",
+    ),
+    "a proxy that knows only one of two policies": Row(
+        "proxy-too-old",
+        objects(
+            service(type="NodePort", internalTrafficPolicy="Local", externalTrafficPolicy="Local", ports=NODE_PORT),
+            of_slice(*(endpoint(each) for each in ZONES)),
+            proxies=[*(proxy(each) for each in ("a1", "a2", "b1", "b2")), proxy("c1", "v1.22.3")],
+        ),
+        "1 node runs a proxy that does not follow internalTrafficPolicy Local next to externalTrafficPolicy Local "
+        "(kubernetes/kubernetes#105470), as kube-proxy does since 1.24",
+        "upgrade kube-proxy on c1 to 1.24 or newer",
+        nodes="c1",
+        crossing="c1",
+    ),
+    "a node without a proxy that is old": Row(
+        "proxy-too-old",
+        objects(
+            service(asks="PreferSameNode"),
+            NODE_HINTS,
+            on=nodes(b1=node("b1", "b", version="v1.33.0"), b2=node("b2", "b")),
+            proxies=[proxy(each) for each in ("a1", "a2", "c1")],
+        ),
+        "no proxy was seen on b1; kube-proxy of the release of kubelet v1.33.0 would not use hints for nodes, as it "
+        "does since 1.34",
+        "run kube-proxy 1.34 or newer on b1",
+        nodes="b1",
+    ),
     "a zone that no hint names": Row(
         "zone-not-hinted",
         objects(
@@ -555,7 +605,7 @@ ROWS = {
             service(),
             on=nodes(a1=node("a1", "a", version="v1.22.1"), b1=node("b1", "b", version="v1.29.3")),
         ),
-        "which kube-proxy uses since 1.31: kube-proxy, if it is of the release of kubelet v1.22.1",
+        "as kube-proxy does since 1.31: kube-proxy, if it is of the release of kubelet v1.22.1",
         nodes="a1 b1",
         crossing="a1 b1",
     ),
@@ -569,13 +619,15 @@ ROWS = {
     "nobody is ready in one family": Row(
         "no-ready-endpoint",
         objects(TWO_FAMILIES, of_slice(*EACH_ZONE), of_slice({**IPV6, "conditions": {"ready": False}}, family="IPv6")),
-        "connections over IPv6 fail on all 5 nodes: none of 1 endpoint is ready",
+        "connections over IPv6 fail on all 5 nodes: the one endpoint is not ready",
         failing=ALL,
     ),
     "a zone without an endpoint in one family": Row(
-        "zone-without-endpoint",
+        "zone-without-port",
         objects(TWO_FAMILIES, of_slice(*EACH_ZONE), of_slice(IPV6, family="IPv6", name="web-6")),
-        "IPv6: zones b c have no endpoint",
+        "over IPv6 leave their zone from 3 of 5 nodes: zones b c have ready endpoints only for other ports or IP "
+        "families: web-b1 web-c1",
+        "give the pods addresses of family IPv6",
         nodes="b1 b2 c1",
         crossing="b1 b2 c1",
     ),
@@ -751,8 +803,8 @@ ROWS |= {
     "same node with proxies that know zones": Row(
         "proxy-too-old",
         objects(service(asks="PreferSameNode"), NODE_HINTS, proxies=[proxy("a1", "v1.32.4"), proxy("c1", "v1.32.4")]),
-        "connections do not prefer their own node, from 2 of 5 nodes: 2 nodes run a proxy that does not use these "
-        "hints, which kube-proxy uses since 1.34",
+        "connections do not prefer their own node, from 2 of 5 nodes: 2 nodes run a proxy that does not use "
+        "hints for nodes, as kube-proxy does since 1.34",
         "upgrade kube-proxy on a1 c1 to v1.37.0",
         nodes="a1 c1",
     ),
@@ -768,7 +820,7 @@ ROWS |= {
     "one pod for three zones": Row(
         "zone-without-endpoint",
         objects(service(), ONE, pods=[owned("web-a1", "a1")]),
-        "from 3 of 5 nodes: zones b c have no endpoint: their nodes use the endpoints of all zones",
+        "from 3 of 5 nodes: zones b c have no endpoint: their nodes use those of other zones",
         "kubectl -n shop scale deployment/web --replicas=3; and, " + CONSTRAINT("deployment/web"),
         nodes="b1 b2 c1",
         crossing="b1 b2 c1",
@@ -861,7 +913,7 @@ ROWS |= {
 GONE = endpoint("c1", ready=False, serving=False, terminating=True, hints="")
 REUSED = {**endpoint("b1"), "addresses": GONE["addresses"]}
 TWO_EACH = of_slice(*EACH_ZONE, endpoint("a2", number=2), endpoint("b2", number=2), endpoint("c1", number=2))
-PODS = [owned("web-7f-x", "a1")]
+PODS = [owned("web-a1", "a1")]
 WAYPOINT = {"istio.io/use-waypoint": "gate"}
 
 
@@ -996,7 +1048,7 @@ NOTES = {
     "an endpoint in two slices": Note(
         "endpoint-in-two-slices",
         objects(service(), of_slice(*EACH_ZONE), of_slice(EACH_ZONE[0], name="web-2")),
-        "nothing, unless it stays so",
+        "nothing, unless this lasts",
     ),
     "a hint for a zone without nodes": Note(
         "hint-for-a-zone-without-nodes",
@@ -1107,7 +1159,7 @@ NOTES = {
                 "horizontalpodautoscalers": [autoscaler(3, 9)],
             },
         ),
-        PATCH("horizontalpodautoscaler", '{"minReplicas":6}') + "; ",
+        PATCH("horizontalpodautoscaler", '{"minReplicas":6}'),
         ALL,
     ),
     "a rollout by the manifest of a Deployment": Note(
@@ -1119,7 +1171,7 @@ NOTES = {
     "evictions by the manifest of a budget": Note(
         "budget-permits-an-empty-zone",
         further(deployments=deployment(3, 3), poddisruptionbudgets=manifest(budget(0, maxUnavailable="100%"))),
-        "kubectl -n shop scale deployment/web --replicas=6; ",
+        "kubectl -n shop scale deployment/web --replicas=6",
         ALL,
     ),
     "evictions by the manifest of a budget with a minimum": Note(
@@ -1145,7 +1197,7 @@ NOTES = {
             deployments=deployment(3, 3),
             poddisruptionbudgets=budget(1, maxUnavailable=1),
         ),
-        "kubectl -n shop scale deployment/web --replicas=6; ",
+        "kubectl -n shop scale deployment/web --replicas=6",
         ALL,
     ),
     "a cordoned zone with another node": Note(

@@ -157,8 +157,8 @@ def run(shop: Shop, remedy: str) -> None:
 
 
 def other_commands(shop: Shop, finding: Finding) -> None:
-    """Run the commands of the second remedy. The text offers two remedies."""
-    run(shop, re.split(r"; or(?:, if [^,]*,)? ", finding.remedy)[1])
+    """Run the commands of the last alternative."""
+    run(shop, re.split(r"; or(?:, if [^,]*,)? ", finding.remedy)[-1])
 
 
 def scale(shop: Shop, finding: Finding) -> None:

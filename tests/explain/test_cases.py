@@ -47,7 +47,7 @@ class Right:
 
 
 LOOK_AT_PORTS = "kubectl -n default get pods -o jsonpath='{..ports}'; then write one of these names, or a number, as "
-OLD = "3 nodes run a proxy that does not use these hints, which kube-proxy uses since 1.34: kube-proxy 1.32.4"
+OLD = "3 nodes run a proxy that does not use hints for nodes, as kube-proxy does since 1.34: kube-proxy 1.32.4"
 NODES_UNREAD = "that EndpointSlices name (nodes were not read)"
 CILIUM = (
     "on 3 nodes, Cilium 1.18.0 serves Services to pods; it uses hints only with enable-service-topology (ConfigMap "

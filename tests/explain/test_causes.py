@@ -228,7 +228,7 @@ def test_failure_without_a_known_cause_says_so_and_shows_the_slices() -> None:
     case = Case(seen.services[0], seen.endpointslices, Cluster(seen, "released"))
     (route, *_) = routes(seen.services[0], seen.endpointslices, case.cluster)
     (unknown,) = _unexplained(case, (), [replace(route, short="fails", because="nothing is known")])
-    assert unknown.says == "this command knows no cause for what happens at port 80/TCP IPv4: nothing is known"
+    assert unknown.says == "this command knows no cause of what happens on port 80/TCP IPv4: nothing is known"
     assert (unknown.cause.id, unknown.severity, unknown.nodes) == ("not-known", "error", ("a1", "a2"))
     assert unknown.evidence == ("slice web-1: IPv4, ports '' 8080, 3 endpoints",)
     assert unknown.remedy == "kubectl -n shop get endpointslices -l kubernetes.io/service-name=web -o yaml"

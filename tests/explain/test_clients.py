@@ -203,7 +203,7 @@ def test_port_without_listener_is_refused(
     assert {json.dumps(each["seen"]) for each in found.values()} == {'{"refused": 10}'}
     said = explain("shop/closed", "--probe").stdout
     assert "[nobody-listens]" in said
-    assert "nobody listens on port 81 of closed-a1 (zone a)" in said
+    assert "no program listens on port 81 of closed-a1 (zone a)" in said
     assert "proxy-does-otherwise" not in said
 
 

@@ -13,7 +13,7 @@ from harness.commands.main import main
 from tests.explain.building import endpoint, objects, of_slice, proxy, service
 from tests.explain.rows import NODE_HINTS
 
-NONE_IN_C = "zone c has no endpoint: its nodes use the endpoints of all zones"
+NONE_IN_C = "zone c has no endpoint: its nodes use those of other zones"
 
 
 def run(*arguments: str) -> Result:

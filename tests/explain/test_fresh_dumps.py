@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from explain import dump, objects
+from tests.explain.answer_rules import violations
 from tests.explain.dump_shapes import SHAPES
 from tests.explain.fresh_dumps import contradictions, fresh_dump
 
@@ -17,3 +19,10 @@ RECORDING, *OTHERS = SHAPES
 def test_answers_about_a_fresh_dump_agree(seed: int, tmp_path: Path) -> None:
     others = [OTHERS[(seed + number) % len(OTHERS)] for number in (0, 1)]
     assert contradictions(fresh_dump(seed), tmp_path, (RECORDING, *others)) == []
+
+
+@pytest.mark.parametrize("first", [*range(660001, 660021, 5), *range(770001, 770021, 5), 9200])
+def test_answers_about_fresh_dumps_keep_the_rules(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 5):
+        objects.write(fresh_dump(seed), tmp_path / str(seed))
+        assert [*violations(dump.read(str(tmp_path / str(seed))))] == [], seed

@@ -53,7 +53,7 @@ def shop(**more: object) -> Objects:
         of_slice(endpoint("a1", ready=False), service="none"),
         of_slice(*EACH_ZONE, service="silent"),
     ]
-    return replace(objects(asked, *slices, pods=[owned("web-7f-x", "a1")]), services=services, **more)  # type: ignore[arg-type]
+    return replace(objects(asked, *slices, pods=[owned("web-a1", "a1")]), services=services, **more)  # type: ignore[arg-type]
 
 
 def run(*arguments: str) -> Result:
@@ -124,7 +124,7 @@ def test_the_page_is_well_formed() -> None:
 
 def test_recording_has_the_same_explanation_as_the_cluster(tmp_path: Path) -> None:
     known = {"gates": {"kube-apiserver": {"PreferSameTrafficDistribution": False}}, "at": "2026-11-22T10:00:00Z"}
-    seen = shop(**known, proxies=[proxy("a1", "v1.30.1")], pods=[owned("web-7f-x", "a1"), proxy("a1", "v1.30.1")])
+    seen = shop(**known, proxies=[proxy("a1", "v1.30.1")], pods=[owned("web-a1", "a1"), proxy("a1", "v1.30.1")])
     files.write(seen, tmp_path)
     again = dump.read(str(tmp_path))
     assert overview(Cluster(again, "released")) == overview(Cluster(seen, "released"))
@@ -152,7 +152,7 @@ def test_recording_has_only_the_used_fields_of_further_objects(tmp_path: Path) -
         "horizontalpodautoscalers": [autoscaler(1, 9)],
         "poddisruptionbudgets": [budget(1, maxUnavailable=1)],
     }
-    seen = objects(pods=[owned("web-7f-x", "a1")], further=found)
+    seen = objects(pods=[owned("web-a1", "a1")], further=found)
     files.write(seen, tmp_path)
     assert not [each for each in tmp_path.iterdir() if "hidden" in each.read_text()]
     again = Cluster(dump.read(str(tmp_path)), "released")
@@ -253,7 +253,7 @@ def test_text_of_a_cluster_has_no_emoji(arguments: tuple[str, ...], tmp_path: Pa
 
 def test_answer_says_what_serves_each_node_and_how_that_is_known(tmp_path: Path) -> None:
     cilium = agent("b1", "cilium", "quay.io/cilium/cilium:v1.18.0", k8s_app="cilium")
-    pods = [owned("web-7f-x", "a1"), proxy("a1", "v1.36.2"), cilium]
+    pods = [owned("web-a1", "a1"), proxy("a1", "v1.36.2"), cilium]
     files.write(replace(objects(), pods=pods), tmp_path)
     said = run("shop/web", "--from", str(tmp_path)).output
     predicted = "predicted as kube-proxy of the release of kubelet v1.37.0"
