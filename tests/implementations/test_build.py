@@ -14,11 +14,17 @@ ROOT = Path(__file__).resolve().parents[2]
 GO = """#!/bin/sh
 case $1 in
   env) echo go1.99 linux amd64 ;;
+  list)
+    case $* in
+      *" tool") printf 'example.org/theirs/%s\n' agent cmd/mine-show ;;
+      *) echo "$0.modules/theirs" ;;
+    esac ;;
   build)
     echo compiled >> "$0.log"
     test -e "$0.fails" && { echo "main.go:1: it is wrong" >&2; exit 1; }
     while [ "$1" != -o ]; do shift; done
-    cp main.go "$2" && chmod 755 "$2" ;;
+    if [ "$3" = . ]; then cp main.go "$2"; else echo "$3" > "$2"; fi
+    chmod 755 "$2" ;;
 esac
 """
 
@@ -79,6 +85,17 @@ def test_cached_program_is_found_and_no_other_is_compiled(place: Place) -> None:
     assert "error: mine is not compiled; run implementations/build mine" in missing.stderr
     built = place.build("mine")
     assert (place.build("--cached", "mine").stdout, place.compiled()) == (built.stdout, 1)
+
+
+def test_tools_of_the_module_are_compiled_too(place: Place) -> None:
+    place.source.with_name("go.mod").write_text("tool (\n\texample.org/theirs/agent\n)\n", encoding="utf-8")
+    built = place.build("mine")
+    folder = Path(built.stdout.strip())
+    assert built.returncode == 0, built.stderr
+    assert sorted(each.name for each in folder.iterdir()) == ["mine", "mine-agent", "mine-show", "source"]
+    assert (folder / "mine-show").read_text(encoding="utf-8") == "example.org/theirs/cmd/mine-show\n"
+    assert (folder / "source").readlink() == Path(f"{place.go}.modules/theirs")
+    assert (place.build("--cached", "mine").stdout, place.compiled()) == (built.stdout, 3)
 
 
 def test_program_that_does_not_compile_leaves_nothing(place: Place) -> None:
