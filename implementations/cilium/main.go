@@ -85,6 +85,12 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == "define" {
+		if err := define(os.Args[2]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	root := pflag.String("bpf-root", "", "where the maps are pinned: a bpffs, which is mounted there if there is none")
 	pflag.StringSliceVar(&pods, "cluster-cidrs", nil, "who is a client inside of the cluster, beside this node")
