@@ -10,6 +10,15 @@ addresses=
 
 export CNI_COMMAND="$1" CNI_CONTAINERID="$uid" CNI_NETNS="$netns" CNI_IFNAME="$interface"
 export CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=$namespace;K8S_POD_NAME=$name"
-exec cilium-cni <<CONFIGURATION
+
+# On a busy machine, clang may take longer for the first pod than the plugin waits for the agent. A kubelet would try again too.
+for try in 1 2 3; do
+    if cilium-cni <<CONFIGURATION
 {"cniVersion": "1.0.0", "name": "cilium", "type": "cilium-cni", "ipam": {"type": "static", "addresses": [$addresses]}}
 CONFIGURATION
+    then
+        exit 0
+    fi
+    echo "try $try of 3 failed"
+done
+exit 1
