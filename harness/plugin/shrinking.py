@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -10,8 +11,7 @@ from harness.judging.conclusion import UnmetError
 from harness.plugin import judging
 from harness.plugin.time_limit import TimeLimitError, limit_of, limited
 from harness.run.run import Run
-from harness.variation.axes import Draw
-from harness.variation.shrinking import shrunk
+from harness.variation.axes import PLAIN, Draw
 
 SECONDS = 60.0  # per process and before the time scale, for all failures together
 
@@ -60,3 +60,17 @@ def _fails(item: pytest.Item, following: pytest.Item | None, seconds: float) -> 
         item._request = False  # type: ignore[attr-defined]
         item.funcargs = None  # type: ignore[attr-defined]
     return False
+
+
+def shrunk(draw: Draw, fails: Callable[[Draw], bool | None]) -> Draw | None:
+    """Return the smallest draw with which `fails` is true, or None if a repetition is inconclusive."""
+    single = [Draw((each,)) for each in draw.values] if len(draw.values) > 1 else []
+    for each in (PLAIN, *single):
+        if (found := fails(each)) or found is None:
+            return each if found else None
+    smallest = draw
+    for axis, _ in draw.values if len(draw.values) > 2 else ():
+        if (found := fails(smallest.without(axis))) is None:
+            return None
+        smallest = smallest.without(axis) if found else smallest
+    return smallest

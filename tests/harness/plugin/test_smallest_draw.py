@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from harness.variation.axes import PLAIN, Draw, parse_draw
-from harness.variation.shrinking import shrunk
+from harness.plugin.shrinking import shrunk
 
 DRAW = parse_draw("names=cloud,slices=each,owner=nobody,client=node")
 
