@@ -175,6 +175,8 @@ NOT_RUN = {
     "trafficdist proxy check implementations/cilium/agent.yaml": _BUILT,
     "trafficdist doctor --proxy implementations/cilium/agent.yaml": _BUILT,
     "trafficdist run --proxy implementations/cilium/agent.yaml --run-test 'KEP-4444/*' -n 0": _BUILT,
+    "trafficdist run --proxy implementations/cilium/agent.yaml --run-test "
+    "KEP-1669/open-connections-outlive-hints-at-node-ports": _BUILT,
     "trafficdist proxy check implementations/cilium/cilium.yaml": _BUILT,
     "TRAFFICDIST_ORGANIZATION=cilium trafficdist run --proxy implementations/cilium/cilium.yaml": _BUILT,
     "TRAFFICDIST_ALL_FEATURES=yes trafficdist run --proxy implementations/cilium/cilium.yaml --run-test "
