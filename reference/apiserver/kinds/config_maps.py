@@ -30,8 +30,6 @@ _ENTRIES = Column("Data", "integer", "", "Number of entries.", 0, _entries)
 
 
 class ConfigMaps(Strategy):
-    """ConfigMaps."""
-
     resource = Resource("", "v1", "ConfigMap", "configmaps", "configmap", ("cm",))
     shape = of_object(data=STRING_MAP, binaryData=STRING_MAP, immutable=BOOLEAN)
     table: Sequence[Column] = (columns.NAME, _ENTRIES, columns.AGE)

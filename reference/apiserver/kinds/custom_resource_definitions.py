@@ -40,8 +40,6 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
 
 class CustomResourceDefinitions(Strategy):
-    """apiextensions.k8s.io/v1."""
-
     resource = Resource(
         "apiextensions.k8s.io",
         "v1",

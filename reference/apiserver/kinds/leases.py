@@ -9,8 +9,6 @@ from reference.features import Features
 
 
 class Leases(Strategy):
-    """coordination.k8s.io/v1."""
-
     resource = Resource("coordination.k8s.io", "v1", "Lease", "leases", "lease")
     shape = of_object(
         spec={

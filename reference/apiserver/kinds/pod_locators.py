@@ -16,8 +16,6 @@ MOST_IPS = 2  # one a family
 
 
 class PodLocators(Strategy):
-    """The strategy of PodLocators in trafficdist.dev/v1alpha1."""
-
     resource = Resource("trafficdist.dev", "v1alpha1", "PodLocator", "podlocators", "podlocator", ("ploc",))
     shape = of_object(ips=[{"ip": STRING}], nodeName=STRING, nodeLabels=STRING_MAP)
     generation_since = 0
