@@ -28,7 +28,7 @@ class Outcome:
     text: str = ""
 
 
-class Seen:
+class VariantResults:
     """The results of one variant in one reading of the KEPs.
 
     Inconclusive results are not stored, so the next run repeats them.
@@ -87,7 +87,7 @@ def summary(all_of: Mapping[tuple[str, str], Collection[str]], seen_in: Path) ->
     """
     whole, trials, failed, seconds, cpu_seconds = 0, 0, 0, 0.0, 0.0
     for (name, reading), requirements in all_of.items():
-        seen = Seen(seen_in, name, reading)
+        seen = VariantResults(seen_in, name, reading)
         left, texts = seen.left(requirements), seen.texts("failed", requirements)
         whole, trials, failed = whole + (not left), trials + len(requirements) - len(left), failed + len(texts)
         seconds += sum(each.seconds for each in seen.outcomes.values())

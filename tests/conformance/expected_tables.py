@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Said:
+class ExpectedCell:
     """One cell of a table: a client, an address, the endpoints of its port and family, and the expected answers.
 
     `kept` is True if session affinity must bind the client to one of the expected pods.
@@ -48,15 +48,15 @@ _PATCHED = {"internalTrafficPolicy", "externalTrafficPolicy", "trafficDistributi
 """The fields of an existing Service whose changes the stage supports."""
 
 
-class _Offstage(Exception):  # noqa: N818  not an error
+class UnsupportedOperationError(Exception):
     """The scenario uses an operation that the stage does not support."""
 
 
-class Stage:
+class StageCluster:
     """A fake `Cluster` with the operations that the tables need."""
 
     def __init__(self) -> None:
-        self.said: list[Said] = []
+        self.said: list[ExpectedCell] = []
         self.zones = {node.name: node.zone for node in THREE_ZONES.nodes}
         self.nodes = _Nodes(self.zones)
         self.topology = THREE_ZONES
@@ -65,7 +65,7 @@ class Stage:
         self._deleted: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
-        raise _Offstage(name)
+        raise UnsupportedOperationError(name)
 
     def create_service(
         self,
@@ -80,7 +80,7 @@ class Stage:
         **fields: Any,
     ) -> Service:
         if selector or topologyKeys:
-            raise _Offstage("a Service with a selector or topologyKeys")
+            raise UnsupportedOperationError("a Service with a selector or topologyKeys")
         families = fields.pop("ipFamilies", ["IPv4", "IPv6"] if dual_stack else ["IPv4"])
         spec = {
             "ipFamilies": families,
@@ -97,7 +97,7 @@ class Stage:
 
     def patch_service(self, service: Service, patch: Mapping[str, Any]) -> None:
         if patch.keys() - {"spec"} or patch["spec"].keys() - _PATCHED:
-            raise _Offstage("patch")
+            raise UnsupportedOperationError("patch")
         service.object["spec"] |= patch.get("spec", {})
 
     def delete_service(self, service: Service) -> None:
@@ -155,7 +155,9 @@ class Stage:
             node = via or (who if isinstance(who, str) else who.node)
             spec = dict(service.object["spec"])
             kind_of_address = to or "cluster-ip"
-            self.said.append(Said(Client(kind, node), self.zones[node], kind_of_address, spec, endpoints, what, kept))
+            self.said.append(
+                ExpectedCell(Client(kind, node), self.zones[node], kind_of_address, spec, endpoints, what, kept)
+            )
 
 
 class _Nodes:
@@ -163,35 +165,35 @@ class _Nodes:
         self._zones = zones
 
     def __getattr__(self, name: str) -> Any:
-        raise _Offstage(name)
+        raise UnsupportedOperationError(name)
 
     def move(self, node: str, zone: str | None) -> None:
         self._zones[node] = zone or ""
 
 
-def expect_traffic(stage: Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
+def expect_traffic(stage: StageCluster, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
     """Record the expectation of the scenario."""
     stage.say(service, expected, **address)
 
 
-def _expect_together(stage: Stage, questions: Sequence[Question], **_: Any) -> None:
+def _expect_together(stage: StageCluster, questions: Sequence[Question], **_: Any) -> None:
     for each in questions:
         stage.say(each.service, each.expected, to=each.to, family=each.family, port=each.port, kept=each.kept)
 
 
 def _expect_kept(
-    stage: Stage, service: Service, allowed: Mapping[Any, AbstractSet[Pod]], **address: Any
+    stage: StageCluster, service: Service, allowed: Mapping[Any, AbstractSet[Pod]], **address: Any
 ) -> dict[Any, Pod]:
     stage.say(service, allowed, kept=True, **address)
     return {who: min(pods, key=lambda each: each.name) for who, pods in allowed.items()}
 
 
 @contextlib.contextmanager
-def _beside(*_: Any, **__: Any) -> Iterator[_Beside]:
-    yield _Beside()
+def _beside(*_: Any, **__: Any) -> Iterator[_ConcurrentTraffic]:
+    yield _ConcurrentTraffic()
 
 
-class _Beside:
+class _ConcurrentTraffic:
     def wait_for_samples(self) -> None:
         """Do nothing. The stage has no traffic."""
 
@@ -201,7 +203,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _stop(*_: Any, **__: Any) -> None:
-    raise _Offstage
+    raise UnsupportedOperationError
 
 
 ON_STAGE: Mapping[str, Callable[..., Any]] = {
@@ -218,7 +220,7 @@ ON_STAGE: Mapping[str, Callable[..., Any]] = {
 _OFF_STAGE = {f"harness.scenario.{room}" for room in ("affinity", "becoming", "hints", "load", "shares", "transitions")}
 
 
-def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
+def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[ExpectedCell]:
     """Return the expectations that all test cases of a scenario record."""
     for module in [each for name, each in sys.modules.items() if name.startswith("conformance.")]:
         for name, value in list(vars(module).items()):
@@ -226,8 +228,8 @@ def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
                 monkeypatch.setattr(module, name, ON_STAGE.get(name, _stop))
     found = []
     for case in scenario.cases:
-        stage = Stage()
-        with contextlib.suppress(_Offstage):
+        stage = StageCluster()
+        with contextlib.suppress(UnsupportedOperationError):
             scenario.test(stage, **case)
         found += stage.said
     return found

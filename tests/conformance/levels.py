@@ -34,7 +34,7 @@ _WEAK = re.compile(r", (Motivation|Goals|Non-Goals|User Stories)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class QuotedSentence:
     """A sentence of a document, and the requirements whose level it gives."""
 
     source: str
@@ -56,10 +56,10 @@ class Exemption:
 class Levels:
     """The content of a file of levels."""
 
-    musts: tuple[Sentence, ...]
+    musts: tuple[QuotedSentence, ...]
     others: tuple[Exemption, ...]
 
-    def sentences_of(self, requirement_id: str) -> list[Sentence]:
+    def sentences_of(self, requirement_id: str) -> list[QuotedSentence]:
         """Return the sentences that give the level of a requirement."""
         return [each for each in self.musts if requirement_id in each.requirements]
 
@@ -82,9 +82,9 @@ def parse(text: str) -> Levels:
     )
 
 
-def _sentence(node: Line) -> Sentence:
+def _sentence(node: Line) -> QuotedSentence:
     fields = node.fields("source", "words", "requirements")
-    return Sentence(fields["source"].text(), fields["words"].text(), fields["requirements"].texts(), node.number)
+    return QuotedSentence(fields["source"].text(), fields["words"].text(), fields["requirements"].texts(), node.number)
 
 
 def _exemption(node: Line) -> Exemption:

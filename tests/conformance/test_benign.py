@@ -23,7 +23,7 @@ from reference.proxy.base_rules import fixed_chains
 from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
 from tests.conformance.benign_matrix import READINGS, TRIED, claimed, is_late, sample
-from tests.conformance.benign_results import ROOT, Outcome, Seen, folder, summary
+from tests.conformance.benign_results import ROOT, Outcome, VariantResults, folder, summary
 from tests.conformance.cases import SCENARIOS, Trial, fewer_probes, time_scaled
 
 SILENT = (
@@ -104,7 +104,7 @@ def test_variant_passes_everything_it_claims(
     Each worker boots a variant once for `AT_ONCE` requirements.
     """
     variant, asked = BENIGN[name], _chosen(TRIED[name, reading][first : first + AT_ONCE])
-    seen = Seen(folder(), name, reading)
+    seen = VariantResults(folder(), name, reading)
     cluster: Trial | None = None
     for each in seen.left(asked):
         cluster = cluster or trial(variant)
@@ -197,12 +197,12 @@ def test_fewer_probes_are_used_only_inside_the_block() -> None:
 
 
 def test_interrupted_run_continues_with_the_remaining_requirements(tmp_path: Path) -> None:
-    seen = Seen(tmp_path, "takes-turns", "kep")
+    seen = VariantResults(tmp_path, "takes-turns", "kep")
     for verdict in ("passed", "failed", "inconclusive"):
         seen.note(Outcome(verdict, verdict, text=f"it {verdict}"))
     with (tmp_path / "takes-turns.kep.jsonl").open("a") as file:
         file.write('{"requirement": "cut o')
-    again = Seen(tmp_path, "takes-turns", "kep")
+    again = VariantResults(tmp_path, "takes-turns", "kep")
     asked = ["passed", "failed", "inconclusive", "new"]
     assert again.left(asked) == ["inconclusive", "new"]
     assert again.texts("failed", asked) == {"failed": "it failed"}

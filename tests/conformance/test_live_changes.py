@@ -18,7 +18,7 @@ from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, ServiceAddress
 from conformance.interactions.test_grid import CORE
 from tests.conformance.cases import SCENARIOS
-from tests.conformance.expected_tables import ON_STAGE, Stage
+from tests.conformance.expected_tables import ON_STAGE, StageCluster
 from trafficdist import Service
 
 LIVE = change_covering.of_all()
@@ -126,7 +126,7 @@ def test_proxies_with_core_features_see_every_possible_ordered_pair() -> None:
     assert [each for each in TRANSITIONS - core if not needing & {*each[1:]}] == []
 
 
-class _UpdatingStage(Stage):
+class _UpdatingStage(StageCluster):
     """A stage that also supports updates of Services."""
 
     def patch_service(self, service: Service, patch: Any) -> None:

@@ -187,7 +187,7 @@ def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
     return text if is_about(text, mutant.symptom) else cluster.failure(requirement_id)
 
 
-class _Ends(Trial):
+class _FailingTrial(Trial):
     """A fake trial in which every requirement raises this error."""
 
     def __init__(self, error: Exception) -> None:
@@ -198,7 +198,7 @@ class _Ends(Trial):
 
 
 def _unmet(text: str) -> Trial:
-    return _Ends(UnmetError(Judgement(Verdict.FAILED, text), text))
+    return _FailingTrial(UnmetError(Judgement(Verdict.FAILED, text), text))
 
 
 @pytest.mark.parametrize(
@@ -222,4 +222,6 @@ def test_a_judgement_on_the_fault_kills() -> None:
 
 def test_assertion_without_a_judgement_kills_no_mutant() -> None:
     with pytest.raises(NotYetError):
-        _Ends(NotYetError("waited 5 s for pod a1 to be ready: expected ready, observed not ready")).failure("any")
+        _FailingTrial(NotYetError("waited 5 s for pod a1 to be ready: expected ready, observed not ready")).failure(
+            "any"
+        )

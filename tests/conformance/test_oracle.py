@@ -17,7 +17,7 @@ from harness.judging.verdict import NoAnswer
 from harness.model.outcomes import Refused, TimedOut
 from harness.model.requirements import Level, Profile
 from tests.conformance.cases import SCENARIOS
-from tests.conformance.expected_tables import Said, tables
+from tests.conformance.expected_tables import ExpectedCell, tables
 
 PROXIES = sorted(
     name
@@ -30,7 +30,7 @@ PROXIES = sorted(
 DOCUMENTS = {"KEP-2086", "KEP-4444", "KEP-3015", "KEP-2433", "KEP-1669", "SERVICE", "AFFINITY"}
 
 
-def _asked(said: Said, reading: oracle.Reading) -> oracle.Outcome:
+def _asked(said: ExpectedCell, reading: oracle.Reading) -> oracle.Outcome:
     endpoints = [
         Endpoint(
             pod,
@@ -50,7 +50,7 @@ def _asked(said: Said, reading: oracle.Reading) -> oracle.Outcome:
     return outcome(endpoints, client, to=cast("oracle.AddressKind", said.to), policies=policies, reading=reading)
 
 
-def _agrees(told: oracle.Outcome, said: Said) -> bool:
+def _agrees(told: oracle.Outcome, said: ExpectedCell) -> bool:
     match said.expected:
         case TimedOut():
             return told is Unanswered.DROPPED

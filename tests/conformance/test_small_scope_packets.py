@@ -43,7 +43,7 @@ RATES = Rates(leak=0.25)  # as in the grid, a rule is right or completely wrong
 
 
 @dataclass(frozen=True)
-class Asked:
+class SampledState:
     """A set of endpoints, both policies, a kind of client and of address, and the policy that applies to them."""
 
     endpoints: tuple[Endpoint, ...]
@@ -71,15 +71,15 @@ class Asked:
         )
 
 
-def sample() -> dict[str, Asked]:
+def sample() -> dict[str, SampledState]:
     """Return states of three endpoints by name. By chance alone, most states would have neither hints nor drops."""
-    chance, found = random.Random(SEED), dict[str, Asked]()
+    chance, found = random.Random(SEED), dict[str, SampledState]()
     wanted = ["zone hints", "node hints", "all endpoints", "the node", "termination", "silence"]
     chosen = list(sets(3))
     while len(found) < STATES:
         internal, external = chance.choice(POLICIES), chance.choice(POLICIES)
         pair = chance.choice(questions(oracle.Policies(internal, external)))
-        asked = Asked(chance.choice(chosen), internal, external, *pair)
+        asked = SampledState(chance.choice(chosen), internal, external, *pair)
         if wanted[len(found) % len(wanted)] in {_by(each) for each in asked.outcomes().values()}:
             found[f"state-{len(found)}"] = asked
     return found
@@ -89,7 +89,7 @@ def _by(outcome: oracle.Outcome) -> str:
     return outcome.by if isinstance(outcome, oracle.AllowedPods) else "silence"
 
 
-def _question(name: str, service: Any, asked: Asked, told: Mapping[str, Expected]) -> Question:
+def _question(name: str, service: Any, asked: SampledState, told: Mapping[str, Expected]) -> Question:
     clients: dict[ClientRef, Expected] = {Client(asked.client, node): each for node, each in told.items()}
     return Question(name, service, clients, to=asked.to)
 
@@ -143,7 +143,7 @@ def _published(pod: Pod, each: Endpoint) -> Any:
     return endpoint(pod, zones=each.zone_hints, nodes=each.node_hints, **conditions)
 
 
-def _expected(asked: Asked, pods: Mapping[str, Pod]) -> dict[str, Expected]:
+def _expected(asked: SampledState, pods: Mapping[str, Pod]) -> dict[str, Expected]:
     return {
         node: {pods[address] for address in told.pods} if isinstance(told, oracle.AllowedPods) else SILENT[told]
         for node, told in asked.outcomes().items()

@@ -61,7 +61,7 @@ _OURS = re.compile(r"(?:^|(?<=[\s(]))trafficdist (?:'[^']*'|\"[^\"]*\"|[^|><;&)'
 
 
 @dataclass(frozen=True)
-class Shown:
+class DocumentedCommand:
     """A command line and its place in the documentation."""
 
     page: str
@@ -95,31 +95,31 @@ def blocks(text: str) -> list[Block]:
     return [block for block in found if block]
 
 
-def blocks_of_commands(page: str) -> list[list[Shown]]:
+def blocks_of_commands(page: str) -> list[list[DocumentedCommand]]:
     """Return the blocks that begin with a command. Each line is one command, without its comment."""
     whole = (_joined(page, block) for block in blocks((ROOT / page).read_text(encoding="utf-8")))
     return [block for block in whole if block and _is_command(block[0].text)]
 
 
-def commands(page: str) -> list[Shown]:
+def commands(page: str) -> list[DocumentedCommand]:
     """Return the command lines of a page, in order."""
     return [shown for block in blocks_of_commands(page) for shown in block]
 
 
-def _joined(page: str, block: Block) -> list[Shown]:
+def _joined(page: str, block: Block) -> list[DocumentedCommand]:
     """Return the lines of a block. A line that ends with a backslash is joined with the next line."""
-    found: list[Shown] = []
+    found: list[DocumentedCommand] = []
     for number, line in block:
         text = re.sub(r"(^|\s+)#\s.*", "", line).strip()
         if found and found[-1].text.endswith("\\"):
             found[-1] = replace(found[-1], text=found[-1].text.removesuffix("\\") + text)
         elif text:
-            found.append(Shown(page, number, text))
+            found.append(DocumentedCommand(page, number, text))
     return found
 
 
 def _is_command(text: str) -> bool:
-    return Shown("", 0, text).program in PROGRAMS and not re.match(r"trafficdist \d", text)
+    return DocumentedCommand("", 0, text).program in PROGRAMS and not re.match(r"trafficdist \d", text)
 
 
 def spans(page: str) -> list[str]:

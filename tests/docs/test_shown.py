@@ -15,7 +15,7 @@ import pytest
 
 from harness.commands.main import main
 from tests.docs.not_run import EXIT_CODES, NOT_RUN, RUNNABLE, SAYS
-from tests.docs.pages import PAGES, PROGRAMS, ROOT, Shown, blocks, commands, invocations, spans
+from tests.docs.pages import PAGES, PROGRAMS, ROOT, DocumentedCommand, blocks, commands, invocations, spans
 
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
 SHOWN = [shown for page in PAGES for shown in commands(page)]
@@ -56,7 +56,7 @@ def test_text_may_name_an_option_without_its_value() -> None:
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=str)
-def test_shown_command_is_valid(shown: Shown) -> None:
+def test_shown_command_is_valid(shown: DocumentedCommand) -> None:
     for words in invocations(shown.text):
         read(words, whole=True)
 
@@ -81,7 +81,7 @@ def test_shown_python_code_is_valid(page: str) -> None:
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=str)
-def test_command_can_run_or_has_a_reason(shown: Shown) -> None:
+def test_command_can_run_or_has_a_reason(shown: DocumentedCommand) -> None:
     assert shown.program in RUNNABLE or shown.text in NOT_RUN
 
 
@@ -90,7 +90,7 @@ def test_tables_name_only_what_is_shown() -> None:
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=str)
-def test_block_that_begins_with_a_command_has_commands_only(shown: Shown) -> None:
+def test_block_that_begins_with_a_command_has_commands_only(shown: DocumentedCommand) -> None:
     assert shown.program in PROGRAMS
 
 

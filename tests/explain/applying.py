@@ -35,7 +35,7 @@ _REPLACE = re.compile(
 )
 
 
-class Applied:
+class AppliedCluster:
     """A cluster whose objects an API server holds. Raises `ApiError` if the API server refuses an object."""
 
     def __init__(self, seen: Objects) -> None:
@@ -227,12 +227,12 @@ def _inside(label: str) -> str:
 
 def harm(seen: Objects) -> list[str]:
     """Return what is wrong after the remedies of an answer: each alone, and all of them in order."""
-    before, wrong = now(Cluster(Applied(seen).objects, "released")), []
-    together = Applied(seen)
+    before, wrong = now(Cluster(AppliedCluster(seen).objects, "released")), []
+    together = AppliedCluster(seen)
     applied = []
     for each in before.findings:
         for commands in alternatives(each.remedy):
-            alone = Applied(seen)
+            alone = AppliedCluster(seen)
             if not alone.apply(commands):
                 continue
             after = now(alone.settled())

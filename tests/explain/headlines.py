@@ -62,7 +62,7 @@ def is_named(named: str, route: Mapping[str, object]) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
+class HeadlinePart:
     """What a headline says of some connections: what they do, from which clients to which ports, and why."""
 
     fails: bool
@@ -76,7 +76,7 @@ class Part:
         return (route.clients == "external") is self.outside and is_named(named, told)
 
 
-def parts_of(says: str) -> Iterator[Part]:
+def parts_of(says: str) -> Iterator[HeadlinePart]:
     fails = " fail on " in says.partition(": ")[0]
     for part in says.split("; and those") if fails else [says]:
         does, _, why = part.partition(": ")
@@ -89,6 +89,6 @@ def parts_of(says: str) -> Iterator[Part]:
             .removeprefix(" that service proxies route")
         )
         named = "" if to == " to all ports" else to.removeprefix(" to ").removeprefix(" over ")
-        yield Part(
+        yield HeadlinePart(
             fails, " from outside the cluster" in does, named, re.sub(r"; \d+ other failures? in the table$", "", why)
         )

@@ -17,7 +17,7 @@ from explain.service import show
 from explain.text import parts
 from harness.api.client import Object
 from reference.client import ApiError
-from tests.explain.applying import Applied, alternatives, harm, now
+from tests.explain.applying import AppliedCluster, alternatives, harm, now
 from tests.explain.generated_clusters import corpus, fresh
 from tests.explain.rows import NOTES, ROWS
 
@@ -40,7 +40,7 @@ def test_remedies_of_a_cause_are_accepted_and_harm_nobody(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_cluster_that_the_api_refuses_is_named(name: str) -> None:
     with pytest.raises(ApiError):
-        Applied(CLUSTERS[name])
+        AppliedCluster(CLUSTERS[name])
 
 
 def test_remedies_of_generated_clusters_are_accepted_and_harm_nobody() -> None:

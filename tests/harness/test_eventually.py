@@ -18,7 +18,7 @@ from harness.run_delay import RunDelay
 @pytest.fixture(autouse=True)
 def free_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the programs run all the time. On a busy machine, the short limits of these tests would be inconclusive."""
-    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(0.0))
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", StarvedMachine(0.0))
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +106,7 @@ def test_last_check_without_a_value_has_a_reason() -> None:
         last_value(look, lambda seen: seen == 2, within=0.02, every=0.001, describe="endpoints")
 
 
-class Starved(RunDelay):
+class StarvedMachine(RunDelay):
     """A machine on which the programs cannot run for this share of the time."""
 
     def __init__(self, share: float, *, stopped: bool = False, busiest: float = 0.0) -> None:
@@ -121,7 +121,7 @@ class Starved(RunDelay):
 
 
 def test_limit_counts_the_time_in_which_programs_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(0.5))
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", StarvedMachine(0.5))
     begin = time.monotonic()
     with pytest.raises(NotYetError, match="last seen: False"):
         eventually(lambda: False, within=0.05, describe="nothing")
@@ -132,7 +132,7 @@ def test_limit_counts_the_time_in_which_programs_can_run(monkeypatch: pytest.Mon
     ("stopped", "why"), [(False, "the machine is too busy"), (True, "a program is stopped")], ids=["waits", "stopped"]
 )
 def test_programs_that_cannot_run_are_not_late(stopped: bool, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(1.0, stopped=stopped))
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", StarvedMachine(1.0, stopped=stopped))
     said = rf"waited .* for nothing; last seen: False.* The programs of this run could not run for up to .* s: {why}$"
     with pytest.raises(StarvedError, match=said):
         eventually(lambda: False, within=0.01, describe="nothing")
@@ -140,7 +140,7 @@ def test_programs_that_cannot_run_are_not_late(stopped: bool, why: str, monkeypa
 
 @pytest.mark.parametrize(("share", "over"), [(0.0, True), (0.5, True), (1.0, False)])
 def test_wait_in_several_parts_counts_the_same_time(share: float, over: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(share))
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", StarvedMachine(share))
     begin = time.monotonic() - 1.0
     assert is_over(begin, 0.4) is over
     assert not is_over(begin, 600)
@@ -153,7 +153,7 @@ def test_wait_in_several_parts_counts_the_same_time(share: float, over: bool, mo
 def test_wait_for_programs_that_busy_the_machine_ends_and_names_them(
     seconds: float, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(1.0, busiest=seconds))
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", StarvedMachine(1.0, busiest=seconds))
     begin = time.monotonic() - 1000
     assert not is_over(time.monotonic() - 300, 600)
     if ends:

@@ -29,7 +29,7 @@ esac
 """
 
 
-class Place:
+class BuildFolder:
     """A copy of the script with one program, an empty cache, and a fake compiler that only copies files."""
 
     def __init__(self, folder: Path) -> None:
@@ -57,11 +57,11 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> BuildFolder:
+    return BuildFolder(tmp_path)
 
 
-def test_program_is_compiled_again_only_when_a_source_changes(place: Place) -> None:
+def test_program_is_compiled_again_only_when_a_source_changes(place: BuildFolder) -> None:
     first, again = place.build("mine"), place.build("mine")
     assert (first.returncode, again.stdout, place.compiled()) == (0, first.stdout, 1)
     assert (Path(first.stdout.strip()) / "mine").read_text(encoding="utf-8") == "of main.go\n"
@@ -73,13 +73,13 @@ def test_program_is_compiled_again_only_when_a_source_changes(place: Place) -> N
 
 
 @pytest.mark.parametrize("name", ["go.mod", "go.sum"])
-def test_program_is_compiled_again_for_other_modules(place: Place, name: str) -> None:
+def test_program_is_compiled_again_for_other_modules(place: BuildFolder, name: str) -> None:
     first = place.build("mine")
     place.source.with_name(name).write_text("other modules\n", encoding="utf-8")
     assert (place.build("mine").stdout != first.stdout, place.compiled()) == (True, 2)
 
 
-def test_cached_program_is_found_and_no_other_is_compiled(place: Place) -> None:
+def test_cached_program_is_found_and_no_other_is_compiled(place: BuildFolder) -> None:
     missing = place.build("--cached", "mine")
     assert (missing.returncode, missing.stdout, place.compiled()) == (12, "", 0)
     assert "error: mine is not compiled; run implementations/build mine" in missing.stderr
@@ -87,7 +87,7 @@ def test_cached_program_is_found_and_no_other_is_compiled(place: Place) -> None:
     assert (place.build("--cached", "mine").stdout, place.compiled()) == (built.stdout, 1)
 
 
-def test_tools_of_the_module_are_compiled_too(place: Place) -> None:
+def test_tools_of_the_module_are_compiled_too(place: BuildFolder) -> None:
     place.source.with_name("go.mod").write_text("tool (\n\texample.org/theirs/agent\n)\n", encoding="utf-8")
     built = place.build("mine")
     folder = Path(built.stdout.strip())
@@ -98,7 +98,7 @@ def test_tools_of_the_module_are_compiled_too(place: Place) -> None:
     assert (place.build("--cached", "mine").stdout, place.compiled()) == (built.stdout, 3)
 
 
-def test_program_that_does_not_compile_leaves_nothing(place: Place) -> None:
+def test_program_that_does_not_compile_leaves_nothing(place: BuildFolder) -> None:
     place.go.with_name("go.fails").touch()
     failed = place.build("mine")
     assert (failed.returncode, failed.stdout, list((place.cache / "implementations/mine").iterdir())) == (12, "", [])
@@ -107,14 +107,14 @@ def test_program_that_does_not_compile_leaves_nothing(place: Place) -> None:
 
 
 @pytest.mark.parametrize("names", [[], [""], ["other"], ["mine", "mine"], ["--cached"]])
-def test_unknown_name_lists_the_existing_ones(place: Place, names: list[str]) -> None:
+def test_unknown_name_lists_the_existing_ones(place: BuildFolder, names: list[str]) -> None:
     refused = place.build(*names)
     assert (refused.returncode, place.compiled()) == (4, 0)
     assert "want the name of one implementation that is compiled here: mine" in refused.stderr
 
 
 @pytest.mark.skipif(shutil.which("go", path=os.defpath) is not None, reason="unavailable: Go is not installed")
-def test_missing_go_is_reported_with_a_solution(place: Place) -> None:
+def test_missing_go_is_reported_with_a_solution(place: BuildFolder) -> None:
     place.go.unlink()
     failed = place.build("mine")
     assert failed.returncode == 12

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.run.folder import write_whole
 from mutants import MUTANTS
 from tests.upstream_e2e import records
-from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
+from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, Group, Trial
 
 PAGE = records.ROOT / "docs/what-upstream-sees.md"
 COMPARISON = records.ROOT / "docs/comparison.md"
@@ -28,14 +28,16 @@ _FEW = (
 """The faults in the short table of the comparison page."""
 
 
-def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:
+def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, FastestRequirement]) -> str:
     """Return the page."""
     tables = "\n".join(_table(group, known, ours) for group in groups)
     prose = PROSE.read_text(encoding="utf-8")
     return prose.replace("<!-- summary -->", summary(known, groups)).replace("<!-- tables -->", tables.rstrip())
 
 
-def comparison(page: str, known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:
+def comparison(
+    page: str, known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, FastestRequirement]
+) -> str:
     """Return the comparison page with the current findings and the table of a few faults, between its two markers."""
     before, mark, rest = page.partition(_BEGIN)
     after = rest.partition(_END)[2]
@@ -84,11 +86,11 @@ def _passed(trial: Trial) -> str:
     return f"{trial.specs - len(trial.noticed)} of {trial.specs} pass"
 
 
-def _table(group: Group, known: Mapping[str, Trial], ours: Mapping[str, Ours]) -> str:
+def _table(group: Group, known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
     return f"## {group.breaks}\n\n{_rows(group.mutants, known, ours)}\n"
 
 
-def _rows(names: Iterable[str], known: Mapping[str, Trial], ours: Mapping[str, Ours]) -> str:
+def _rows(names: Iterable[str], known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
     rows = ["| fault | Kubernetes' specs | detected here by |", "|---|---|---|"]
     return "\n".join(
         [*rows, *(f"| {_fault(name)} | {_theirs(known.get(name))} | {_own(ours.get(name))} |" for name in names)]
@@ -120,7 +122,7 @@ def _words(spec: str) -> str:
     return f"{value} {where}".rstrip()
 
 
-def _own(ours: Ours | None) -> str:
+def _own(ours: FastestRequirement | None) -> str:
     return "-" if ours is None else f"`{ours.requirement}`, {ours.seconds * 1000:.0f} ms"
 
 

@@ -47,7 +47,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class FastestRequirement:
     """The fastest requirement that detects a fault, and its seconds on the reference."""
 
     requirement: str
@@ -82,13 +82,13 @@ def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:
     write_whole(file, yaml.safe_dump(plain, sort_keys=False, width=120, allow_unicode=True))
 
 
-def ours() -> dict[str, Ours]:
+def ours() -> dict[str, FastestRequirement]:
     """Return the fastest requirement that detects each fault, by mutant, from the published run of the reference."""
-    found: dict[str, Ours] = {}
+    found: dict[str, FastestRequirement] = {}
     for name, scenario in SCENARIOS.items():
         for mutant in scenario.requirement.kills:
             if mutant not in found or seconds()[name] < found[mutant].seconds:
-                found[mutant] = Ours(name, seconds()[name])
+                found[mutant] = FastestRequirement(name, seconds()[name])
     return found
 
 

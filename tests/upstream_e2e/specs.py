@@ -50,7 +50,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Exempt:
+class ExemptSpec:
     """A spec that may fail, with the reason. `with_` limits the exemption to some implementations; () means all."""
 
     spec: str
@@ -103,15 +103,15 @@ def chosen(report: Sequence[Mapping[str, Any]], groups: Collection[str]) -> list
     return sorted(each for each in found if group_of(each) != SERVICES or not _NEEDS_MORE.search(each))
 
 
-def read_exempt(file: Path = EXEMPT) -> list[Exempt]:
+def read_exempt(file: Path = EXEMPT) -> list[ExemptSpec]:
     """Return the exempt specs. Raises `UsageError` if the file is invalid."""
     listed = strict_yaml.read(str(file), what="list of exempt specs")
     return [
-        Exempt(each["spec"], " ".join(each["reason"].split()), tuple(each.get("with", ()))) for each in listed or ()
+        ExemptSpec(each["spec"], " ".join(each["reason"].split()), tuple(each.get("with", ()))) for each in listed or ()
     ]
 
 
-def unmet(implementation: str, ends: Iterable[Result], exempt: Sequence[Exempt]) -> Iterator[Result]:
+def unmet(implementation: str, ends: Iterable[Result], exempt: Sequence[ExemptSpec]) -> Iterator[Result]:
     """Yield the required specs that did not pass. A skipped spec did not pass."""
     for each in ends:
         excused = each.group == SERVICES and any(one.covers(each.spec, implementation) for one in exempt)

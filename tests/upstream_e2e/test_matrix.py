@@ -19,7 +19,7 @@ from reference.proxy.decision import Behaviour
 from reference.proxy.state import State
 from tests.reference.endpointslice.objects import NODES, apply, make_service, plan, pods_on
 from tests.upstream_e2e import matrix, page, records, running
-from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
+from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, Group, Trial
 from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
 
 ZONE = "[sig-network] Traffic Distribution should route traffic to an endpoint in the same zone when using PreferClose"
@@ -145,7 +145,7 @@ def test_page_shows_passed_detected_and_missing_trials() -> None:
         "skips-zone-tier": trial("skips-zone-tier", noticed),
         "node-as-zone": trial("node-as-zone"),
     }
-    text = page.text(known, GROUPS, {"node-as-zone": Ours("KEP-3015/x", 0.6)})
+    text = page.text(known, GROUPS, {"node-as-zone": FastestRequirement("KEP-3015/x", 0.6)})
     counted = "**1 of 2 faults pass all seven specs**; the requirements here detect all of them. Not tested yet: 1."
     assert counted in text
     assert "Kubernetes 1.37.2, 2026-11-24, ginkgo's seed 1; without a fault, 7 of 7 pass." in text

@@ -14,7 +14,7 @@ from tests.upstream_e2e.specs import (
     FAILED,
     PASSED,
     SKIPPED,
-    Exempt,
+    ExemptSpec,
     Result,
     chosen,
     focus,
@@ -88,7 +88,7 @@ def test_focus_selects_exactly_one_spec() -> None:
 
 def test_only_service_specs_can_be_exempt_and_a_skip_is_not_a_pass() -> None:
     ends = [Result(ZONE, SKIPPED, 0.0, "few nodes"), Result(AFFINITY, FAILED, 1.0, "late")]
-    exempt = [Exempt(short(ZONE), "never"), Exempt(short(AFFINITY), "why", ("reference",))]
+    exempt = [ExemptSpec(short(ZONE), "never"), ExemptSpec(short(AFFINITY), "why", ("reference",))]
     assert [each.spec for each in unmet("reference", ends, exempt)] == [ZONE]
     assert [each.spec for each in unmet("kube-proxy nftables", ends, exempt)] == [ZONE, AFFINITY]
 
@@ -98,7 +98,7 @@ def test_table_has_one_row_per_spec_and_shows_errors() -> None:
         "reference": [Result(ZONE, PASSED, 31.0), Result(AFFINITY, FAILED, 4.0, "late\n  indeed")],
         "kube-proxy nftables": [Result(ZONE, FAILED, 130.0, "wrong zone")],
     }
-    lines = table(ran, [Exempt(short(AFFINITY), "why")]).splitlines()
+    lines = table(ran, [ExemptSpec(short(AFFINITY), "why")]).splitlines()
     assert [re.split("  +", line) for line in lines[:3]] == [
         ["SPEC", "REFERENCE", "KUBE-PROXY NFTABLES"],
         [short(ZONE), "passed 31 s", "failed 130 s"],

@@ -94,7 +94,7 @@ def releases(*mirrors: Mirror | str, attempts: int = 4) -> Releases:
     return Releases(urls, Fetcher(timeout=5, attempts=attempts, pause=lambda seconds: None), f"{urls[0]}/listing")
 
 
-class Heard(Watcher):
+class RecordedProgress(Watcher):
     """Records progress messages."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from harness.binaries.fetching import FromRelease, fetch
 from harness.binaries.versions import Version, parse_wanted
 from harness.commands.main import main
 from harness.model.files import sha256_of
-from tests.harness.binaries.servers import Heard, Mirror, releases
+from tests.harness.binaries.servers import Mirror, RecordedProgress, releases
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_second_process_waits_and_finds_the_file(mirror: Mirror, cache: Cache) -
     path = mirror.publish("kube-proxy", "1.34.2")
     waits, version = threading.Event(), Version(1, 34, 2)
 
-    class Second(Heard):
+    class Second(RecordedProgress):
         def say(self, text: str) -> None:
             self.lines.append(text)
             waits.set()

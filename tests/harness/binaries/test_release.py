@@ -13,11 +13,13 @@ from harness.binaries.fetching import FromRelease, fetch
 from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
-from tests.harness.binaries.servers import Heard, Mirror, releases, script
+from tests.harness.binaries.servers import Mirror, RecordedProgress, releases, script
 
 
 def get(component: str, version: str, origin: Releases, cache: Cache, *, again: bool = False) -> Entry:
-    return fetch(component_named(component), parse_wanted(version), FromRelease(origin), cache, Heard(), again=again)
+    return fetch(
+        component_named(component), parse_wanted(version), FromRelease(origin), cache, RecordedProgress(), again=again
+    )
 
 
 def test_downloaded_component_runs_and_reports_its_source(mirror: Mirror, cache: Cache) -> None:

@@ -69,7 +69,7 @@ ODD_LEASES: dict[str, Object] = {
 }
 
 
-class Somebody:
+class UserCluster:
     """A user's cluster. The test creates a new cluster for each unusual object."""
 
     def __init__(self, folder: Path) -> None:
@@ -131,8 +131,8 @@ class Somebody:
 
 
 @pytest.fixture(scope="module")
-def somebody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Somebody]:
-    made = Somebody(tmp_path_factory.mktemp("somebody"))
+def somebody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserCluster]:
+    made = UserCluster(tmp_path_factory.mktemp("somebody"))
     yield made
     made.api.close()
     made.server.stop()
@@ -159,7 +159,7 @@ PLANTED: dict[str, tuple[str, str, Object]] = {
 
 
 @pytest.mark.parametrize("planted", PLANTED.values(), ids=list(PLANTED))
-def test_odd_object_can_be_read(somebody: Somebody, planted: tuple[str, str, Object]) -> None:
+def test_odd_object_can_be_read(somebody: UserCluster, planted: tuple[str, str, Object]) -> None:
     somebody.begin()
     assert somebody.plant(*planted)
     somebody.read()
@@ -189,7 +189,7 @@ def planted_objects(draw: st.DrawFn) -> tuple[str, str, Object]:
 @pytest.mark.timeout(600)
 @given(planted=st.lists(planted_objects(), min_size=1, max_size=4))
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
-def test_any_generated_object_can_be_read(somebody: Somebody, planted: list[tuple[str, str, Object]]) -> None:
+def test_any_generated_object_can_be_read(somebody: UserCluster, planted: list[tuple[str, str, Object]]) -> None:
     somebody.begin()
     for each in planted:
         somebody.plant(*each)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 IDLE = 'workqueue_adds_total{name="endpoint_slice"} 3\nworkqueue_work_duration_seconds_count{name="endpoint_slice"} 3\n'
 
 
-class Controlled:
+class ClusterWithController:
     """An API and a controller that syncs at each change of the Service. It receives the node's zone one sync late."""
 
     def __init__(self, *_: object) -> None:
@@ -58,7 +58,7 @@ class Controlled:
 
 
 def test_controller_that_sees_the_node_last_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barrier, "Api", Controlled)
+    monkeypatch.setattr(barrier, "Api", ClusterWithController)
     monkeypatch.setattr(barrier, "_ARRIVAL", 0.01)
     asked = ControllerBarrier({}, scrape=lambda: IDLE, log=str)
     monkeypatch.setattr(barrier, "_RETRY", 0.0)

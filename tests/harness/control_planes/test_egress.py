@@ -15,7 +15,7 @@ from tests.ports import closed_port
 POD = "10.244.1.2"
 
 
-class Inside(socket.socket):
+class PodSocket(socket.socket):
     """A socket that connects to the pod's addresses on this machine."""
 
     def connect(self, address: Any) -> None:
@@ -46,7 +46,7 @@ def refusal(egress: Egress, request: str) -> str:
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
 def test_connection_to_a_pod_carries_bytes_both_ways(egress: Egress, host: str, family: int) -> None:
-    egress.reach_pods(Inside)
+    egress.reach_pods(PodSocket)
     address = POD if family == socket.AF_INET else "[fd00:10:244:1::2]"
     listening = socket.create_server((host, 0), family=family)
     request = f"CONNECT {address}:{listening.getsockname()[1]} HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -61,7 +61,7 @@ def test_connection_to_a_pod_carries_bytes_both_ways(egress: Egress, host: str, 
 
 
 def test_refused_connection_is_reported(egress: Egress) -> None:
-    egress.reach_pods(Inside)
+    egress.reach_pods(PodSocket)
     with closed_port() as port:
         assert refusal(egress, f"CONNECT {POD}:{port} HTTP/1.1\r\n\r\n") == "HTTP/1.1 503 connection refused"
 
@@ -79,7 +79,7 @@ def test_unroutable_target_is_refused(egress: Egress, request_line: str, said: s
 
 
 def test_connections_end_with_the_proxy(egress: Egress) -> None:
-    egress.reach_pods(Inside)
+    egress.reach_pods(PodSocket)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         sock = ask(egress, f"CONNECT {POD}:{listening.getsockname()[1]} HTTP/1.1\r\n\r\n")
         with sock, listening.accept()[0] as pod:

@@ -103,7 +103,7 @@ def installing(job: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Nights:
+class NightlyRuns:
     """The nightly runs of one repository. Each job runs in a separate folder."""
 
     folder: Path
@@ -166,18 +166,18 @@ def github(night: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+def nights(tmp_path_factory: pytest.TempPathFactory) -> NightlyRuns:
     """Return the state before the first nightly run."""
     folder = tmp_path_factory.mktemp("nights")
     gh = folder / "bin/gh"
     gh.parent.mkdir()
     gh.write_text(GH, encoding="utf-8")
     gh.chmod(stat.S_IRWXU)
-    return Nights(folder)
+    return NightlyRuns(folder)
 
 
 @pytest.fixture(scope="module")
-def first(nights: Nights, node_image: str) -> dict[str, Job]:
+def first(nights: NightlyRuns, node_image: str) -> dict[str, Job]:
     """Run job `kind` of the first night in both modes.
 
     One mode probes with agnhost, as a runner without privileges does.
@@ -194,7 +194,7 @@ def first(nights: Nights, node_image: str) -> dict[str, Job]:
 
 
 @pytest.mark.parametrize(("name", "programs"), [("kind", ("trafficdist", "kind")), ("changes", ("trafficdist",))])
-def test_a_job_installs_what_it_runs(nights: Nights, name: str, programs: tuple[str, ...]) -> None:
+def test_a_job_installs_what_it_runs(nights: NightlyRuns, name: str, programs: tuple[str, ...]) -> None:
     if reason := cannot_install():
         pytest.skip(f"unavailable: {reason}")
     job = nights.job(name, "0", matrix={"mode": "nftables", "kubernetes": {"minor": "1.34", "image": ""}})
@@ -219,7 +219,7 @@ def check_artifact(artifact: Path, mode: str, *, allure: bool) -> None:
     assert (artifact / "allure-report/index.html").exists() == allure
 
 
-def test_nightly_workflow_runs_and_a_change_opens_an_issue(nights: Nights, first: dict[str, Job]) -> None:
+def test_nightly_workflow_runs_and_a_change_opens_an_issue(nights: NightlyRuns, first: dict[str, Job]) -> None:
     for mode, job in first.items():
         check_artifact(nights.artifact("1", mode), mode, allure=ALLURE_STEP not in job.left_out)
     summary = nights.changes("1")

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from harness.variation.axes import PLAIN, Draw, parse_draw
 from harness.plugin.shrinking import shrunk
+from harness.variation.axes import PLAIN, Draw, parse_draw
 
 DRAW = parse_draw("names=cloud,slices=each,owner=nobody,client=node")
 

@@ -72,7 +72,7 @@ def test_killed(number):
 """
 
 
-class Starved(RunDelay):
+class StarvedMachine(RunDelay):
     """A machine on which the programs can run for half of the time."""
 
     def lost(self, since: float, until: float | None = None) -> float:
@@ -80,7 +80,7 @@ class Starved(RunDelay):
 
 
 def test_limit_counts_the_time_in_which_programs_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "RUN_DELAY", Starved())
+    monkeypatch.setattr(time_limit, "RUN_DELAY", StarvedMachine())
     begin = time.monotonic()
     with pytest.raises(TimeLimitError, match=r"Timeout \(>0.1s\)"), limited(0.1):
         threading.Event().wait()

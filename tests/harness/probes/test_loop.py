@@ -130,7 +130,7 @@ def test_time_while_the_loop_was_stopped_does_not_count(wire: Wire) -> None:
     assert recording
 
 
-class Hog:
+class SlowWork:
     """Slow work in each turn of the loop, in addition to the probes."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class Hog:
 
 def test_time_while_the_loop_was_busy_does_not_count(wire: Wire) -> None:
     wire.serve("a1")
-    hog, reactor = Hog(), wire.loop._reactor
+    hog, reactor = SlowWork(), wire.loop._reactor
     reactor.call(lambda: reactor.watch(hog.fd, hog))
     try:
         assert set(wire.loop.probe([wire.ask(timeout=0.1), wire.ask("UDP", timeout=0.1)] * 20)) == {FROM_A1}

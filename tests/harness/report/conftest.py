@@ -18,7 +18,7 @@ from harness.plugin.suite import catalogue
 from harness.report import environment, verified
 from harness.scenario.rehearsal import ExpectedRecords
 from tests.harness.report.browser import Page, browser
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 from tests.harness.report.npm import installed
 
 JUDGED = """
@@ -109,7 +109,7 @@ def axe() -> str:
 
 
 @dataclass
-class Kept:
+class OriginalRun:
     """The run that the tests copy and change."""
 
     folder: Path | None = None
@@ -123,18 +123,18 @@ class Kept:
 
 
 @pytest.fixture(scope="session")
-def kept() -> Kept:
-    return Kept()
+def kept() -> OriginalRun:
+    return OriginalRun()
 
 
 @pytest.fixture
 def forged(
-    kept: Kept,
+    kept: OriginalRun,
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
-) -> Forged:
+) -> ForgedRun:
     """Return a copy of the run. It looks like a run of a released suite, whose windows need few probes."""
     monkeypatch.setattr(verified, "LAXEST", Rates(0.5, 0.1))
     if kept.folder is None:
@@ -151,11 +151,11 @@ def forged(
     folder = Path(shutil.copytree(kept.folder, tmp_path / "run"))
     report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
     lines = (folder / "run.jsonl").read_bytes().splitlines(keepends=True)
-    return Forged(folder, report, lines, kept.requirements, lambda _: FORESEEN)
+    return ForgedRun(folder, report, lines, kept.requirements, lambda _: FORESEEN)
 
 
 @pytest.fixture
-def publishable(forged: Forged) -> Forged:
+def publishable(forged: ForgedRun) -> ForgedRun:
     """Return a run that looks like one of a released suite, on a cluster with a known version."""
 
     def told(record: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.scenario.rehearsal import ExpectedByCase
 
 
 @dataclass
-class Forged:
+class ForgedRun:
     """A run that a test can change before it writes the run again."""
 
     folder: Path

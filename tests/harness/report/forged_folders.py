@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.judging.history_file import packed
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 
 EXPLANATION = "evidence/KEP-2/leaks/explanation.txt"
 PAGE, JUNIT = "report.html", "junit.xml"
 
 
-def exchanged(path: str, *, sealed: bool = False) -> Callable[[Forged], None]:
-    def change(f: Forged) -> None:
+def exchanged(path: str, *, sealed: bool = False) -> Callable[[ForgedRun], None]:
+    def change(f: ForgedRun) -> None:
         (f.folder / path).write_text("All is well.\n")
         if sealed:
             f.seal(path)
@@ -27,10 +27,10 @@ def exchanged(path: str, *, sealed: bool = False) -> Callable[[Forged], None]:
     return change
 
 
-def replaced(old: str, new: str, path: str) -> Callable[[Forged], None]:
+def replaced(old: str, new: str, path: str) -> Callable[[ForgedRun], None]:
     """Change a text of a page, and seal the page again."""
 
-    def change(f: Forged) -> None:
+    def change(f: ForgedRun) -> None:
         text = (f.folder / path).read_text()
         assert old in text
         (f.folder / path).write_text(text.replace(old, new))
@@ -39,14 +39,14 @@ def replaced(old: str, new: str, path: str) -> Callable[[Forged], None]:
     return change
 
 
-def removed(path: str) -> Callable[[Forged], None]:
+def removed(path: str) -> Callable[[ForgedRun], None]:
     return lambda f: (f.folder / path).unlink()
 
 
-def linked(path: str, target: str) -> Callable[[Forged], None]:
+def linked(path: str, target: str) -> Callable[[ForgedRun], None]:
     """Replace a file or folder by a link to its content in another place, or by a link to nothing."""
 
-    def change(f: Forged) -> None:
+    def change(f: ForgedRun) -> None:
         place = f.folder / path
         kept = f.folder.parent / "kept"
         if place.exists():
@@ -56,27 +56,27 @@ def linked(path: str, target: str) -> Callable[[Forged], None]:
     return change
 
 
-def pipe(path: str) -> Callable[[Forged], None]:
-    def change(f: Forged) -> None:
+def pipe(path: str) -> Callable[[ForgedRun], None]:
+    def change(f: ForgedRun) -> None:
         (f.folder / path).unlink()
         os.mkfifo(f.folder / path)
 
     return change
 
 
-def of_allure(change: Callable[[Path], Any]) -> Callable[[Forged], None]:
+def of_allure(change: Callable[[Path], Any]) -> Callable[[ForgedRun], None]:
     return lambda f: change(min((f.folder / "allure-results").glob("*-result.json")))
 
 
-def second_history(f: Forged) -> None:
+def second_history(f: ForgedRun) -> None:
     (f.folder / "run.jsonl.xz").write_bytes(packed(b"".join(f.lines)))
 
 
-def not_listed(path: str) -> Callable[[Forged], None]:
+def not_listed(path: str) -> Callable[[ForgedRun], None]:
     return lambda f: f.report.update(artifacts=[each for each in f.report["artifacts"] if each["path"] != path])
 
 
-def of_an_older_release(f: Forged) -> None:
+def of_an_older_release(f: ForgedRun) -> None:
     """Claim the rule of older releases, which listed fewer files."""
     del f.report["seals"]
     not_listed(PAGE)(f)
@@ -92,7 +92,7 @@ OLDER = (
 )
 DIFFERS = "derived: {} differs from the one that follows from the history"
 
-FOLDERS: dict[str, tuple[Callable[[Forged], Any], str]] = {
+FOLDERS: dict[str, tuple[Callable[[ForgedRun], Any], str]] = {
     "another page": (exchanged(PAGE), CHANGED.format(PAGE)),
     "another page, with its digest": (exchanged(PAGE, sealed=True), DIFFERS.format(PAGE)),
     "a milder page, with its digest": (replaced("not met", "met", PAGE), DIFFERS.format(PAGE)),

@@ -7,15 +7,15 @@ from typing import Any
 
 import orjson
 
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 from tests.harness.report.forged_reports import move_to_passed
 
 
-def changed(kind: str, **values: Any) -> Callable[[Forged], None]:
+def changed(kind: str, **values: Any) -> Callable[[ForgedRun], None]:
     return lambda f: f.rewrite(lambda record: {**record, **values} if record["kind"] == kind else record)
 
 
-def without(kind: str) -> Callable[[Forged], None]:
+def without(kind: str) -> Callable[[ForgedRun], None]:
     return lambda f: f.rewrite(lambda record: None if record["kind"] == kind else record)
 
 
@@ -37,23 +37,23 @@ def renamed(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def edit(old: bytes, new: bytes) -> Callable[[Forged], None]:
+def edit(old: bytes, new: bytes) -> Callable[[ForgedRun], None]:
     return lambda f: setattr(f, "history", b"".join(f.lines).replace(old, new, 1))
 
 
-def cut(number: int) -> Callable[[Forged], None]:
+def cut(number: int) -> Callable[[ForgedRun], None]:
     return lambda f: setattr(f, "history", b"".join(f.lines[:number]))
 
 
 LATER = "skipped later: everything judged before had passed"
 
 
-def leaks(**values: Any) -> Callable[[Forged], None]:
+def leaks(**values: Any) -> Callable[[ForgedRun], None]:
     """Change the verdict on the failed test, and compute the digests again."""
     return named("leaks", **values)
 
 
-def named(slug: str, **values: Any) -> Callable[[Forged], None]:
+def named(slug: str, **values: Any) -> Callable[[ForgedRun], None]:
     """Change the verdict on a test, and compute the digests again."""
     return lambda f: f.rewrite(
         lambda each: {**each, **values} if each["kind"] == "verdict" and each["test"] == f"KEP-2/{slug}" else each
@@ -84,7 +84,7 @@ def other_flow(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def unseen(f: Forged) -> None:
+def unseen(f: ForgedRun) -> None:
     """Leave only a passed verdict on the failed test, also in the report, as a careful forger would."""
 
     def change(record: dict[str, Any]) -> dict[str, Any] | None:
@@ -110,7 +110,7 @@ def unseen(f: Forged) -> None:
         del f.tests["leaks"][key]
 
 
-def not_claimed(f: Forged) -> None:
+def not_claimed(f: ForgedRun) -> None:
     """Present the failed test as not claimed, both in the history and in the report."""
 
     def change(record: dict[str, Any]) -> dict[str, Any] | None:
@@ -124,7 +124,7 @@ def not_claimed(f: Forged) -> None:
     f.tests["leaks"].update(verdict="skipped", reason="unsupported", message="Other")
 
 
-def laxer(**rates: float) -> Callable[[Forged], None]:
+def laxer(**rates: float) -> Callable[[ForgedRun], None]:
     """Change error rates of all windows, so that fewer probes are enough."""
 
     def change(record: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def laxer(**rates: float) -> Callable[[Forged], None]:
     return lambda f: f.rewrite(change)
 
 
-def fitted(f: Forged) -> None:
+def fitted(f: ForgedRun) -> None:
     """Let the windows of a requirement that is met expect the wrong pod that answered."""
 
     def change(record: dict[str, Any]) -> dict[str, Any]:
@@ -149,12 +149,12 @@ OF_HOLDS = (1, 2)
 """The windows of `KEP-2/holds`."""
 
 
-def borrowed(f: Forged) -> None:
+def borrowed(f: ForgedRun) -> None:
     """Let the windows of a requirement have the error rates of others."""
     f.rewrite(lambda record: {**record, "test": "KEP-2/holds"} if record["kind"] == "window" else record)
 
 
-def promised(f: Forged) -> None:
+def promised(f: ForgedRun) -> None:
     """Add a promise that is met, and is longer than the one in the report."""
 
     def change(record: dict[str, Any]) -> Any:
@@ -168,7 +168,7 @@ def promised(f: Forged) -> None:
     f.rewrite(change)
 
 
-HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
+HISTORIES: dict[str, tuple[str, Callable[[ForgedRun], Any]]] = {
     "a line is changed": ("history", edit(b'"timedOut":1', b'"timedOut":0')),
     "the end is cut off": ("history", cut(-1)),
     "nothing is left": ("history", cut(0)),

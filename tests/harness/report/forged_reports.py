@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 
 
 def passes(test: Any) -> None:
     test.update(verdict="passed", reason="", message="")
 
 
-def move_to_passed(forged: Forged) -> None:
+def move_to_passed(forged: ForgedRun) -> None:
     """Present the failed test as passed and adapt the profile's numbers, like a careful forger."""
     passes(forged.tests["leaks"])
     level = forged.profile["core"]
@@ -21,28 +21,28 @@ def move_to_passed(forged: Forged) -> None:
     level["result"] = "partial"
 
 
-def drop(forged: Forged, slug: str) -> None:
+def drop(forged: ForgedRun, slug: str) -> None:
     forged.report["tests"] = [each for each in forged.report["tests"] if not each["id"].endswith(f"/{slug}")]
 
 
-def declare(forged: Forged, name: str, *, as_: bool) -> None:
+def declare(forged: ForgedRun, name: str, *, as_: bool) -> None:
     for each in forged.report["features"]:
         if each["name"] == name:
             each["declared"] = as_
 
 
-def artifact(forged: Forged, **changed: str) -> None:
+def artifact(forged: ForgedRun, **changed: str) -> None:
     forged.report["artifacts"].append({**forged.report["artifacts"][0], **changed})
 
 
-def steady(forged: Forged) -> Any:
+def steady(forged: ForgedRun) -> Any:
     return forged.report["transitions"][0]["clients"][0]
 
 
 CAUSE = {"headline": "connections are refused", "level": "MUST", "requirements": ["KEP-2/holds"]}
 QUICK = {"requirements": 2, "of": 9, "mutants": 3, "ofMutants": 8, "expectedSeconds": 30.0}
 
-REPORTS: dict[str, tuple[str, Callable[[Forged], Any]]] = {
+REPORTS: dict[str, tuple[str, Callable[[ForgedRun], Any]]] = {
     "failed is passed": ("verdicts", lambda f: passes(f.tests["leaks"])),
     "failed is passed, with its numbers": ("verdicts", move_to_passed),
     "failed is inconclusive": ("verdicts", lambda f: f.tests["leaks"].update(verdict="inconclusive")),

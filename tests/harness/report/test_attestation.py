@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.report.attestation import FILE, check, repository_of
 from harness.report.verified import attested
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 
 pytest_plugins = ["pytester"]
 
@@ -78,7 +78,7 @@ def test_repository_is_that_of_the_implementation(url: str, repository: str) -> 
     assert repository_of({"implementation": {"url": url}}) == repository
 
 
-def test_report_without_the_right_attestation_is_refused(forged: Forged, path: Path) -> None:
+def test_report_without_the_right_attestation_is_refused(forged: ForgedRun, path: Path) -> None:
     (forged.folder / FILE).write_text("{}")
     assert forged.checks() == []  # the file needs no place in the list that it signs
     gh(path, 1, "no matching attestations")

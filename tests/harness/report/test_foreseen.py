@@ -12,7 +12,7 @@ import yaml
 
 from harness.plugin.suite import rehearsed
 from tests.harness.backends.verdicts import trafficdist
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 
 TRAFFIC, HINTS = "KEP-3015/node-then-zone-then-anywhere", "KEP-3015/prefer-same-zone-hints-the-own-zone"
 FLOW, API = "SERVICE/udp-flow-leaves-a-removed-endpoint", "KEP-4444/api-stores-the-field"
@@ -22,7 +22,7 @@ Change = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 @pytest.fixture(scope="module", params=["1", "2"])
-def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Forged:
+def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ForgedRun:
     """Return a run of four requirements with the draws of a seed."""
     folder = tmp_path_factory.mktemp("run")
     chosen = [f"--run-test={each}" for each in (TRAFFIC, HINTS, FLOW, API)]
@@ -30,15 +30,15 @@ def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
     report["suite"]["revision"] = "a" * 40  # as of a checkout without changes
-    return Forged(folder, report, (folder / "run.jsonl").read_bytes().splitlines(keepends=True), *rehearsed())
+    return ForgedRun(folder, report, (folder / "run.jsonl").read_bytes().splitlines(keepends=True), *rehearsed())
 
 
 @pytest.fixture
-def run(original: Forged) -> Forged:
+def run(original: ForgedRun) -> ForgedRun:
     return dataclasses.replace(original, history=b"")
 
 
-def test_run_is_what_its_tests_expect(run: Forged) -> None:
+def test_run_is_what_its_tests_expect(run: ForgedRun) -> None:
     assert COMPARED.isdisjoint(run.checks())
     assert TRAFFIC in {each["test"] for each in run.records("window")}
     assert {each["test"] for each in run.records("comparison")} == {TRAFFIC, HINTS, FLOW, API}
@@ -96,6 +96,6 @@ FITTED: dict[str, tuple[str, Change]] = {
 
 
 @pytest.mark.parametrize(("check", "change"), FITTED.values(), ids=list(FITTED))
-def test_history_that_fits_a_wrong_implementation_is_refused(run: Forged, check: str, change: Change) -> None:
+def test_history_that_fits_a_wrong_implementation_is_refused(run: ForgedRun, check: str, change: Change) -> None:
     run.rewrite(change)
     assert check in run.checks()

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.commands.main import main
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 
 pytest_plugins = ["pytester"]
 
@@ -45,7 +45,7 @@ def crashes(*command: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_changed_value_in_a_report_is_refused(forged: Forged) -> None:
+def test_every_changed_value_in_a_report_is_refused(forged: ForgedRun) -> None:
     """No command crashes on a changed report either."""
     path, faults = str(forged.folder / "report.yaml"), []
     for place in [each for each in places(forged.report) if each]:
@@ -64,7 +64,7 @@ def test_every_changed_value_in_a_report_is_refused(forged: Forged) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_any_value_in_a_history_is_handled_by_every_command(forged: Forged) -> None:
+def test_any_value_in_a_history_is_handled_by_every_command(forged: ForgedRun) -> None:
     """Put each unusual value in each place of each kind of record, with valid digests."""
     lines, faults = list(forged.lines), []
     seen: set[tuple[str, tuple[Any, ...]]] = set()

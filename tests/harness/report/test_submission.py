@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.harness.report.conftest import Kept
-from tests.harness.report.forged import Forged
+from tests.harness.report.conftest import OriginalRun
+from tests.harness.report.forged import ForgedRun
 from tools.shelf.add import add
 from tools.shelf.check import check
 from tools.shelf.entry import described, states
@@ -72,7 +72,7 @@ main()" "$@"
 
 
 @pytest.fixture
-def fork(publishable: Forged, kept: Kept, tmp_path: Path) -> Fork:
+def fork(publishable: ForgedRun, kept: OriginalRun, tmp_path: Path) -> Fork:
     place = tmp_path / "fork"
     (place / ".ci").mkdir(parents=True)
     shutil.copy(ROOT / ".ci/submission.py", place / ".ci")
@@ -190,14 +190,14 @@ def test_a_bad_submission_is_refused_for_its_reason(fork: Fork, spoil: Callable[
 
 
 @pytest.mark.parametrize(("days", "why"), [(400, "a report is valid for 365 days"), (-3, "in the future")])
-def test_report_is_valid_for_a_year(publishable: Forged, tmp_path: Path, days: int, why: str) -> None:
+def test_report_is_valid_for_a_year(publishable: ForgedRun, tmp_path: Path, days: int, why: str) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
     assert check(target, publishable.requirements, today=TODAY) == []
     (refused,) = check(target, publishable.requirements, today=TODAY + datetime.timedelta(days=days))
     assert (refused.check, why in refused.text) == ("date", True)
 
 
-def test_report_can_be_published_on_its_last_valid_day(publishable: Forged, tmp_path: Path) -> None:
+def test_report_can_be_published_on_its_last_valid_day(publishable: ForgedRun, tmp_path: Path) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
     shown = described(publishable.report, target)
     assert check(target, publishable.requirements, today=shown.holds_until) == []

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from harness.commands.main import main
 from harness.report.verified import CHECKS, verify
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 from tests.harness.report.forged_folders import FOLDERS
 from tests.harness.report.forged_histories import HISTORIES
 from tests.harness.report.forged_reports import REPORTS
@@ -20,19 +20,19 @@ from tests.harness.report.forged_reports import REPORTS
 pytest_plugins = ["pytester"]
 
 
-def test_unchanged_report_is_accepted(forged: Forged) -> None:
+def test_unchanged_report_is_accepted(forged: ForgedRun) -> None:
     assert [str(each) for each in verify(forged.folder, forged.requirements, forged.foreseen)] == []
     assert forged.checks() == []
 
 
 @pytest.mark.parametrize(("check", "forge"), REPORTS.values(), ids=list(REPORTS))
-def test_a_changed_report_is_refused(forged: Forged, check: str, forge: Callable[[Forged], Any]) -> None:
+def test_a_changed_report_is_refused(forged: ForgedRun, check: str, forge: Callable[[ForgedRun], Any]) -> None:
     forge(forged)
     assert check in forged.checks()
 
 
 @pytest.mark.parametrize(("check", "forge"), HISTORIES.values(), ids=list(HISTORIES))
-def test_a_changed_history_is_refused(forged: Forged, check: str, forge: Callable[[Forged], Any]) -> None:
+def test_a_changed_history_is_refused(forged: ForgedRun, check: str, forge: Callable[[ForgedRun], Any]) -> None:
     forge(forged)
     if not forged.history:
         (forged.folder / "run.jsonl").write_bytes(b"")
@@ -41,12 +41,12 @@ def test_a_changed_history_is_refused(forged: Forged, check: str, forge: Callabl
 
 
 @pytest.mark.parametrize(("change", "said"), FOLDERS.values(), ids=list(FOLDERS))
-def test_a_changed_folder_is_refused(forged: Forged, change: Callable[[Forged], Any], said: str) -> None:
+def test_a_changed_folder_is_refused(forged: ForgedRun, change: Callable[[ForgedRun], Any], said: str) -> None:
     change(forged)
     assert said in forged.refusals()
 
 
-def test_each_key_that_is_deleted_is_missed(forged: Forged) -> None:
+def test_each_key_that_is_deleted_is_missed(forged: ForgedRun) -> None:
     whole, unmissed = forged.report, []
     failed = next(each for each in whole["tests"] if each["verdict"] == "failed")
     for key, within in [*((key, whole) for key in whole), *((key, failed) for key in failed)]:
@@ -56,7 +56,7 @@ def test_each_key_that_is_deleted_is_missed(forged: Forged) -> None:
     assert unmissed == []
 
 
-def test_duplicate_key_is_refused(forged: Forged) -> None:
+def test_duplicate_key_is_refused(forged: ForgedRun) -> None:
     path = forged.folder / "report.yaml"
     path.write_text(path.read_text() + "mode: ipvs\n")
     (refused,) = verify(forged.folder, forged.requirements)
@@ -70,7 +70,7 @@ def test_every_check_has_a_forged_report() -> None:
     assert len(REPORTS) + len(HISTORIES) >= 40
 
 
-def test_the_command_shows_each_reason_and_ends_with_13(forged: Forged) -> None:
+def test_the_command_shows_each_reason_and_ends_with_13(forged: ForgedRun) -> None:
     forged.report["run"]["retries"] = 1
     forged.checks()
     result = CliRunner().invoke(main, ["verify", str(forged.folder)])

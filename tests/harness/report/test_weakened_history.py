@@ -16,7 +16,7 @@ import orjson
 from harness.errors import UsageError
 from harness.judging.judge import judge
 from harness.judging.verdict import Verdict
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 
 pytest_plugins = ["pytester"]
 
@@ -65,7 +65,7 @@ def _histories(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
             yield [*before, made, *after]
 
 
-def test_no_change_of_a_record_turns_a_lost_answer_into_a_pass(forged: Forged) -> None:
+def test_no_change_of_a_record_turns_a_lost_answer_into_a_pass(forged: ForgedRun) -> None:
     records = [
         {key: value for key, value in each.items() if key != "digest"} for each in map(orjson.loads, forged.lines)
     ]

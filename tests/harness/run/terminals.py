@@ -173,7 +173,7 @@ def marked(mark: str) -> list[str]:
     return found
 
 
-class Place:
+class RunEnvironment:
     """The environment of runs: a backend, and everything that a run could leave."""
 
     def __init__(self, folder: Path, backend: str, kubeconfig: Path | None) -> None:

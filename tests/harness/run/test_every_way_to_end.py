@@ -1,7 +1,7 @@
 """Tests that a run that ends in any way, at any moment, writes a report with this fact and leaves nothing else behind.
 
 Each row of the table is a run of three small requirements on a pseudo-terminal. The run ends in one way, at one moment,
-on one backend. The test compares the state before and after the run (`Place`).
+on one backend. The test compares the state before and after the run (`RunEnvironment`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import yaml
 
 from harness.eventually import eventually
 from harness.judging.exit_codes import ExitCode
-from tests.harness.run.terminals import TRAFFICDIST, Place, Terminal, marked
+from tests.harness.run.terminals import TRAFFICDIST, RunEnvironment, Terminal, marked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -54,11 +54,11 @@ def somebodys_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
 
 
 @pytest.fixture(params=["netns", "kubeconfig"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest) -> Iterator[RunEnvironment]:
     kubeconfig = request.getfixturevalue("somebodys_cluster") if request.param == "kubeconfig" else None
     with tempfile.TemporaryDirectory() as folder:  # tmp_path is accessible only to its owner
         Path(folder).chmod(0o777)
-        yield Place(Path(folder), request.param, kubeconfig)
+        yield RunEnvironment(Path(folder), request.param, kubeconfig)
 
 
 def again_and_again(run: Terminal) -> None:
@@ -87,7 +87,7 @@ INTERRUPTIONS: dict[str, Callable[[Terminal], object]] = {
 @pytest.mark.parametrize("way", INTERRUPTIONS)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_interrupted_run_writes_a_report_marked_as_interrupted(
-    place: Place, moment: str, way: str, workers: int
+    place: RunEnvironment, moment: str, way: str, workers: int
 ) -> None:
     run = place.begin(moment, workers=workers)
     INTERRUPTIONS[way](run)
@@ -103,7 +103,7 @@ def test_interrupted_run_writes_a_report_marked_as_interrupted(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_run_leaves_its_history_and_no_key_or_process(place: Place, moment: str) -> None:
+def test_killed_run_leaves_its_history_and_no_key_or_process(place: RunEnvironment, moment: str) -> None:
     run = place.begin(moment, workers=2)
     run.process.kill()
     assert run.end() == -signal.SIGKILL
@@ -121,7 +121,7 @@ def test_killed_run_leaves_its_history_and_no_key_or_process(place: Place, momen
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_a_killed_worker_leaves_its_requirement_open_and_the_others_go_on(place: Place, attempt: int) -> None:
+def test_a_killed_worker_leaves_its_requirement_open_and_the_others_go_on(place: RunEnvironment, attempt: int) -> None:
     run = place.begin("scenario", workers=2)
     os.kill(int((place.suite / "at-scenario").read_text()), signal.SIGKILL)
     place.go_on()
@@ -133,7 +133,7 @@ def test_a_killed_worker_leaves_its_requirement_open_and_the_others_go_on(place:
 
 
 @pytest.mark.parametrize("moment", ["start", "idle", "end"])
-def test_killed_idle_worker_leaves_no_open_requirement(place: Place, moment: str) -> None:
+def test_killed_idle_worker_leaves_no_open_requirement(place: RunEnvironment, moment: str) -> None:
     """The idle worker has not collected tests yet, or it waits for other workers, or it has no tests left."""
     if moment == "idle":
         (place.suite / "wait-start").touch()  # a worker gets no tests while another one starts
@@ -159,7 +159,7 @@ if "exec(eval(" in sys.orig_argv[-1]:  # execnet's, of a worker
 
 
 @pytest.mark.parametrize(("dies", "made"), [((1,), 3), ((2,), 3), ((1, 2, 4), 5)])
-def test_worker_killed_at_start_is_started_again(place: Place, dies: Sequence[int], made: int) -> None:
+def test_worker_killed_at_start_is_started_again(place: RunEnvironment, dies: Sequence[int], made: int) -> None:
     born = place.folder / "born"
     born.mkdir()
     (born / "sitecustomize.py").write_text(BORN)
@@ -174,7 +174,7 @@ def test_worker_killed_at_start_is_started_again(place: Place, dies: Sequence[in
     place.expect_clean()
 
 
-def test_a_second_run_into_the_same_folder_is_refused(place: Place) -> None:
+def test_a_second_run_into_the_same_folder_is_refused(place: RunEnvironment) -> None:
     run = place.begin("scenario", workers=0)
     second = subprocess.run(place.command(), capture_output=True, text=True, check=False, env=place.environment)
     assert (second.returncode, "another run is writing to" in second.stderr) == (ExitCode.USAGE, True), second.stderr
@@ -194,7 +194,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("limit", LIMITS)
-def test_low_limit_is_reported_in_one_line(place: Place, limit: str, workers: int) -> None:
+def test_low_limit_is_reported_in_one_line(place: RunEnvironment, limit: str, workers: int) -> None:
     before = LIMITS[limit]
     if limit == "processes" and os.getuid() == 0:
         before = (*before, *ORDINARY)
@@ -217,7 +217,7 @@ cp -a "$out/." "$kept"; exit $code
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_full_disk_is_reported_and_observations_are_kept(place: Place, workers: int) -> None:
+def test_full_disk_is_reported_and_observations_are_kept(place: RunEnvironment, workers: int) -> None:
     disk, kept = place.folder / "disk", place.folder / "kept"
     disk.mkdir()
     kept.mkdir()

@@ -37,7 +37,7 @@ BEFORE_ALL = -400  # before conntrack, and before any proxy
 
 
 @dataclass(frozen=True)
-class Place:
+class FaultLocation:
     """The location of a fault: a client and a server of a cluster, in one address family."""
 
     backend: NetnsBackend
@@ -54,7 +54,7 @@ class Place:
 _VERDICT = {"attrs": [("NFTA_DATA_VERDICT", {"attrs": [("NFTA_VERDICT_CODE", 0)]})]}
 _DROP = genex("immediate", {"dreg": 0, "data": _VERDICT})
 
-Fault = Callable[[Place], AbstractContextManager[None]]
+Fault = Callable[[FaultLocation], AbstractContextManager[None]]
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def without_route(namespace: Namespace, number: int) -> Iterator[None]:
 
 
 @contextmanager
-def stopped(_: Place) -> Iterator[None]:
+def stopped(_: FaultLocation) -> Iterator[None]:
     """Stop this process for two seconds at the beginning of the block."""
     script = f"kill -STOP {os.getpid()}; sleep 2; kill -CONT {os.getpid()}"
     with subprocess.Popen(["/bin/sh", "-c", script]) as helper:
@@ -111,7 +111,7 @@ def stopped(_: Place) -> Iterator[None]:
 
 
 @contextmanager
-def cut_off(place: Place) -> Iterator[None]:
+def cut_off(place: FaultLocation) -> Iterator[None]:
     """Drop the packets from the server's node in the fabric."""
     place.backend.network.disconnect(place.server.node)
     try:
@@ -121,7 +121,7 @@ def cut_off(place: Place) -> Iterator[None]:
 
 
 @contextmanager
-def without_ports(place: Place) -> Iterator[None]:
+def without_ports(place: FaultLocation) -> Iterator[None]:
     """Bind all ports that the kernel can choose for the client's sockets, and the ports of the next probes."""
     path = Path("/proc/sys/net/ipv4/ip_local_port_range")
     with place.client.namespace.entered(), contextlib.ExitStack() as taken:
@@ -146,7 +146,7 @@ def _next_ports() -> list[int]:
 
 
 @contextmanager
-def full_tracking(place: Place) -> Iterator[None]:
+def full_tracking(place: FaultLocation) -> Iterator[None]:
     """Fill the conntrack table of the client's node up to the maximum of a netns.
 
     The maximum is one setting for the whole machine, but each netns has its own count. The connections are ASSURED, so

@@ -78,7 +78,7 @@ def test_either_of_two_answers_may_be_right(cluster: Cluster) -> None:
         expect_dns_answer(cluster, pod_client("a1"), name, rcode=frozenset({"SERVFAIL", "NXDOMAIN"}))
 
 
-class Forgetful:
+class StaleDnsServer:
     """A server that gives old answers for some time. Its answers have a TTL."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, old: float, ttl: int, family: str = "") -> None:
@@ -93,9 +93,9 @@ class Forgetful:
 
 
 def test_change_is_awaited_while_old_answers_may_be_cached(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    Forgetful(monkeypatch, old=0.6, ttl=1)
+    StaleDnsServer(monkeypatch, old=0.6, ttl=1)
     expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
-    Forgetful(monkeypatch, old=60, ttl=0)
+    StaleDnsServer(monkeypatch, old=60, ttl=0)
     with pytest.raises(AssertionError, match=r"expected .*'new'.* observed .*'old'"):
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
 
@@ -106,16 +106,16 @@ def test_caches_may_keep_old_answers_longer_over_one_family(
 ) -> None:
     service, pod = cluster.create_service(), Pod("new", "", "a1", "a", {"IPv4": "new"})
     assert family in cluster.backend.part(ServesDns).dns()
-    Forgetful(monkeypatch, old=0.6, ttl=1, family=family)
+    StaleDnsServer(monkeypatch, old=0.6, ttl=1, family=family)
     expect_dns_pods(cluster, service, {pod_client("a1"): {pod}})
-    Forgetful(monkeypatch, old=60, ttl=0, family=family)
+    StaleDnsServer(monkeypatch, old=60, ttl=0, family=family)
     with pytest.raises(AssertionError, match=r"expected .*'new'.* observed .*'old'"):
         expect_dns_pods(cluster, service, {pod_client("a1"): {pod}})
 
 
 def test_answer_with_a_long_ttl_is_inconclusive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "LONGEST_KEPT", 0.1)
-    Forgetful(monkeypatch, old=60, ttl=86400)
+    StaleDnsServer(monkeypatch, old=60, ttl=86400)
     with pytest.raises(InconclusiveError, match=r"the first answer may be cached for 86400 s"):
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
 
@@ -136,7 +136,7 @@ def test_missing_reply_is_an_outcome(cluster: Cluster, monkeypatch: pytest.Monke
     assert ask_dns(cluster, pod_client("a1"), "web.told.svc.cluster.local.").rcode == "no answer (Timeout)"
 
 
-class Servers:
+class CannedDnsAnswers:
     """Replaces the DNS server by these answers, or errors of parsing them, in turn. The last answer stays."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: str | Exception) -> None:
@@ -156,14 +156,14 @@ class Servers:
 
 
 def test_malformed_answer_is_judged_without_a_wait(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = Servers(monkeypatch, BadPointer())
+    served = CannedDnsAnswers(monkeypatch, BadPointer())
     with pytest.raises(AssertionError, match=r"malformed answer \(BadPointer: "):
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=[])
     assert served.queries == 2
 
 
 def test_single_answer_to_another_query_proves_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    Servers(monkeypatch, BadResponse(), "10.0.0.1")
+    CannedDnsAnswers(monkeypatch, BadResponse(), "10.0.0.1")
     assert ask_dns(cluster, pod_client("a1"), "web.").data == ("10.0.0.1",)
 
 
@@ -171,7 +171,7 @@ def test_single_answer_to_another_query_proves_nothing(cluster: Cluster, monkeyp
 def test_missing_answer_is_not_taken_for_one_without_records(
     error: Exception, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Servers(monkeypatch, error)
+    CannedDnsAnswers(monkeypatch, error)
     with pytest.raises(AssertionError, match=r"expected {'data': \[\]}, observed .*'no answer \("):
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=[])
 

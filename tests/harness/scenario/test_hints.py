@@ -19,7 +19,7 @@ from harness.scenario.service import Service
 WEB = Service({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}, ())
 
 
-class _Written:
+class _WrittenSlices:
     """A cluster with these EndpointSlices."""
 
     converges_within = 0.0
@@ -49,7 +49,7 @@ class _Written:
 
 
 def _cluster(*slices: Object) -> Cluster:
-    return cast("Cluster", _Written(*slices))
+    return cast("Cluster", _WrittenSlices(*slices))
 
 
 def _slice(name: str, port: str, *endpoints: Object) -> Object:
@@ -84,13 +84,13 @@ def test_omitted_conditions_have_their_api_defaults() -> None:
         _endpoint("starting", ready=False),
         _endpoint("leaving", ready=False, terminating=True),
     )
-    cluster = _Written(_slice("one", "web", *endpoints))
+    cluster = _WrittenSlices(_slice("one", "web", *endpoints))
     expected = {"ready": (True, True, False), "starting": (False, False, False), "leaving": (False, True, True)}
     expect_conditions(cast("Cluster", cluster), WEB, expected)
     assert [observed for _, observed in cluster.compared.values()] == list(expected.values())
 
 
-class _BrokenLater(_Written):
+class _LaterBrokenSlices(_WrittenSlices):
     converges_within = 0.05
 
     def settle(self) -> None:
@@ -98,16 +98,16 @@ class _BrokenLater(_Written):
 
 
 def test_correct_first_result_is_judged_after_the_controller_settled() -> None:
-    cluster = _BrokenLater(_slice("one", "web", _endpoint("p1", ready=True)))
+    cluster = _LaterBrokenSlices(_slice("one", "web", _endpoint("p1", ready=True)))
     expect_conditions(cast("Cluster", cluster), WEB, {"p1": (True, True, False)})
     assert [observed for _, observed in cluster.compared.values()] == [None]
 
 
-class _Hasty(_Written):
+class _SlicesWithoutNodes(_WrittenSlices):
     converges_within = 0.05
 
 
-class _OfALateKubelet(_Written):
+class _LateKubeletSlices(_WrittenSlices):
     converges_within = 0.01
 
     def await_pods(self) -> None:
@@ -116,7 +116,7 @@ class _OfALateKubelet(_Written):
 
 
 def test_time_taken_by_kubelets_does_not_count_for_the_controller() -> None:
-    cluster = _OfALateKubelet()
+    cluster = _LateKubeletSlices()
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     assert list(cluster.compared.values()) == [({"p1": "zones=a"}, {"p1": "zones=a"})]
 
@@ -130,7 +130,7 @@ def test_node_hints_beside_zone_hints_count_only_in_tables_about_nodes(
 ) -> None:
     both = {"forZones": [{"name": "a"}], "forNodes": [{"name": "n"}]}
     endpoints = [{**_endpoint(name), "hints": both} for name in ("p1", "p2")]
-    cluster = _Hasty(_slice("one", "web", *endpoints))
+    cluster = _SlicesWithoutNodes(_slice("one", "web", *endpoints))
     expected = {"p1": Hints(zones=("a",)), "p2": others or Hints(zones=("a",))}
     expect_hints(cast("Cluster", cluster), WEB, expected, exactly=exactly)
     ((_, seen),) = cluster.compared.values()
@@ -141,7 +141,7 @@ LEFT_ALONE = "the IPv4 endpoints of service web, left alone"
 
 
 def test_correct_slices_are_checked_again_at_the_end() -> None:
-    cluster = _Written(_slice("one", "web", _endpoint("p1", "a")))
+    cluster = _WrittenSlices(_slice("one", "web", _endpoint("p1", "a")))
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     recheck(cast("Cluster", cluster))
     assert cluster.compared[LEFT_ALONE] == ({"p1": "zones=a"}, {"p1": "zones=a"})
@@ -153,7 +153,7 @@ def test_correct_slices_are_checked_again_at_the_end() -> None:
 
 @pytest.mark.parametrize("change", ["writes", "changes"])
 def test_slices_from_before_a_change_are_not_checked_again(change: str) -> None:
-    cluster = _Written(_slice("one", "web", _endpoint("p1", "a")))
+    cluster = _WrittenSlices(_slice("one", "web", _endpoint("p1", "a")))
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     setattr(cluster.api, change, 1)
     recheck(cast("Cluster", cluster))

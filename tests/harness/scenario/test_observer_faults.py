@@ -30,7 +30,7 @@ from harness.scenario.service import Service
 from harness.scenario.service_address import service_address
 from harness.scenario.traffic import expect_traffic
 from harness.scenario.transitions import expect_flow_survives, expect_no_loss
-from tests.harness.scenario.faults import FAULTS, PREROUTING, Place, dropping, lasting, to_address
+from tests.harness.scenario.faults import FAULTS, PREROUTING, FaultLocation, dropping, lasting, to_address
 
 LASTS = 0.8
 LONG = 8_000  # probes
@@ -56,9 +56,9 @@ class ApiRequest:
         return {"family": self.family, "port": self.port}
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FaultLocation:
         """Return the location of the faults."""
-        return Place(
+        return FaultLocation(
             self.backend, self.backend.host_of(pod_client(CLIENT)), self.backend.host_of(self.pod), self.family
         )
 
@@ -135,12 +135,12 @@ def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Ite
         yield ApiRequest(backend, to, service, pod, port, family)
 
 
-def place_of(asked: ApiRequest, kind: str) -> Place:
+def place_of(asked: ApiRequest, kind: str) -> FaultLocation:
     """Return the location of a fault. A DNS query goes from the pod to the DNS server."""
     place = asked.place
     if kind.startswith("query"):
         assert asked.backend._dns is not None
-        return Place(asked.backend, place.server, asked.backend._dns[1], asked.family)
+        return FaultLocation(asked.backend, place.server, asked.backend._dns[1], asked.family)
     return place
 
 

@@ -36,7 +36,7 @@ from harness.scenario.service import endpoint
 from harness.scenario.traffic import expect_traffic
 
 
-class Starved(RunDelay):
+class StarvedMachine(RunDelay):
     """A machine on which the programs could not run for this number of seconds of each wait."""
 
     def __init__(self, seconds: float) -> None:
@@ -60,9 +60,9 @@ class Starved(RunDelay):
 def test_promise_is_broken_only_by_the_time_in_which_the_programs_could_run(
     wrong: float, lost: float, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(convergence, "RUN_DELAY", Starved(lost))
+    monkeypatch.setattr(convergence, "RUN_DELAY", StarvedMachine(lost))
     with History(tmp_path / "run.jsonl") as history:
-        cluster: Any = Promising(history)
+        cluster: Any = ClusterWithPromise(history)
         with contextlib.ExitStack() as judged:
             if verdict is not Verdict.PASSED:
                 error = UnmetError if verdict is Verdict.FAILED else InconclusiveJudgementError
@@ -71,7 +71,7 @@ def test_promise_is_broken_only_by_the_time_in_which_the_programs_could_run(
             expect_in_time(cluster, "traffic", Waited(wrong_until=wrong, begin=100.0))
 
 
-class Promising(Cluster):
+class ClusterWithPromise(Cluster):
     """The judgements of a cluster whose implementation promises five seconds."""
 
     def __init__(self, history: History) -> None:
@@ -87,14 +87,14 @@ def no_answer() -> Any:
 def test_missing_dns_answer_counts_only_if_the_server_could_run(
     lost: float, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dns_answers, "RUN_DELAY", Starved(lost))
+    monkeypatch.setattr(dns_answers, "RUN_DELAY", StarvedMachine(lost))
     monkeypatch.setattr(dns_answers, "PATIENCE", 0.001)
     with pytest.raises(error):
         dns_answers._asked_in_time(no_answer)
 
 
 def test_dns_server_that_could_not_run_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_answers, "RUN_DELAY", Starved(60.0))
+    monkeypatch.setattr(dns_answers, "RUN_DELAY", StarvedMachine(60.0))
     monkeypatch.setattr(dns_answers, "PATIENCE", 60.0)
     left = [no_answer, no_answer]
 

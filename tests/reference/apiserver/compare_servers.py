@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from tests.reference.apiserver.widgets import Sent
+from tests.reference.apiserver.widgets import WidgetRequest
 
 _OWN = frozenset({"uid", "creationTimestamp", "resourceVersion", "managedFields", "storageVersionHash", "description"})
 """The fields that differ between two servers, or from one run to the next."""
@@ -25,7 +25,7 @@ class Asking:
         self._url, self._token = cluster["server"], user["token"]
         self._tls = ssl.create_default_context(cadata=authority)
 
-    def __call__(self, sent: Sent) -> tuple[int, Any, list[str]]:
+    def __call__(self, sent: WidgetRequest) -> tuple[int, Any, list[str]]:
         """Return the code, the body and the warnings of an answer."""
         data = None if sent.body is None else json.dumps(sent.body).encode()
         headers = {

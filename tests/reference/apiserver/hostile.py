@@ -167,7 +167,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Sent:
+class HostileRequest:
     """A request. `content_type` is the media type of a patch."""
 
     method: str
@@ -230,7 +230,7 @@ def json_patches(draw: st.DrawFn, collection: str) -> Any:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Sent:
+def requests(draw: st.DrawFn) -> HostileRequest:
     """Return a request for one of two objects of a random kind."""
     collection = draw(st.sampled_from(sorted(SOUND)))
     way, status = draw(st.sampled_from(WAYS)), draw(st.sampled_from(["", "", "/status"]))
@@ -240,9 +240,9 @@ def requests(draw: st.DrawFn) -> Sent:
     query = draw(st.sampled_from([{}, {}, {"dryRun": "All"}, {"fieldManager": "x", "force": "true"}]))
     match way:
         case "POST":
-            return Sent("POST", collection, body, query=query)
+            return HostileRequest("POST", collection, body, query=query)
         case "PUT":
-            return Sent("PUT", one + status, body, query=query)
+            return HostileRequest("PUT", one + status, body, query=query)
         case "DELETE":
-            return Sent("DELETE", one, draw(st.sampled_from([b"", body])), query=query)
-    return Sent("PATCH", one + status, body, way, {"fieldManager": "z", **query})
+            return HostileRequest("DELETE", one, draw(st.sampled_from([b"", body])), query=query)
+    return HostileRequest("PATCH", one + status, body, way, {"fieldManager": "z", **query})

@@ -7,17 +7,17 @@ import pytest
 from reference.apiserver.connection import MAX_BODY_BYTES, Connection, encode, parse
 from reference.apiserver.handlers import Response
 from reference.apiserver.http_request import HttpRequest
-from tests.reference.apiserver.transports import Others, Recorder
+from tests.reference.apiserver.transports import NextProtocol, RecordingTransport
 
 GET = b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-def connected(answered: list[HttpRequest], others: Others) -> tuple[Connection, Recorder]:
+def connected(answered: list[HttpRequest], others: NextProtocol) -> tuple[Connection, RecordingTransport]:
     def answer(asked: HttpRequest) -> Response | None:
         answered.append(asked)
         return None if asked.streams else Response(200, b"{}")
 
-    connection, transport = Connection(answer, others.make, set()), Recorder()
+    connection, transport = Connection(answer, others.make, set()), RecordingTransport()
     connection.connection_made(transport)
     return connection, transport
 
@@ -59,7 +59,7 @@ def test_plain_request_uses_the_first_value_of_a_parameter() -> None:
 
 def test_split_and_pipelined_requests_are_answered_in_order() -> None:
     answered: list[HttpRequest] = []
-    connection, transport = connected(answered, Others())
+    connection, transport = connected(answered, NextProtocol())
     stream = GET + b"PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody" + GET
     for at in range(0, len(stream), 7):
         receive(connection, stream[at : at + 7])
@@ -69,7 +69,7 @@ def test_split_and_pipelined_requests_are_answered_in_order() -> None:
 
 
 def test_each_read_continues_after_the_previous_one() -> None:
-    connection, _ = connected([], Others())
+    connection, _ = connected([], NextProtocol())
     buffer = connection.get_buffer(-1)
     buffer[:2][:] = b"ab"  # asyncio passes the records of one read as slices of the buffer
     assert bytes(buffer[:2]) == b"ab"
@@ -77,7 +77,7 @@ def test_each_read_continues_after_the_previous_one() -> None:
 
 def test_watch_and_all_later_requests_are_passed_to_aiohttp() -> None:
     answered: list[HttpRequest] = []
-    connection, transport = connected(answered, others := Others())
+    connection, transport = connected(answered, others := NextProtocol())
     watch = b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: a\r\n\r\n"
     receive(connection, GET + watch + GET)
     assert others.received == watch + GET
@@ -87,7 +87,7 @@ def test_watch_and_all_later_requests_are_passed_to_aiohttp() -> None:
 
 def test_no_request_is_processed_while_the_client_does_not_read() -> None:
     answered: list[HttpRequest] = []
-    connection, transport = connected(answered, Others())
+    connection, transport = connected(answered, NextProtocol())
     connection.pause_writing()
     receive(connection, GET + GET)
     assert (answered, transport.reading) == ([], False)

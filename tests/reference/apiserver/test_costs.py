@@ -19,8 +19,8 @@ from reference.apiserver import ApiServer, patches
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.kinds.shapes import Shape
 from reference.apiserver.merge_rules import list_rules
-from tests.reference.apiserver.hostile import Sent
-from tests.reference.apiserver.test_hostile_requests import Asking
+from tests.reference.apiserver.hostile import HostileRequest
+from tests.reference.apiserver.test_hostile_requests import DirectServer
 
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 MERGES = (patches.MERGE, patches.STRATEGIC)
@@ -122,42 +122,47 @@ def varint(value: int) -> bytes:
     return (bytes([value & 0x7F | 0x80]) + varint(value >> 7)) if value > 0x7F else bytes([value])
 
 
-def requests(plural: str, path: Path, item: Shape, number: int) -> dict[str, tuple[list[Sent], Sent]]:
+def requests(
+    plural: str, path: Path, item: Shape, number: int
+) -> dict[str, tuple[list[HostileRequest], HostileRequest]]:
     """Return the requests about one list, by name, each after the requests that prepare it."""
     strategy = STRATEGIES[plural]
     made, one = many(item, path, number), url(strategy, "one")
-    full, small = identified(strategy, made), Sent("POST", url(strategy), orjson.dumps(whole(plural)), JSON)
+    full, small = identified(strategy, made), HostileRequest("POST", url(strategy), orjson.dumps(whole(plural)), JSON)
     pointer = "/" + "/".join(path)
     items = [sample(item, index) for index in range(number)] if path else []
     adds = [{"op": "add", "path": f"{pointer}/0", "value": each} for each in items]
     applied = {"fieldManager": "test", "force": "true"}
     again = {"fieldManager": "test", "force": "true"}
     found = {
-        "post": ([], Sent("POST", url(strategy), orjson.dumps(full), JSON)),
-        "post yaml": ([], Sent("POST", url(strategy), yaml.safe_dump(full).encode()[: 250 * 1024], YAML)),
-        "put": ([small], Sent("PUT", one, orjson.dumps(full), JSON)),
-        "apply": ([small], Sent("PATCH", one, orjson.dumps(full), patches.APPLY, applied)),
+        "post": ([], HostileRequest("POST", url(strategy), orjson.dumps(full), JSON)),
+        "post yaml": ([], HostileRequest("POST", url(strategy), yaml.safe_dump(full).encode()[: 250 * 1024], YAML)),
+        "put": ([small], HostileRequest("PUT", one, orjson.dumps(full), JSON)),
+        "apply": ([small], HostileRequest("PATCH", one, orjson.dumps(full), patches.APPLY, applied)),
         "json": (
             [small],
-            Sent("PATCH", one, orjson.dumps([*_parents(path), *adds]), patches.JSON),
+            HostileRequest("PATCH", one, orjson.dumps([*_parents(path), *adds]), patches.JSON),
         ),
     }
     for each in MERGES:
-        found[each] = ([small], Sent("PATCH", one, orjson.dumps(made), each))
-    before = [Sent("POST", url(strategy), orjson.dumps(full), JSON)]
+        found[each] = ([small], HostileRequest("PATCH", one, orjson.dumps(made), each))
+    before = [HostileRequest("POST", url(strategy), orjson.dumps(full), JSON)]
     reversed_items = {"$setElementOrder/" + path[-1]: list(reversed(items)), path[-1]: items}
     removed = {"$deleteFromPrimitiveList/" + path[-1]: items}
     for name, value in (("order", reversed_items), ("remove", removed)):
-        found[f"strategic {name}"] = (before, Sent("PATCH", one, orjson.dumps(_in(path, value)), patches.STRATEGIC))
+        found[f"strategic {name}"] = (
+            before,
+            HostileRequest("PATCH", one, orjson.dumps(_in(path, value)), patches.STRATEGIC),
+        )
     key = list_rules(strategy.resource.kind).get(path)
     if key is not None and key.merge_key:
         deleted = [{"$patch": "delete", key.merge_key: each.get(key.merge_key)} for each in items]
         found["strategic delete"] = (
             before,
-            Sent("PATCH", one, orjson.dumps(_in(path, {path[-1]: deleted})), patches.STRATEGIC),
+            HostileRequest("PATCH", one, orjson.dumps(_in(path, {path[-1]: deleted})), patches.STRATEGIC),
         )
-    mine = Sent("PATCH", one, orjson.dumps(full), patches.APPLY, again)
-    found["apply fewer"] = ([mine], Sent("PATCH", one, orjson.dumps(whole(plural)), patches.APPLY, again))
+    mine = HostileRequest("PATCH", one, orjson.dumps(full), patches.APPLY, again)
+    found["apply fewer"] = ([mine], HostileRequest("PATCH", one, orjson.dumps(whole(plural)), patches.APPLY, again))
     return found
 
 
@@ -176,9 +181,9 @@ def _in(path: Path, value: Any) -> Any:
     return value
 
 
-def cost(prepared: list[Sent], sent: Sent) -> float:
+def cost(prepared: list[HostileRequest], sent: HostileRequest) -> float:
     """Return the CPU time of a request in seconds."""
-    asking = Asking()
+    asking = DirectServer()
     for each in prepared:
         asking(each)
     begun = time.thread_time()
@@ -221,20 +226,20 @@ def test_cost_of_each_list_grows_like_its_bytes(plural: str, path: Path, item: S
     check(plural, path, item)
 
 
-def messages(number: int) -> Sent:
+def messages(number: int) -> HostileRequest:
     """Return a ConfigMap in protobuf with this many entries, and as many numbers of ten bytes that the kind lacks."""
     entries = [field(2, field(1, f"x{index}".encode()) + field(2, b"x")) for index in range(number)]
     numbers = [varint(15 << 3) + b"\xff" * 9 + b"\x01" for _ in range(number)]
     body = field(1, field(1, b"one")) + b"".join(entries + numbers)
-    return Sent("POST", "/api/v1/namespaces/default/configmaps", protobuf("ConfigMap", "v1", body), PROTOBUF)
+    return HostileRequest("POST", "/api/v1/namespaces/default/configmaps", protobuf("ConfigMap", "v1", body), PROTOBUF)
 
 
 def test_cost_of_protobuf_grows_like_its_bytes() -> None:
-    assert Asking()(messages(10)).code == 201
+    assert DirectServer()(messages(10)).code == 201
     check_growth(lambda: cost([], messages(SMALL)), lambda: cost([], messages(LARGE)), "protobuf", 200)
 
 
 @pytest.mark.parametrize("length", [11, 100_000])
 def test_number_of_absurd_length_in_protobuf_is_refused(length: int) -> None:
     body = protobuf("ConfigMap", "v1", varint(15 << 3) + b"\xff" * length + b"\x01")
-    assert Asking()(Sent("POST", "/api/v1/namespaces/default/configmaps", body, PROTOBUF)).code == 400
+    assert DirectServer()(HostileRequest("POST", "/api/v1/namespaces/default/configmaps", body, PROTOBUF)).code == 400

@@ -21,7 +21,14 @@ from harness.model.release import Release
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 from tests.reference.apiserver.compare_servers import Asking, reduced
-from tests.reference.apiserver.widgets import DEFINITIONS, WIDGETS, Sent, definition, requests, wrong_definitions
+from tests.reference.apiserver.widgets import (
+    DEFINITIONS,
+    WIDGETS,
+    WidgetRequest,
+    definition,
+    requests,
+    wrong_definitions,
+)
 
 VERSION = "1.37"
 
@@ -49,23 +56,23 @@ def ours() -> Iterator[Asking]:
     server.stop()
 
 
-def answer(asking: Asking, sent: Sent) -> list[Any]:
+def answer(asking: Asking, sent: WidgetRequest) -> list[Any]:
     code, body, warnings = asking(sent)
     return [code, reduced(body), warnings if sent.method != "GET" else []]
 
 
 @pytest.mark.parametrize("name", [name for name, _ in wrong_definitions()])
 def test_wrong_definition_is_refused_by_both(ours: Asking, real: Asking, name: str) -> None:
-    sent = Sent("POST", f"{DEFINITIONS}?dryRun=All", dict(wrong_definitions())[name])
+    sent = WidgetRequest("POST", f"{DEFINITIONS}?dryRun=All", dict(wrong_definitions())[name])
     assert [ours(sent)[0], real(sent)[0]] == [422, 422]
 
 
 def test_answers_to_all_requests_are_equal(ours: Asking, real: Asking) -> None:
     for each in (ours, real):
-        assert each(Sent("POST", DEFINITIONS, definition()))[0] == 201
-    eventually(lambda: real(Sent("GET", WIDGETS))[0] == 200, within=60, describe="the definition to be served")
+        assert each(WidgetRequest("POST", DEFINITIONS, definition()))[0] == 201
+    eventually(lambda: real(WidgetRequest("GET", WIDGETS))[0] == 200, within=60, describe="the definition to be served")
     eventually(
-        lambda: "widgets/scale" in str(real(Sent("GET", "/apis/example.com/v1beta1"))),
+        lambda: "widgets/scale" in str(real(WidgetRequest("GET", "/apis/example.com/v1beta1"))),
         within=60,
         describe="discovery to list the definition",
     )

@@ -24,8 +24,8 @@ from reference.apiserver.server import HttpServer
 from reference.client import Event
 from reference.endpointslice.index import ClusterIndex
 from reference.pod_locator.controller import Locations
-from tests.reference.apiserver.hostile import SOUND, Sent, requests
-from tests.reference.endpointslice.live import Live
+from tests.reference.apiserver.hostile import SOUND, HostileRequest, requests
+from tests.reference.endpointslice.live import RunningController
 from tests.reference.limited_users import Users
 
 FORMS = (
@@ -39,7 +39,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-class Asking:
+class DirectServer:
     """A server without connections. Tests call it directly."""
 
     def __init__(self) -> None:
@@ -47,15 +47,15 @@ class Asking:
         self.access = bearer_of("token")
         self._answers = Dispatcher(self.api.registry, deque(maxlen=1), self.access)
 
-    def __call__(self, sent: Sent, *, accept: str = "", token: str = "token") -> Response:
+    def __call__(self, sent: HostileRequest, *, accept: str = "", token: str = "token") -> Response:
         headers = {"authorization": f"Bearer {token}", "content-type": sent.content_type, "accept": accept}
         answer = self._answers.answer(HttpRequest(sent.method, sent.path, "", sent.query, headers, sent.body))
         assert answer is not None
         return answer
 
 
-def check(sent: list[Sent]) -> None:
-    asking = Asking()
+def check(sent: list[HostileRequest]) -> None:
+    asking = DirectServer()
     store = asking.api.registry.store
     for each in sent:
         before = store.revision
@@ -65,7 +65,7 @@ def check(sent: list[Sent]) -> None:
             assert store.revision == before, (each, answer.body)
     for collection in SOUND:
         for form in FORMS:
-            assert asking(Sent("GET", collection, b""), accept=form).code == 200
+            assert asking(HostileRequest("GET", collection, b""), accept=form).code == 200
     be_read(asking.api)
 
 
@@ -86,14 +86,14 @@ def be_read(api: ApiServer) -> None:
 
 @given(sent=st.lists(requests(), min_size=1, max_size=6))
 @settings(max_examples=250, suppress_health_check=list(HealthCheck))
-def test_malformed_requests_get_a_client_error(sent: list[Sent]) -> None:
+def test_malformed_requests_get_a_client_error(sent: list[HostileRequest]) -> None:
     check(sent)
 
 
 @pytest.mark.slow
 @given(sent=st.lists(requests(), min_size=1, max_size=20))
 @settings(max_examples=6_000, suppress_health_check=list(HealthCheck))
-def test_malformed_requests_get_a_client_error_for_a_minute(sent: list[Sent]) -> None:
+def test_malformed_requests_get_a_client_error_for_a_minute(sent: list[HostileRequest]) -> None:
     check(sent)
 
 
@@ -119,37 +119,77 @@ NUMBERS = [{"op": "add", "path": "/binaryData", "value": {}}, {"op": "add", "pat
 SHIFTS = [{"op": op, "path": "/x/0", **({"value": 1} if op == "add" else {})} for op in ("add", "remove") * 4000]
 
 BOMBS = {
-    "aliases": (Sent("POST", CONFIG_MAPS, aliases(9), YAML), 400, "aliases are not accepted"),
-    "deep YAML": (Sent("POST", CONFIG_MAPS, b"[" * 5000, YAML), 400, "max depth"),
-    "deep JSON": (Sent("POST", CONFIG_MAPS, b'{"data":' + b"[" * 900 + b"]" * 900 + b"}"), 400, "max depth"),
-    "deeper JSON": (Sent("POST", CONFIG_MAPS, b"[" * 100_000), 400, ""),
-    "long YAML": (Sent("POST", CONFIG_MAPS, b"a: " + b"x" * 300_000, YAML), 413, "262144 bytes"),
-    "doubling": (Sent("PATCH", f"{CONFIG_MAPS}/one", doubling(40), PATCHES), 413, "copies may add at most"),
-    "shifts": (Sent("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps(NUMBERS + SHIFTS), PATCHES), 413, "may shift at most"),
-    "large": (Sent("POST", PODS, orjson.dumps({"metadata": {"name": "a"}, **POD})), 413, "is too large"),
-    "items": (Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 60_000}})), 400, "too many items"),
-    "texts": (Sent("POST", CONFIG_MAPS, config_map(metadata={"finalizers": [""] * 300_000})), 400, "too many items"),
-    "faults": (Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 49_000}})), 422, "spec.ports[0].name"),
+    "aliases": (HostileRequest("POST", CONFIG_MAPS, aliases(9), YAML), 400, "aliases are not accepted"),
+    "deep YAML": (HostileRequest("POST", CONFIG_MAPS, b"[" * 5000, YAML), 400, "max depth"),
+    "deep JSON": (HostileRequest("POST", CONFIG_MAPS, b'{"data":' + b"[" * 900 + b"]" * 900 + b"}"), 400, "max depth"),
+    "deeper JSON": (HostileRequest("POST", CONFIG_MAPS, b"[" * 100_000), 400, ""),
+    "long YAML": (HostileRequest("POST", CONFIG_MAPS, b"a: " + b"x" * 300_000, YAML), 413, "262144 bytes"),
+    "doubling": (HostileRequest("PATCH", f"{CONFIG_MAPS}/one", doubling(40), PATCHES), 413, "copies may add at most"),
+    "shifts": (
+        HostileRequest("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps(NUMBERS + SHIFTS), PATCHES),
+        413,
+        "may shift at most",
+    ),
+    "large": (HostileRequest("POST", PODS, orjson.dumps({"metadata": {"name": "a"}, **POD})), 413, "is too large"),
+    "items": (
+        HostileRequest("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 60_000}})),
+        400,
+        "too many items",
+    ),
+    "texts": (
+        HostileRequest("POST", CONFIG_MAPS, config_map(metadata={"finalizers": [""] * 300_000})),
+        400,
+        "too many items",
+    ),
+    "faults": (
+        HostileRequest("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 49_000}})),
+        422,
+        "spec.ports[0].name",
+    ),
     "controllers": (
-        Sent("POST", CONFIG_MAPS, config_map(metadata={"name": "a", "ownerReferences": [{"controller": True}] * 2})),
+        HostileRequest(
+            "POST", CONFIG_MAPS, config_map(metadata={"name": "a", "ownerReferences": [{"controller": True}] * 2})
+        ),
         422,
         "ownerReferences[0].name",
     ),
     "text among objects": (
-        Sent("PATCH", f"{CONFIG_MAPS}/one", b'{"metadata":{"ownerReferences":[{"$patch":"replace"},1]}}', STRATEGIC),
+        HostileRequest(
+            "PATCH", f"{CONFIG_MAPS}/one", b'{"metadata":{"ownerReferences":[{"$patch":"replace"},1]}}', STRATEGIC
+        ),
         400,
         "",
     ),
-    "number in YAML": (Sent("POST", CONFIG_MAPS, b"a: " + b"1" * 5_000, YAML), 400, "more than 100 characters"),
-    "hexadecimal in YAML": (Sent("POST", CONFIG_MAPS, b"a: 0x" + b"1" * 5_000, YAML), 400, "more than 100 characters"),
-    "base 60 in YAML": (Sent("POST", CONFIG_MAPS, b"a: 1" + b":1" * 100_000, YAML), 400, "more than 100 characters"),
-    "number in JSON": (Sent("POST", SERVICES, b'{"spec":{"ports":[{"port":' + b"1" * 5_000 + b"}]}}"), 400, ""),
-    "resourceVersion": (Sent("GET", CONFIG_MAPS, b"", query={"resourceVersion": "9" * 5_000}), 400, "out of range"),
-    "limit": (Sent("GET", CONFIG_MAPS, b"", query={"limit": "9" * 5_000}), 400, "integer of 64 bits"),
-    "long limit": (Sent("GET", CONFIG_MAPS, b"", query={"limit": "9" * 30}), 400, "integer of 64 bits"),
-    "operations": (Sent("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps([{}] * 10_001), PATCHES), 413, "10001"),
+    "number in YAML": (
+        HostileRequest("POST", CONFIG_MAPS, b"a: " + b"1" * 5_000, YAML),
+        400,
+        "more than 100 characters",
+    ),
+    "hexadecimal in YAML": (
+        HostileRequest("POST", CONFIG_MAPS, b"a: 0x" + b"1" * 5_000, YAML),
+        400,
+        "more than 100 characters",
+    ),
+    "base 60 in YAML": (
+        HostileRequest("POST", CONFIG_MAPS, b"a: 1" + b":1" * 100_000, YAML),
+        400,
+        "more than 100 characters",
+    ),
+    "number in JSON": (
+        HostileRequest("POST", SERVICES, b'{"spec":{"ports":[{"port":' + b"1" * 5_000 + b"}]}}"),
+        400,
+        "",
+    ),
+    "resourceVersion": (
+        HostileRequest("GET", CONFIG_MAPS, b"", query={"resourceVersion": "9" * 5_000}),
+        400,
+        "out of range",
+    ),
+    "limit": (HostileRequest("GET", CONFIG_MAPS, b"", query={"limit": "9" * 5_000}), 400, "integer of 64 bits"),
+    "long limit": (HostileRequest("GET", CONFIG_MAPS, b"", query={"limit": "9" * 30}), 400, "integer of 64 bits"),
+    "operations": (HostileRequest("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps([{}] * 10_001), PATCHES), 413, "10001"),
     "in a review": (
-        Sent("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", aliases(9), YAML),
+        HostileRequest("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", aliases(9), YAML),
         400,
         "aliases are not accepted",
     ),
@@ -157,10 +197,10 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("sent", "code", "said"), BOMBS.values(), ids=list(BOMBS))
-def test_yaml_that_expands_is_refused_immediately(sent: Sent, code: int, said: str) -> None:
-    asking = Asking()
+def test_yaml_that_expands_is_refused_immediately(sent: HostileRequest, code: int, said: str) -> None:
+    asking = DirectServer()
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {}}
-    assert asking(Sent("POST", CONFIG_MAPS, orjson.dumps(made))).code == 201
+    assert asking(HostileRequest("POST", CONFIG_MAPS, orjson.dumps(made))).code == 201
     begun = time.process_time()
     answer = asking(sent)
     assert time.process_time() - begun < 20  # about 1 s; what is expanded takes minutes
@@ -169,49 +209,54 @@ def test_yaml_that_expands_is_refused_immediately(sent: Sent, code: int, said: s
 
 
 def test_forbidden_write_is_refused_before_its_body_is_read() -> None:
-    asking = Asking()
+    asking = DirectServer()
     token = Users(asking.access).add("nobody")
-    assert asking(Sent("POST", CONFIG_MAPS, b"{", YAML), token=token).code == 403
+    assert asking(HostileRequest("POST", CONFIG_MAPS, b"{", YAML), token=token).code == 403
 
 
 @pytest.mark.parametrize("token", ["\udcff\udcfe", "é", "\x00"])
 def test_token_with_unusual_bytes_is_unauthorized(token: str) -> None:
-    assert Asking()(Sent("GET", CONFIG_MAPS, b""), token=token).code == 401
+    assert DirectServer()(HostileRequest("GET", CONFIG_MAPS, b""), token=token).code == 401
 
 
 def test_yaml_without_aliases_is_read() -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata:\n  a: b\n"
-    assert json.loads(Asking()(Sent("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {"a": "b"}
+    assert json.loads(DirectServer()(HostileRequest("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {"a": "b"}
 
 
 def test_large_configuration_in_json_is_applied() -> None:
     """kubectl applies JSON under a content type of YAML."""
-    asking = Asking()
-    sent = Sent("PATCH", f"{CONFIG_MAPS}/two", config_map(data={"a": "x" * 300_000}), "application/apply-patch+yaml")
+    asking = DirectServer()
+    sent = HostileRequest(
+        "PATCH", f"{CONFIG_MAPS}/two", config_map(data={"a": "x" * 300_000}), "application/apply-patch+yaml"
+    )
     assert asking(replace(sent, query={"fieldManager": "test"})).code == 201
 
 
 def test_number_in_base_60_is_a_text() -> None:
     """YAML 1.1 reads 1:30 as 90, and Kubernetes as a string."""
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: 1:30, b: 1:30.5}\n"
-    assert json.loads(Asking()(Sent("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {"a": "1:30", "b": "1:30.5"}
+    assert json.loads(DirectServer()(HostileRequest("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {
+        "a": "1:30",
+        "b": "1:30.5",
+    }
 
 
 def test_error_of_many_faults_is_short() -> None:
-    answer = Asking()(Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 49_000}})))
+    answer = DirectServer()(HostileRequest("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 49_000}})))
     assert len(answer.body) < 1_000_000
 
 
 def test_patch_that_nests_deeply_is_refused() -> None:
-    asking = Asking()
+    asking = DirectServer()
     pod = {"metadata": {"name": "one"}, "spec": {"containers": [{"name": "a", "image": "b"}], "a": {}, "b": {"a": {}}}}
-    assert asking(Sent("POST", "/api/v1/namespaces/default/pods", orjson.dumps(pod))).code == 201
+    assert asking(HostileRequest("POST", "/api/v1/namespaces/default/pods", orjson.dumps(pod))).code == 201
     moves = [{"op": "add", "path": f"/spec/{x}", "value": {}} for x in "ab"]
     for number in range(150):
         one, other = ("a", "b") if number % 2 else ("b", "a")
         moves += [{"op": "move", "from": f"/spec/{one}", "path": f"/spec/{other}/x"}]
         moves += [{"op": "add", "path": f"/spec/{one}", "value": {}}]
-    answer = asking(Sent("PATCH", "/api/v1/namespaces/default/pods/one", orjson.dumps(moves), PATCHES))
+    answer = asking(HostileRequest("PATCH", "/api/v1/namespaces/default/pods/one", orjson.dumps(moves), PATCHES))
     assert answer.code == 400
     assert "max depth" in json.loads(answer.body)["message"]
 
@@ -232,9 +277,9 @@ def test_silent_connection_is_closed() -> None:
 
 
 def test_conditions_without_a_status_are_not_true() -> None:
-    asking = Asking()
+    asking = DirectServer()
     node: dict[str, Any] = {"metadata": {"name": "a1"}, "status": {"conditions": [{"type": "Ready"}]}}
-    assert asking(Sent("POST", "/api/v1/nodes", orjson.dumps(node))).code == 201
+    assert asking(HostileRequest("POST", "/api/v1/nodes", orjson.dumps(node))).code == 201
     be_read(asking.api)
 
 
@@ -247,7 +292,7 @@ def test_controller_goes_on_after_an_object_that_it_cannot_read(monkeypatch: pyt
         return read(index, event)
 
     monkeypatch.setattr(ClusterIndex, "apply", trips)
-    with Live() as live:
+    with RunningController() as live:
         live.api.create("nodes", "", {"metadata": {"name": "odd"}})
         live.create_service()
         live.settle()

@@ -15,7 +15,7 @@ from reference.apiserver.routes import Routes
 from reference.apiserver.selectors import Selection
 from reference.apiserver.server import HttpServer
 from reference.client import ApiError
-from tests.reference.apiserver.transports import Recorder
+from tests.reference.apiserver.transports import RecordingTransport
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 Stream = Iterator[dict[str, Any]]
@@ -200,7 +200,7 @@ def test_watch_opened_during_the_stop_ends_with_the_server(api: ApiServer) -> No
     hub.close()
     renderer = Renderer(Routes(api.registry).find(CONFIGS), ResponseForm())
     with pytest.raises(ApiError) as refused:
-        hub.open(Selection(), renderer, watch.WatchQuery(), Recorder())
+        hub.open(Selection(), renderer, watch.WatchQuery(), RecordingTransport())
     loop.close()
     assert refused.value.code == 503
     create(api, "a")  # the event loop is closed and cannot handle the connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Recorder(asyncio.Transport):
+class RecordingTransport(asyncio.Transport):
     """An open connection without a peer."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Recorder(asyncio.Transport):
         self.reading = True
 
 
-class Others(asyncio.Protocol):
+class NextProtocol(asyncio.Protocol):
     """A fake of the protocol that takes over a connection."""
 
     def __init__(self) -> None:

@@ -154,7 +154,7 @@ def widget(name: str = "one", /, **spec: Any) -> Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class WidgetRequest:
     """A request, and whether its error messages are compared as well."""
 
     method: str
@@ -211,61 +211,69 @@ APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
-def requests() -> list[Sent]:
+def requests() -> list[WidgetRequest]:
     """Return requests, each of which comes after those before it."""
-    found = [Sent("POST", WIDGETS, widget(f"invalid-{index}", **each)) for index, each in enumerate(invalid())]
-    found += [Sent("POST", WIDGETS, widget(f"valid-{index}", **each)) for index, each in enumerate(valid())]
+    found = [WidgetRequest("POST", WIDGETS, widget(f"invalid-{index}", **each)) for index, each in enumerate(invalid())]
+    found += [WidgetRequest("POST", WIDGETS, widget(f"valid-{index}", **each)) for index, each in enumerate(valid())]
     one = f"{WIDGETS}/one"
     strict = f"{WIDGETS}?fieldValidation=Strict"
     merge, json_patch = "application/merge-patch+json", "application/json-patch+json"
     of_beta = {**widget("two"), "apiVersion": "example.com/v1beta1"}
     items = [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]
     found += [
-        Sent("POST", strict, widget("strict", unknown=1)),
-        Sent("POST", WIDGETS, {**widget(), "status": {"phase": "dropped"}}),
-        Sent("POST", WIDGETS, widget()),
-        Sent("POST", WIDGETS, {**widget("three"), "apiVersion": "example.com/v1beta1"}),
-        Sent("POST", WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "three"}}),
-        Sent("POST", WIDGETS, widget("Not_A_Name")),
-        Sent("GET", one),
-        Sent("GET", f"{BETA}/one"),
-        Sent("POST", BETA, of_beta),
-        Sent("GET", f"{WIDGETS}/two"),
-        Sent("PATCH", f"{BETA}/two", {"spec": {"size": 2}}, merge),
-        Sent("GET", f"{WIDGETS}/none"),
-        Sent("PATCH", one, {"spec": {"size": 2}}, merge),
-        Sent("PATCH", one, {"spec": {"size": 0}}, merge),
-        Sent("PATCH", one, {"spec": {"color": None}}, merge),
-        Sent("PATCH", one, [{"op": "replace", "path": "/spec/size", "value": 3}], json_patch),
-        Sent("PATCH", one, {"spec": {"size": 2}}, "application/strategic-merge-patch+json"),
-        Sent("PATCH", f"{one}/status", {"status": {"replicas": 2, "selector": "a=b"}, "spec": {"size": 9}}, merge),
-        Sent("PATCH", f"{one}/status", {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "x"}}, merge),
-        Sent("PATCH", f"{one}/status", {"status": {"conditions": [{"status": "True"}]}}, merge),
-        Sent("PATCH", f"{one}/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, merge),
-        Sent("PATCH", one, {"status": {"phase": "kept"}}, merge),
-        Sent("GET", f"{one}/scale"),
-        Sent("PATCH", f"{one}/scale", {"spec": {"replicas": 5}}, merge),
-        Sent("PATCH", f"{one}/scale", {"spec": {"replicas": -1}}, merge),
-        Sent("GET", one),
-        Sent("GET", f"{WIDGETS}?fieldSelector=spec.color%3Dred%2Cmetadata.name%3Done"),
-        Sent("GET", f"{WIDGETS}?fieldSelector=spec.size%3D1"),
-        Sent("GET", WIDGETS, accept=TABLE),
-        Sent("GET", f"{BETA}/one", accept=TABLE),
-        Sent("PATCH", f"{WIDGETS}/applied?fieldManager=a", widget("applied", items=items, names=["a"]), APPLY),
-        Sent("PATCH", f"{WIDGETS}/applied?fieldManager=b", widget("applied", items=items[:1], names=["b"]), APPLY),
-        Sent("PATCH", f"{WIDGETS}/applied?fieldManager=b", widget("applied", size=2), APPLY),
-        Sent("PATCH", f"{WIDGETS}/applied?fieldManager=b&force=true", widget("applied", size=2), APPLY),
-        Sent("PATCH", f"{WIDGETS}/applied?fieldManager=c", widget("applied", size=2, whole={"a": "x"}), APPLY),
-        Sent("PATCH", f"{WIDGETS}/applied?fieldManager=c", widget("applied", size=2, whole={"b": "y"}), APPLY),
-        Sent("PATCH", f"{WIDGETS}/applied?fieldManager=a", widget("applied", size=2, items=items[1:]), APPLY),
-        Sent("PATCH", f"{BETA}/beta?fieldManager=a", {**of_beta, "metadata": {"name": "beta"}}, APPLY),
-        Sent("DELETE", f"{WIDGETS}/two"),
-        Sent("DELETE", f"{WIDGETS}/two"),
-        Sent("GET", f"{GROUP}/v1/namespaces/none/widgets"),
-        Sent("POST", f"{GROUP}/v1/namespaces/none/widgets", widget()),
-        Sent("GET", "/apis/example.com"),
-        Sent("GET", "/apis/example.com/v1"),
-        Sent("GET", "/apis/example.com/v1beta1"),
+        WidgetRequest("POST", strict, widget("strict", unknown=1)),
+        WidgetRequest("POST", WIDGETS, {**widget(), "status": {"phase": "dropped"}}),
+        WidgetRequest("POST", WIDGETS, widget()),
+        WidgetRequest("POST", WIDGETS, {**widget("three"), "apiVersion": "example.com/v1beta1"}),
+        WidgetRequest(
+            "POST", WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "three"}}
+        ),
+        WidgetRequest("POST", WIDGETS, widget("Not_A_Name")),
+        WidgetRequest("GET", one),
+        WidgetRequest("GET", f"{BETA}/one"),
+        WidgetRequest("POST", BETA, of_beta),
+        WidgetRequest("GET", f"{WIDGETS}/two"),
+        WidgetRequest("PATCH", f"{BETA}/two", {"spec": {"size": 2}}, merge),
+        WidgetRequest("GET", f"{WIDGETS}/none"),
+        WidgetRequest("PATCH", one, {"spec": {"size": 2}}, merge),
+        WidgetRequest("PATCH", one, {"spec": {"size": 0}}, merge),
+        WidgetRequest("PATCH", one, {"spec": {"color": None}}, merge),
+        WidgetRequest("PATCH", one, [{"op": "replace", "path": "/spec/size", "value": 3}], json_patch),
+        WidgetRequest("PATCH", one, {"spec": {"size": 2}}, "application/strategic-merge-patch+json"),
+        WidgetRequest(
+            "PATCH", f"{one}/status", {"status": {"replicas": 2, "selector": "a=b"}, "spec": {"size": 9}}, merge
+        ),
+        WidgetRequest("PATCH", f"{one}/status", {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "x"}}, merge),
+        WidgetRequest("PATCH", f"{one}/status", {"status": {"conditions": [{"status": "True"}]}}, merge),
+        WidgetRequest(
+            "PATCH", f"{one}/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, merge
+        ),
+        WidgetRequest("PATCH", one, {"status": {"phase": "kept"}}, merge),
+        WidgetRequest("GET", f"{one}/scale"),
+        WidgetRequest("PATCH", f"{one}/scale", {"spec": {"replicas": 5}}, merge),
+        WidgetRequest("PATCH", f"{one}/scale", {"spec": {"replicas": -1}}, merge),
+        WidgetRequest("GET", one),
+        WidgetRequest("GET", f"{WIDGETS}?fieldSelector=spec.color%3Dred%2Cmetadata.name%3Done"),
+        WidgetRequest("GET", f"{WIDGETS}?fieldSelector=spec.size%3D1"),
+        WidgetRequest("GET", WIDGETS, accept=TABLE),
+        WidgetRequest("GET", f"{BETA}/one", accept=TABLE),
+        WidgetRequest("PATCH", f"{WIDGETS}/applied?fieldManager=a", widget("applied", items=items, names=["a"]), APPLY),
+        WidgetRequest(
+            "PATCH", f"{WIDGETS}/applied?fieldManager=b", widget("applied", items=items[:1], names=["b"]), APPLY
+        ),
+        WidgetRequest("PATCH", f"{WIDGETS}/applied?fieldManager=b", widget("applied", size=2), APPLY),
+        WidgetRequest("PATCH", f"{WIDGETS}/applied?fieldManager=b&force=true", widget("applied", size=2), APPLY),
+        WidgetRequest("PATCH", f"{WIDGETS}/applied?fieldManager=c", widget("applied", size=2, whole={"a": "x"}), APPLY),
+        WidgetRequest("PATCH", f"{WIDGETS}/applied?fieldManager=c", widget("applied", size=2, whole={"b": "y"}), APPLY),
+        WidgetRequest("PATCH", f"{WIDGETS}/applied?fieldManager=a", widget("applied", size=2, items=items[1:]), APPLY),
+        WidgetRequest("PATCH", f"{BETA}/beta?fieldManager=a", {**of_beta, "metadata": {"name": "beta"}}, APPLY),
+        WidgetRequest("DELETE", f"{WIDGETS}/two"),
+        WidgetRequest("DELETE", f"{WIDGETS}/two"),
+        WidgetRequest("GET", f"{GROUP}/v1/namespaces/none/widgets"),
+        WidgetRequest("POST", f"{GROUP}/v1/namespaces/none/widgets", widget()),
+        WidgetRequest("GET", "/apis/example.com"),
+        WidgetRequest("GET", "/apis/example.com/v1"),
+        WidgetRequest("GET", "/apis/example.com/v1beta1"),
     ]
     return found
 

@@ -15,18 +15,18 @@ from reference.objects.topology_keys import Labels
 
 
 @dataclass(frozen=True)
-class Place:
+class ClientLocation:
     name: str
     labels: Labels = field(compare=False)
 
 
-def place(name: str) -> Place:
+def place(name: str) -> ClientLocation:
     """Parse text such as `a1r2`: node a1, zone a, rack r2."""
     labels = {"host": name[:2], "zone": name[0], **({"rack": name[2:]} if name[2:] else {})}
-    return Place(name, frozenset(labels.items()))
+    return ClientLocation(name, frozenset(labels.items()))
 
 
-def select(keys: Sequence[str], client: Labels | None, places: Sequence[Place]) -> Sequence[Place]:
+def select(keys: Sequence[str], client: Labels | None, places: Sequence[ClientLocation]) -> Sequence[ClientLocation]:
     service = records.Service(True, tuple(keys), endpoints={"IPv4": places})  # type: ignore[dict-item]
     return records.select(service, "IPv4", client)  # type: ignore[return-value]
 
@@ -61,7 +61,7 @@ def test_missing_labels_do_not_match_each_other() -> None:
 
 
 def test_unknown_client_gets_all_endpoints() -> None:
-    endpoints = [place("a1"), Place("somewhere", frozenset())]
+    endpoints = [place("a1"), ClientLocation("somewhere", frozenset())]
     assert list(select(["zone"], None, endpoints)) == endpoints
 
 

@@ -15,7 +15,7 @@ from tests.reference.endpointslice.objects import endpoints, make_node, make_pod
 NODES = ("a1", "a2", "b1")
 
 
-class Live:
+class RunningController:
     """An API server with nodes a1, a2 and b1, and a controller that `start` or the context manager starts."""
 
     def __init__(self, **options: Any) -> None:

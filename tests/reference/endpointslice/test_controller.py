@@ -11,14 +11,14 @@ from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import plan_service
 from reference.features import Features
-from tests.reference.endpointslice.live import Live, failing
+from tests.reference.endpointslice.live import RunningController, failing
 from tests.reference.endpointslice.objects import addresses, endpoints, make_node, release
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 
 def test_objects_from_before_the_start_are_processed() -> None:
-    live = Live()
+    live = RunningController()
     live.create_service()
     live.run_pod()
     with live:
@@ -26,11 +26,11 @@ def test_objects_from_before_the_start_are_processed() -> None:
 
 
 def test_controller_is_not_synced_before_it_has_seen_the_state() -> None:
-    assert not EndpointSliceController(Live().api).synced()
+    assert not EndpointSliceController(RunningController().api).synced()
 
 
 def test_readiness_shows_in_the_slice_as_soon_as_the_controller_is_synced() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         for ready in (False, True) * 50:
@@ -39,7 +39,7 @@ def test_readiness_shows_in_the_slice_as_soon_as_the_controller_is_synced() -> N
 
 
 def test_deleted_pod_is_terminating_and_then_gone() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         live.api.delete("pods", "default", "p1")
@@ -49,7 +49,7 @@ def test_deleted_pod_is_terminating_and_then_gone() -> None:
 
 
 def test_hints_follow_the_field() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         assert "hints" not in live.the_endpoint()
@@ -60,14 +60,14 @@ def test_hints_follow_the_field() -> None:
 
 
 def test_controller_of_an_older_release_does_not_know_newer_values() -> None:
-    with Live(features=release("1.33")) as live:
+    with RunningController(features=release("1.33")) as live:
         live.create_service(trafficDistribution="PreferSameNode")
         live.run_pod()
         assert "hints" not in live.the_endpoint()
 
 
 def test_slice_size_is_configurable() -> None:
-    with Live(max_endpoints_per_slice=2) as live:
+    with RunningController(max_endpoints_per_slice=2) as live:
         live.create_service()
         for number in range(5):
             live.run_pod(f"p{number}", ips=[f"10.244.1.{number + 1}"])
@@ -75,7 +75,7 @@ def test_slice_size_is_configurable() -> None:
 
 
 def test_relabelled_node_changes_only_the_slices_of_its_pods() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service("web", trafficDistribution="PreferSameZone")
         live.create_service("db", selector={"app": "db"})
         live.run_pod("p1", "a1")
@@ -87,7 +87,7 @@ def test_relabelled_node_changes_only_the_slices_of_its_pods() -> None:
 
 
 def test_slices_of_a_deleted_service_are_deleted_and_come_back_with_it() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         assert live.slices()
@@ -98,7 +98,7 @@ def test_slices_of_a_deleted_service_are_deleted_and_come_back_with_it() -> None
 
 
 def test_slices_of_a_service_deleted_while_the_controller_was_away_are_deleted() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         assert live.slices()
     live.api.delete("services", "default", "web")
@@ -118,7 +118,7 @@ def foreign_slice(name: str = "by-hand") -> Object:
 
 
 def test_foreign_slices_are_never_changed() -> None:
-    with Live() as live:
+    with RunningController() as live:
         foreign = live.api.create("endpointslices", "default", foreign_slice())
         live.create_service()
         live.run_pod()
@@ -127,7 +127,7 @@ def test_foreign_slices_are_never_changed() -> None:
 
 
 def test_changed_slice_is_corrected() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         (made,) = live.slices()
@@ -136,7 +136,7 @@ def test_changed_slice_is_corrected() -> None:
 
 
 def test_deleted_slice_is_created_again() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         (made,) = live.slices()
@@ -145,7 +145,7 @@ def test_deleted_slice_is_created_again() -> None:
 
 
 def test_slice_taken_over_by_another_controller_is_replaced() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         (made,) = live.slices()
@@ -158,7 +158,7 @@ def test_slice_taken_over_by_another_controller_is_replaced() -> None:
 
 
 def test_pod_on_a_missing_node_is_reported_and_comes_in_with_its_node() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod("p1", "c1")
         live.run_pod("p2", "a1", ips=["10.244.1.2"])
@@ -170,7 +170,7 @@ def test_pod_on_a_missing_node_is_reported_and_comes_in_with_its_node() -> None:
 
 
 def test_pods_of_a_deleted_node_are_left_out() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod("p1", "b1")
         assert live.pods_in_slices() == ["p1"]
@@ -179,7 +179,7 @@ def test_pods_of_a_deleted_node_are_left_out() -> None:
 
 
 def test_slice_that_the_api_server_refuses_is_reported_once_and_not_waited_for() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod("p1", ips=["127.0.0.1"])  # endpoints may not have loopback addresses
         live.run_pod("p2", ips=["10.244.1.2"])
@@ -192,7 +192,7 @@ def test_slice_that_the_api_server_refuses_is_reported_once_and_not_waited_for()
 
 
 def test_failure_is_a_warning_on_the_service() -> None:
-    with Live() as live:
+    with RunningController() as live:
         service = live.create_service()
         live.run_pod("p1", "c1")
         live.settle()
@@ -206,7 +206,7 @@ def test_failure_is_a_warning_on_the_service() -> None:
 
 
 def test_conflict_is_retried_on_the_newer_slice() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.settle()
 
@@ -226,7 +226,7 @@ def test_conflict_is_retried_on_the_newer_slice() -> None:
 
 @pytest.mark.parametrize("reason", ["InternalError", "ServiceUnavailable", "Timeout", "AlreadyExists"])
 def test_transient_failures_are_retried(reason: str) -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.interrupted.before["create"] = failing([reason] * 4)
         live.create_service()
         live.run_pod()
@@ -235,7 +235,7 @@ def test_transient_failures_are_retried(reason: str) -> None:
 
 
 def test_slice_deleted_meanwhile_is_not_a_failure() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.settle()
         live.interrupted.before["delete"] = lambda obj: live.api.delete(
@@ -247,7 +247,7 @@ def test_slice_deleted_meanwhile_is_not_a_failure() -> None:
 
 
 def test_changes_during_a_write_cause_one_more_write() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         for number in range(20):
             live.run_pod(f"p{number}", ips=[f"10.244.1.{number + 1}"])
@@ -261,7 +261,7 @@ def test_changes_during_a_write_cause_one_more_write() -> None:
 
 
 def test_idle_controller_writes_nothing() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service("web", trafficDistribution="PreferSameNode")
         live.create_service("odd", clusterIP="None", ports=[])
         live.run_pod()
@@ -275,7 +275,7 @@ def test_idle_controller_writes_nothing() -> None:
 
 
 def test_echo_of_an_own_write_causes_no_sync(caplog: pytest.LogCaptureFixture) -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         live.settle()
@@ -289,7 +289,7 @@ def test_echo_of_an_own_write_causes_no_sync(caplog: pytest.LogCaptureFixture) -
 
 
 def test_stopped_controller_leaves_slices_and_writes_no_more() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service()
         live.run_pod()
         before = live.slices()
@@ -299,12 +299,12 @@ def test_stopped_controller_leaves_slices_and_writes_no_more() -> None:
 
 
 def test_controller_can_start_only_once() -> None:
-    with Live() as live, pytest.raises(RuntimeError):
+    with RunningController() as live, pytest.raises(RuntimeError):
         live.controller.start()
 
 
 def test_parallel_writers_create_the_same_slices_as_sequential_ones() -> None:
-    with Live(max_endpoints_per_slice=7) as live:
+    with RunningController(max_endpoints_per_slice=7) as live:
         services = [live.create_service(f"web{n}", trafficDistribution="PreferSameNode") for n in range(5)]
 
         def work(number: int) -> None:

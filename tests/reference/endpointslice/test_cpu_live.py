@@ -8,24 +8,24 @@ import pytest
 
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
-from tests.reference.endpointslice.live import Live
+from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import AUTO, TOPOLOGY_MODE, hinted, make_node
 
 
-def annotate(live: Live, value: str | None, name: str = "web") -> None:
+def annotate(live: RunningController, value: str | None, name: str = "web") -> None:
     live.api.patch("services", "default", name, {"metadata": {"annotations": {TOPOLOGY_MODE: value}}})
 
 
-def create_auto_service(live: Live, name: str = "web", **spec: object) -> None:
+def create_auto_service(live: RunningController, name: str = "web", **spec: object) -> None:
     live.create_service(name, annotations=AUTO, **spec)
 
 
-def run_pods(live: Live, *nodes: str) -> None:
+def run_pods(live: RunningController, *nodes: str) -> None:
     for number, node in enumerate(nodes, 1):
         live.run_pod(f"p{number}", node, ips=[f"10.244.1.{number}"])
 
 
-def events(live: Live) -> list[tuple[str, str, str]]:
+def events(live: RunningController) -> list[tuple[str, str, str]]:
     live.settle()
     found: list[Object] = live.api.list("events", "default")
     return [(each["type"], each["reason"], each["message"]) for each in found]
@@ -35,7 +35,7 @@ ENABLED = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been
 
 
 def test_hints_are_added_and_removed_with_nodes() -> None:
-    with Live() as live:
+    with RunningController() as live:
         create_auto_service(live)
         run_pods(live, "a1", "b1", "a2")
         assert hinted(live.slices()) == "aba"  # zone a has two of three nodes
@@ -46,7 +46,7 @@ def test_hints_are_added_and_removed_with_nodes() -> None:
 
 
 def test_node_that_becomes_unready_does_not_count() -> None:
-    with Live() as live:
+    with RunningController() as live:
         create_auto_service(live)
         run_pods(live, "a1", "b1", "a2")
         assert hinted(live.slices()) == "aba"
@@ -55,7 +55,7 @@ def test_node_that_becomes_unready_does_not_count() -> None:
 
 
 def test_only_services_whose_hints_can_change_are_synced(caplog: pytest.LogCaptureFixture) -> None:
-    with Live() as live:
+    with RunningController() as live:
         create_auto_service(live)
         create_auto_service(live, "other", selector={"app": "none"})
         live.create_service("plain", trafficDistribution="PreferSameZone")
@@ -72,7 +72,7 @@ def test_only_services_whose_hints_can_change_are_synced(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("value", ["Auto", "auto"])
 def test_hints_are_announced_once(value: str) -> None:
-    with Live() as live:
+    with RunningController() as live:
         run_pods(live, "a1", "b1", "a2")
         live.create_service(annotations={TOPOLOGY_MODE: value})
         live.set_ready("p3", ready=False)
@@ -81,7 +81,7 @@ def test_hints_are_announced_once(value: str) -> None:
 
 
 def test_refusal_is_a_warning_with_the_reason_once() -> None:
-    with Live() as live:
+    with RunningController() as live:
         create_auto_service(live)
         assert events(live) == [
             (
@@ -95,7 +95,7 @@ def test_refusal_is_a_warning_with_the_reason_once() -> None:
 
 
 def test_removal_of_hints_with_the_annotation_is_announced() -> None:
-    with Live() as live:
+    with RunningController() as live:
         run_pods(live, "a1", "b1", "a2")
         create_auto_service(live)
         live.settle()
@@ -106,7 +106,7 @@ def test_removal_of_hints_with_the_annotation_is_announced() -> None:
 
 
 def test_restarted_controller_does_not_announce_existing_hints() -> None:
-    with Live() as live:
+    with RunningController() as live:
         run_pods(live, "a1", "b1", "a2")
         create_auto_service(live)
         live.settle()
@@ -117,7 +117,7 @@ def test_restarted_controller_does_not_announce_existing_hints() -> None:
 
 
 def test_annotation_overrides_the_field_until_it_is_removed() -> None:
-    with Live() as live:
+    with RunningController() as live:
         run_pods(live, "a1", "a1", "a1")
         live.create_service(trafficDistribution="PreferSameZone")
         assert hinted(live.slices()) == "aaa"

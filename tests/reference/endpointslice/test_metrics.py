@@ -9,14 +9,14 @@ from prometheus_client import generate_latest
 
 from reference.endpointslice.metrics import Metrics
 from reference.features import Features
-from tests.reference.endpointslice.live import Live, failing
+from tests.reference.endpointslice.live import RunningController, failing
 from tests.reference.endpointslice.objects import AUTO, RELEASED, make_pod, make_pods, make_service, plan, release
 
 ONE_POD = {"ipFamilies": ["IPv4"]}
 KEY = ("default", "web")
 
 
-class Counted:
+class ControllerMetrics:
     """A controller's metrics. Each plan counts as if it had been written."""
 
     def __init__(self, features: Features | None = None) -> None:
@@ -40,7 +40,7 @@ class Counted:
 
 
 def test_gauges_add_up_over_services() -> None:
-    counted = Counted()
+    counted = ControllerMetrics()
     counted.sync(*make_pods(3))
     counted.sync(*make_pods(1), key=("default", "other"))
     counted.sync(key=("default", "empty"))
@@ -52,7 +52,7 @@ def test_gauges_add_up_over_services() -> None:
 
 
 def test_services_are_counted_by_value_and_values_remain_exposed() -> None:
-    counted = Counted()
+    counted = ControllerMetrics()
     name = "services_count_by_traffic_distribution"
     counted.sync(trafficDistribution="PreferClose")
     counted.sync(trafficDistribution="PreferSameNode", key=("default", "other"))
@@ -68,7 +68,7 @@ def test_services_are_counted_by_value_and_values_remain_exposed() -> None:
 
 
 def test_annotated_service_is_not_counted() -> None:
-    counted = Counted()
+    counted = ControllerMetrics()
     counted.sync(trafficDistribution="PreferClose", annotations=AUTO)
     assert counted.values("services_count_by_traffic_distribution") == {}
 
@@ -84,20 +84,20 @@ def test_annotated_service_is_not_counted() -> None:
     ],
 )
 def test_changed_slices_are_labelled_as_in_the_release(features: Features, labels: str) -> None:
-    counted = Counted(features)
+    counted = ControllerMetrics(features)
     counted.sync(*make_pods(3), trafficDistribution="PreferClose")
     assert counted.values("endpointslices_changed_per_sync_sum") == {labels: 2}
 
 
 def test_annotation_is_the_topology_of_changed_slices() -> None:
-    counted = Counted()
+    counted = ControllerMetrics()
     counted.sync(annotations=AUTO, trafficDistribution="PreferClose")
     expected = {'{topology="Auto",traffic_distribution=""}': 1.0}
     assert counted.values("endpointslices_changed_per_sync_count") == expected
 
 
 def test_each_family_is_a_separate_observation() -> None:
-    counted = Counted()
+    counted = ControllerMetrics()
     counted.sync(make_pod(ips=["10.0.0.1", "fd00::1"]), ipFamilies=["IPv4", "IPv6"])
     assert list(counted.values("endpointslices_changed_per_sync_count").values()) == [2]
     assert counted.values("endpoints_added_per_sync_sum") == {"": 2}
@@ -135,7 +135,7 @@ def test_failed_sync_metric_has_the_name_of_the_kep_or_release(features: Feature
 
 
 def test_buckets_count_values_up_to_their_bound() -> None:
-    counted = Counted()
+    counted = ControllerMetrics()
     counted.sync(*make_pods(2))
     counted.sync(*make_pods(3))
     found = counted.values("endpoints_added_per_sync_bucket")
@@ -143,19 +143,19 @@ def test_buckets_count_values_up_to_their_bound() -> None:
 
 
 def test_old_releases_count_unknown_values_together() -> None:
-    counted = Counted(release("1.32"))
+    counted = ControllerMetrics(release("1.32"))
     counted.sync(trafficDistribution="PreferSameNode")
     expected = {'{traffic_distribution="ImplementationSpecific"}': 1.0}
     assert counted.values("services_count_by_traffic_distribution") == expected
 
 
-def scraped(live: Live) -> str:
+def scraped(live: RunningController) -> str:
     live.settle()
     return generate_latest(live.controller.registry).decode()
 
 
 def test_running_controller_counts_syncs_and_writes() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service(trafficDistribution="PreferSameNode")
         live.run_pod()
         live.settle()
@@ -172,7 +172,7 @@ def test_running_controller_counts_syncs_and_writes() -> None:
 
 @pytest.mark.parametrize(("reason", "result"), [("Conflict", "stale"), ("InternalError", "failure")])
 def test_running_controller_counts_failures(reason: str, result: str) -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.interrupted.before["create"] = failing([reason] * 2)
         live.create_service()
         assert f'endpoint_slice_controller_syncs{{result="{result}"}} 2.0' in scraped(live)
@@ -180,7 +180,7 @@ def test_running_controller_counts_failures(reason: str, result: str) -> None:
 
 
 def test_controllers_do_not_share_their_registries() -> None:
-    with Live() as live, Live() as other:
+    with RunningController() as live, RunningController() as other:
         live.create_service(trafficDistribution="PreferSameNode")
         assert 'traffic_distribution="PreferSameNode"' in scraped(live)
         assert 'traffic_distribution="PreferSameNode"' not in scraped(other)

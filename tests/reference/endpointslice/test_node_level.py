@@ -14,7 +14,7 @@ from reference.endpointslice.plan import plan_service
 from reference.features import Features
 from reference.proxy.decision import Behaviour, Forward
 from reference.proxy.state import State
-from tests.reference.endpointslice.live import Live
+from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_node, make_pod, make_service
 
 ON = Features((1, 32), {"NodeLevelTopology": True})
@@ -197,7 +197,7 @@ def test_malformed_configuration_is_refused(text: str) -> None:
         NodeLevel.parse(text)
 
 
-def node_hinted(live: Live) -> list[str]:
+def node_hinted(live: RunningController) -> list[str]:
     return sorted(
         name["name"] for each in endpoints(live.slices()) for name in each.get("hints", {}).get("forNodes", ())
     )
@@ -205,7 +205,7 @@ def node_hinted(live: Live) -> list[str]:
 
 def test_hints_change_with_nodes_without_endpoints() -> None:
     features = Features(gates={"NodeLevelTopology": True})
-    with Live(features=features, node_level=NodeLevel.parse("automatic:missing=1")) as live:
+    with RunningController(features=features, node_level=NodeLevel.parse("automatic:missing=1")) as live:
         live.create_service()
         for number, node in enumerate(("a1", "a2"), 1):
             live.run_pod(f"p{number}", node, ips=[f"10.244.1.{number}"])
@@ -218,7 +218,7 @@ def test_hints_change_with_nodes_without_endpoints() -> None:
 
 def test_hints_are_removed_when_a_pod_leaves_its_daemon_set() -> None:
     features = Features(gates={"NodeLevelTopology": True})
-    with Live(features=features, node_level=NodeLevel.parse("automatic:daemonset")) as live:
+    with RunningController(features=features, node_level=NodeLevel.parse("automatic:daemonset")) as live:
         live.create_service()
         live.run_pod("p1")
         for owners, hinted in ((DAEMON_SET, ["a1"]), (None, [])):

@@ -11,11 +11,11 @@ from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.client.informer import Informer
 from reference.endpointslice import EndpointSliceController
-from tests.reference.endpointslice.live import Live
+from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import endpoints, make_node, release
 
 
-class Outage(Live):
+class ControllerWithOutages(RunningController):
     """A controller with an API server that tests stop and restart."""
 
     def __init__(self) -> None:
@@ -29,8 +29,8 @@ class Outage(Live):
 
 
 @pytest.fixture
-def live() -> Iterator[Outage]:
-    with Outage() as live:
+def live() -> Iterator[ControllerWithOutages]:
+    with ControllerWithOutages() as live:
         live.create_service(trafficDistribution="PreferSameNode")
         live.run_pod("p1", "a1")
         live.run_pod("p2", "b1", ips=["10.244.2.1"])
@@ -38,7 +38,7 @@ def live() -> Iterator[Outage]:
         yield live
 
 
-def test_changes_during_the_outage_are_processed(live: Outage) -> None:
+def test_changes_during_the_outage_are_processed(live: ControllerWithOutages) -> None:
     live.informer.disconnect()
     live.api.delete("pods", "default", "p1", grace_seconds=0)
     live.run_pod("p3", "a2", ips=["10.244.1.3"])
@@ -48,14 +48,14 @@ def test_changes_during_the_outage_are_processed(live: Outage) -> None:
     assert len(endpoints(live.slices("late"))) == 2
 
 
-def test_slices_of_a_service_deleted_during_the_outage_are_deleted(live: Outage) -> None:
+def test_slices_of_a_service_deleted_during_the_outage_are_deleted(live: ControllerWithOutages) -> None:
     live.informer.disconnect()
     live.api.delete("services", "default", "web")
     live.replace(live.api)
     assert live.slices() == []
 
 
-def test_slice_deleted_during_the_outage_is_created_again(live: Outage) -> None:
+def test_slice_deleted_during_the_outage_is_created_again(live: ControllerWithOutages) -> None:
     live.informer.disconnect()
     for each in live.api.list("endpointslices", "default"):
         live.api.delete("endpointslices", "default", each["metadata"]["name"])
@@ -63,14 +63,14 @@ def test_slice_deleted_during_the_outage_is_created_again(live: Outage) -> None:
     assert live.pods_in_slices() == ["p1", "p2"]
 
 
-def test_outage_without_changes_causes_no_writes(live: Outage) -> None:
+def test_outage_without_changes_causes_no_writes(live: ControllerWithOutages) -> None:
     before = live.slices(), live.api.get("services", "default", "web")
     live.informer.disconnect()
     live.replace(live.api)
     assert (live.slices(), live.api.get("services", "default", "web")) == before
 
 
-def test_failed_write_is_retried_after_the_outage(live: Outage) -> None:
+def test_failed_write_is_retried_after_the_outage(live: ControllerWithOutages) -> None:
     """The server stops after the controller has received a change and before the controller writes."""
     arrived = Event("MODIFIED", "pods", unready(live.api.get("pods", "default", "p1")))
     live.informer.disconnect()
@@ -87,7 +87,7 @@ def unready(pod: Object) -> Object:
 
 def test_controller_is_not_synced_while_its_write_waits_for_the_server() -> None:
     away = Informer()
-    live = Live()
+    live = RunningController()
     live.create_service()
     controller = EndpointSliceController(away)
     controller.start()
@@ -98,7 +98,7 @@ def test_controller_is_not_synced_while_its_write_waits_for_the_server() -> None
     controller.stop()
 
 
-def test_older_api_server_hides_hints_and_the_newer_shows_them_again(live: Outage) -> None:
+def test_older_api_server_hides_hints_and_the_newer_shows_them_again(live: ControllerWithOutages) -> None:
     live.informer.disconnect()
     live.replace(ApiServer(release("1.29"), predecessor=live.api))
     assert not any("hints" in each and "forNodes" in (each["hints"] or {}) for each in endpoints(live.slices()))

@@ -10,7 +10,7 @@ import pytest
 from reference.endpointslice.hints import NoHints, Plugin, mechanism
 from reference.features import Features
 from reference.heuristics import Endpoint, Hints, Node
-from tests.reference.endpointslice.live import Live
+from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import (
     AUTO,
     NODES,
@@ -27,7 +27,7 @@ VALUE = "example.org/Test"
 Answer = Callable[[Sequence[Endpoint], Mapping[str, Node]], Any]
 
 
-class Answering:
+class FakeHeuristic:
     """A heuristic that calls a function, and records its input."""
 
     def __init__(self, answer: Answer) -> None:
@@ -56,7 +56,7 @@ service = make_service(trafficDistribution=VALUE)
 
 
 def hints_by(answer: Answer, *pods: Any) -> list[object]:
-    planned = plan(service, pods or [make_pod()], heuristics={VALUE: Answering(answer)})
+    planned = plan(service, pods or [make_pod()], heuristics={VALUE: FakeHeuristic(answer)})
     return [each.get("hints") for each in endpoints(planned.create)]
 
 
@@ -74,7 +74,7 @@ def test_duplicate_zone_or_node_is_written_once() -> None:
 
 
 def test_heuristic_receives_ready_endpoints_of_one_family() -> None:
-    heuristic = Answering(lambda *_: {})
+    heuristic = FakeHeuristic(lambda *_: {})
     pods = [make_pod("p1", ips=["10.0.0.1"]), make_pod("p2", "b1", ips=["10.0.0.2"]), make_pod("p3", ready=False)]
     plan(service, pods, heuristics={VALUE: heuristic}, max_endpoints=1)
     ((seen, _),) = heuristic.asked
@@ -82,7 +82,7 @@ def test_heuristic_receives_ready_endpoints_of_one_family() -> None:
 
 
 def test_heuristic_receives_all_nodes_with_their_labels() -> None:
-    heuristic = Answering(lambda *_: {})
+    heuristic = FakeHeuristic(lambda *_: {})
     nodes = {**NODES, "n1": make_node("n1", "", labels={"example.org/rack": "r1"})}
     plan(service, [make_pod()], heuristics={VALUE: heuristic}, nodes=nodes)
     ((_, seen),) = heuristic.asked
@@ -91,7 +91,7 @@ def test_heuristic_receives_all_nodes_with_their_labels() -> None:
 
 
 def test_heuristic_is_called_once_per_family() -> None:
-    heuristic = Answering(everything(Hints(zones=["b"])))
+    heuristic = FakeHeuristic(everything(Hints(zones=["b"])))
     dual = make_service(trafficDistribution=VALUE, ipFamilies=["IPv4", "IPv6"])
     planned = plan(dual, [make_pod(ips=["10.0.0.1", "fd00::1"])], heuristics={VALUE: heuristic})
     assert [each.address for (each,), _ in heuristic.asked] == ["10.0.0.1", "fd00::1"]
@@ -99,7 +99,7 @@ def test_heuristic_is_called_once_per_family() -> None:
 
 
 def test_heuristic_is_not_called_without_endpoints() -> None:
-    heuristic = Answering(raising(RuntimeError("no endpoints")))
+    heuristic = FakeHeuristic(raising(RuntimeError("no endpoints")))
     assert plan(service, [make_pod(ready=False)], heuristics={VALUE: heuristic}).failure == ""
 
 
@@ -118,7 +118,7 @@ def test_heuristic_is_not_called_without_endpoints() -> None:
     ],
 )
 def test_invalid_result_removes_hints_and_names_the_heuristic(answer: Answer, said: str) -> None:
-    planned = plan(service, [make_pod()], heuristics={VALUE: Answering(answer)})
+    planned = plan(service, [make_pod()], heuristics={VALUE: FakeHeuristic(answer)})
     assert "hints" not in endpoints(planned.create)[0]
     assert planned.failure.startswith(f"heuristic {VALUE}")
     assert said in planned.failure
@@ -149,7 +149,7 @@ def test_annotation_wins_over_a_heuristic() -> None:
 
 
 def test_broken_heuristic_causes_one_event_and_correct_endpoints() -> None:
-    with Live(heuristics={VALUE: Answering(raising(RuntimeError("out of order")))}) as live:
+    with RunningController(heuristics={VALUE: FakeHeuristic(raising(RuntimeError("out of order")))}) as live:
         live.create_service(trafficDistribution=VALUE)
         live.run_pod("p1")
         live.run_pod("p2", ips=["10.244.1.2"])
@@ -159,15 +159,17 @@ def test_broken_heuristic_causes_one_event_and_correct_endpoints() -> None:
 
 
 def test_invalid_hints_are_not_written_and_endpoints_are_correct() -> None:
-    with Live(heuristics={VALUE: Answering(everything(Hints(zones=["no zone"])))}) as live:
+    with RunningController(heuristics={VALUE: FakeHeuristic(everything(Hints(zones=["no zone"])))}) as live:
         live.create_service(trafficDistribution=VALUE)
         live.run_pod()
         assert live.pods_in_slices() == ["p1"]
 
 
 def test_changed_node_labels_call_the_heuristic_again() -> None:
-    by_rack = Answering(lambda all_, nodes: dict.fromkeys(all_, Hints(zones=[nodes["b1"].labels.get("rack", "none")])))
-    with Live(heuristics={VALUE: by_rack}) as live:
+    by_rack = FakeHeuristic(
+        lambda all_, nodes: dict.fromkeys(all_, Hints(zones=[nodes["b1"].labels.get("rack", "none")]))
+    )
+    with RunningController(heuristics={VALUE: by_rack}) as live:
         live.create_service(trafficDistribution=VALUE)
         live.run_pod()
         assert live.the_endpoint()["hints"] == {"forZones": [{"name": "none"}]}
@@ -176,7 +178,7 @@ def test_changed_node_labels_call_the_heuristic_again() -> None:
 
 
 def test_installed_heuristic_serves_a_service() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service(trafficDistribution="trafficdist.dev/PreferNextZone")
         live.run_pod("p1", "a1")
         assert live.the_endpoint()["hints"] == {"forZones": [{"name": "a"}, {"name": "b"}]}
@@ -185,7 +187,7 @@ def test_installed_heuristic_serves_a_service() -> None:
 
 
 def test_unknown_domain_means_no_hints_and_no_failure() -> None:
-    with Live() as live:
+    with RunningController() as live:
         live.create_service(trafficDistribution="example.org/fastest")
         live.run_pod()
         assert "hints" not in live.the_endpoint()

@@ -34,7 +34,7 @@ PORTS = (
 
 
 @dataclass(frozen=True)
-class World:
+class GeneratedCluster:
     service: Object
     pods: list[Object]
     max_endpoints: int
@@ -75,22 +75,24 @@ pod_lists = st.dictionaries(st.integers(1, 30), st.sampled_from(KINDS), max_size
     lambda kinds: [make_kind(number, kind) for number, kind in kinds.items()]
 )
 histories = st.integers(1, 4).flatmap(
-    lambda most: st.lists(st.builds(World, st.sampled_from(SERVICES), pod_lists, st.just(most)), min_size=1, max_size=3)
+    lambda most: st.lists(
+        st.builds(GeneratedCluster, st.sampled_from(SERVICES), pod_lists, st.just(most)), min_size=1, max_size=3
+    )
 )
 
 
-def live_through(worlds: list[World]) -> list[Object]:
+def live_through(worlds: list[GeneratedCluster]) -> list[Object]:
     existing: list[Object] = []
     for world in worlds:
         existing = sync(world, existing)
     return existing
 
 
-def sync(world: World, existing: list[Object]) -> list[Object]:
+def sync(world: GeneratedCluster, existing: list[Object]) -> list[Object]:
     return slices_for(world.service, world.pods, existing, max_endpoints=world.max_endpoints)
 
 
-def wanted(world: World) -> Counter[str]:
+def wanted(world: GeneratedCluster) -> Counter[str]:
     """Return all desired endpoints with family, port set and hints."""
     decided_by = mechanism(world.service, Features())
     found: Counter[str] = Counter()
@@ -114,23 +116,23 @@ def row(family: str, ports: object, endpoint: Object, hints: Object | None) -> s
 
 
 @given(histories)
-def test_applied_plan_leaves_exactly_the_desired_endpoints_with_their_hints(worlds: list[World]) -> None:
+def test_applied_plan_leaves_exactly_the_desired_endpoints_with_their_hints(worlds: list[GeneratedCluster]) -> None:
     assert held(live_through(worlds)) == wanted(worlds[-1])
 
 
 @given(histories)
-def test_planning_again_writes_nothing(worlds: list[World]) -> None:
+def test_planning_again_writes_nothing(worlds: list[GeneratedCluster]) -> None:
     existing = live_through(worlds)
     assert plan(worlds[-1].service, worlds[-1].pods, existing, max_endpoints=worlds[-1].max_endpoints).is_empty
 
 
 @given(histories)
-def test_no_slice_holds_more_than_the_maximum(worlds: list[World]) -> None:
+def test_no_slice_holds_more_than_the_maximum(worlds: list[GeneratedCluster]) -> None:
     assert all(len(each["endpoints"]) <= worlds[-1].max_endpoints for each in live_through(worlds))
 
 
 @given(histories)
-def test_every_family_has_a_slice_and_no_endpoint_is_in_two(worlds: list[World]) -> None:
+def test_every_family_has_a_slice_and_no_endpoint_is_in_two(worlds: list[GeneratedCluster]) -> None:
     existing = live_through(worlds)
     assert {each["addressType"] for each in existing} == set(address_types(worlds[-1].service))
     found = Counter((each["addressType"], identity(endpoint)) for each in existing for endpoint in each["endpoints"])
@@ -138,7 +140,7 @@ def test_every_family_has_a_slice_and_no_endpoint_is_in_two(worlds: list[World])
 
 
 @given(histories, st.randoms(use_true_random=False))
-def test_order_of_pods_and_slices_does_not_matter(worlds: list[World], random: Any) -> None:
+def test_order_of_pods_and_slices_does_not_matter(worlds: list[GeneratedCluster], random: Any) -> None:
     last, existing = worlds[-1], live_through(worlds[:-1])
     pods_otherwise = random.sample(last.pods, len(last.pods))
     slices_otherwise = random.sample(existing, len(existing))
@@ -148,7 +150,7 @@ def test_order_of_pods_and_slices_does_not_matter(worlds: list[World], random: A
 
 
 @given(histories)
-def test_hints_depend_only_on_the_endpoint_and_the_service(worlds: list[World]) -> None:
+def test_hints_depend_only_on_the_endpoint_and_the_service(worlds: list[GeneratedCluster]) -> None:
     decided_by = mechanism(worlds[-1].service, Features())
     for endpoint in endpoints(live_through(worlds)):
         bare = {key: value for key, value in endpoint.items() if key != "hints"}
@@ -156,7 +158,7 @@ def test_hints_depend_only_on_the_endpoint_and_the_service(worlds: list[World]) 
 
 
 @given(histories)
-def test_node_hints_accompany_zone_hints_on_ready_endpoints_only(worlds: list[World]) -> None:
+def test_node_hints_accompany_zone_hints_on_ready_endpoints_only(worlds: list[GeneratedCluster]) -> None:
     for endpoint in endpoints(live_through(worlds)):
         hints = endpoint.get("hints", {})
         assert not hints or endpoint["conditions"]["ready"]
@@ -167,7 +169,7 @@ def test_node_hints_accompany_zone_hints_on_ready_endpoints_only(worlds: list[Wo
 def test_one_changed_pod_costs_one_write_in_each_family(pods_before: list[Object], data: st.DataObject) -> None:
     service = make_service(trafficDistribution="PreferSameZone")
     alive = [pod for pod in pods_before if pod["spec"]["nodeName"] in NODES]
-    existing = sync(World(service, alive, 4), [])
+    existing = sync(GeneratedCluster(service, alive, 4), [])
     if not alive:
         return
     number = data.draw(st.integers(0, len(alive) - 1))
@@ -177,7 +179,7 @@ def test_one_changed_pod_costs_one_write_in_each_family(pods_before: list[Object
 
 
 @given(histories)
-def test_plan_is_the_same_without_the_memo(worlds: list[World]) -> None:
+def test_plan_is_the_same_without_the_memo(worlds: list[GeneratedCluster]) -> None:
     existing: list[Object] = []
     memo = Memo()
     for world in chain.from_iterable((each, each) for each in worlds):

@@ -7,7 +7,7 @@ from typing import Any
 from harness.eventually import eventually
 from reference.client import ApiError, Object
 from reference.endpointslice import EndpointSliceController
-from tests.reference.endpointslice.live import NODES, Live
+from tests.reference.endpointslice.live import NODES, RunningController
 from tests.reference.endpointslice.objects import TOPOLOGY_MODE, make_node
 
 ANNOTATION = "trafficdist.dev/programmed-resource-version"
@@ -20,7 +20,7 @@ FOREIGN = {
 PREFIX = "TrafficDistribution"
 
 
-def acknowledge(live: Live, *nodes: str, revision: int | None = None) -> None:
+def acknowledge(live: RunningController, *nodes: str, revision: int | None = None) -> None:
     """Write acknowledgement Leases for the proxies on these nodes.
 
     By default the Leases have the revision of the newest slice.
@@ -35,32 +35,32 @@ def acknowledge(live: Live, *nodes: str, revision: int | None = None) -> None:
             live.api.create("leases", "kube-system", {"metadata": {"name": name, "annotations": annotations}})
 
 
-def conditions(live: Live, name: str = "web") -> dict[str, tuple[str, str]]:
+def conditions(live: RunningController, name: str = "web") -> dict[str, tuple[str, str]]:
     """Return status and reason of each of our conditions. The keys are condition types without their common prefix."""
     live.settle()
     found = live.api.get("services", "default", name)["status"].get("conditions") or []
     return {each["type"].removeprefix(PREFIX): (each["status"], each.get("reason", "")) for each in found}
 
 
-def message(live: Live, kind: str) -> str:
+def message(live: RunningController, kind: str) -> str:
     live.settle()
     found: list[Object] = live.api.get("services", "default", "web")["status"]["conditions"]
     return next(str(each["message"]) for each in found if each["type"] == PREFIX + kind)
 
 
-def set_conditions(live: Live, *found: Object) -> None:
+def set_conditions(live: RunningController, *found: Object) -> None:
     service = live.api.get("services", "default", "web")
     status = {**service["status"], "conditions": list(found)}
     live.api.update_status("services", "default", {**service, "status": status})
 
 
-def preferring_service(live: Live, value: str = "PreferSameZone", **fields: Any) -> None:
+def preferring_service(live: RunningController, value: str = "PreferSameZone", **fields: Any) -> None:
     live.create_service(trafficDistribution=value, **fields)
     live.run_pod()
 
 
 def test_value_is_accepted_programmed_and_honored() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         assert conditions(live) == {
             "Accepted": ("True", "Supported"),
@@ -72,7 +72,7 @@ def test_value_is_accepted_programmed_and_honored() -> None:
 
 
 def test_nodes_that_have_not_acknowledged_the_newest_hints_are_named() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         acknowledge(live, *NODES)
         live.run_pod("p2", "b1", ips=["10.244.2.1"])
@@ -84,7 +84,7 @@ def test_nodes_that_have_not_acknowledged_the_newest_hints_are_named() -> None:
 
 
 def test_new_node_or_lost_lease_resets_honored_to_unknown() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         acknowledge(live, *NODES)
         assert conditions(live)["Honored"][0] == "True"
@@ -97,7 +97,7 @@ def test_new_node_or_lost_lease_resets_honored_to_unknown() -> None:
 
 
 def test_unready_endpoints_make_programmed_false() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         assert conditions(live)["Programmed"][0] == "True"
         live.set_ready("p1", ready=False)
@@ -106,14 +106,14 @@ def test_unready_endpoints_make_programmed_false() -> None:
 
 
 def test_slice_that_is_refused_is_not_programmed() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         live.run_pod("p2", ips=["127.0.0.1"])
         assert conditions(live)["Programmed"] == ("False", "SyncFailed")
 
 
 def test_annotation_on_a_live_service_overrides_until_it_is_removed() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         for value, expected in (("Auto", "OverriddenByAnnotation"), ("Disabled", "Supported")):
             annotations = {TOPOLOGY_MODE: value}
@@ -122,7 +122,7 @@ def test_annotation_on_a_live_service_overrides_until_it_is_removed() -> None:
 
 
 def test_removing_the_field_removes_only_own_conditions() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         live.settle()
         set_conditions(live, FOREIGN)
@@ -132,7 +132,7 @@ def test_removing_the_field_removes_only_own_conditions() -> None:
 
 
 def test_service_without_the_field_is_never_written() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         before = live.create_service()
         live.run_pod()
         acknowledge(live, *NODES)
@@ -141,13 +141,13 @@ def test_service_without_the_field_is_never_written() -> None:
 
 
 def test_controller_writes_no_conditions_by_default() -> None:
-    with Live() as live:
+    with RunningController() as live:
         preferring_service(live)
         assert conditions(live) == {}
 
 
 def test_conflict_is_retried_on_the_newer_service() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         original = live.interrupted.update_status
 
         def meddle(*arguments: Any) -> Object:
@@ -161,7 +161,7 @@ def test_conflict_is_retried_on_the_newer_service() -> None:
 
 
 def test_status_is_written_only_when_it_changes() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         acknowledge(live, *NODES)
         live.settle()
@@ -175,7 +175,7 @@ def test_status_is_written_only_when_it_changes() -> None:
 
 
 def test_deleted_service_is_forgotten() -> None:
-    with Live(conditions=True) as live:
+    with RunningController(conditions=True) as live:
         preferring_service(live)
         live.settle()
         live.api.delete("services", "default", "web")

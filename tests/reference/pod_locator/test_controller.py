@@ -16,7 +16,7 @@ from reference.pod_locator import PodLocatorController
 ZONE = "topology.kubernetes.io/zone"
 
 
-class Live:
+class RunningController:
     """An API server with nodes a1 and b1, and a controller. Tests can start the controller and stop the server."""
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class Live:
 
 
 @pytest.fixture
-def live() -> Iterator[Live]:
-    with Live() as live:
+def live() -> Iterator[RunningController]:
+    with RunningController() as live:
         yield live
 
 
@@ -89,21 +89,21 @@ def test_controller_is_not_synced_before_it_has_seen_the_state() -> None:
 
 
 def test_pods_from_before_the_start_get_locators() -> None:
-    live = Live()
+    live = RunningController()
     live.create_pod()
     live.report("web", "10.0.0.1", "fd00::1")
     with live:
         assert live.locators() == {"web": on("a1", "10.0.0.1", "fd00::1")}
 
 
-def test_locator_is_created_and_deleted_with_its_pod(live: Live) -> None:
+def test_locator_is_created_and_deleted_with_its_pod(live: RunningController) -> None:
     live.create_pod()
     assert live.locators() == {"web": on("a1")}
     live.delete_pod()
     assert live.locators() == {}
 
 
-def test_locator_follows_addresses(live: Live) -> None:
+def test_locator_follows_addresses(live: RunningController) -> None:
     live.create_pod()
     live.report("web", "10.0.0.1")
     assert live.locators() == {"web": on("a1", "10.0.0.1")}
@@ -111,28 +111,28 @@ def test_locator_follows_addresses(live: Live) -> None:
     assert live.locators() == {"web": on("a1", "10.0.0.2", "fd00::2")}
 
 
-def test_unscheduled_pod_has_no_node_until_it_is_scheduled(live: Live) -> None:
+def test_unscheduled_pod_has_no_node_until_it_is_scheduled(live: RunningController) -> None:
     live.create_pod(node="")
     assert live.locators() == {"web": on("")}
     live.api.patch("pods", "default", "web", {"spec": {"nodeName": "b1"}})
     assert live.locators() == {"web": on("b1")}
 
 
-def test_ended_pod_has_no_addresses_and_keeps_its_node(live: Live) -> None:
+def test_ended_pod_has_no_addresses_and_keeps_its_node(live: RunningController) -> None:
     live.create_pod()
     live.report("web", "10.0.0.1")
     live.report("web", "10.0.0.1", phase="Succeeded")
     assert live.locators() == {"web": on("a1")}
 
 
-def test_terminating_pod_keeps_its_locator(live: Live) -> None:
+def test_terminating_pod_keeps_its_locator(live: RunningController) -> None:
     live.create_pod()
     live.report("web", "10.0.0.1")
     live.api.delete("pods", "default", "web", grace_seconds=30)
     assert live.locators() == {"web": on("a1", "10.0.0.1")}
 
 
-def test_node_labels_reach_all_locators_on_the_node_and_no_other(live: Live) -> None:
+def test_node_labels_reach_all_locators_on_the_node_and_no_other(live: RunningController) -> None:
     for name, node in (("one", "a1"), ("two", "a1"), ("three", "b1")):
         live.create_pod(name, node)
     written = live.written_by(lambda: live.label_node("a1", {"rack": "r1", ZONE: None}))
@@ -140,7 +140,7 @@ def test_node_labels_reach_all_locators_on_the_node_and_no_other(live: Live) -> 
     assert live.locators()["one"]["nodeLabels"] == {"rack": "r1"}
 
 
-def test_deleted_node_leaves_neither_name_nor_labels_and_a_new_one_brings_both(live: Live) -> None:
+def test_deleted_node_leaves_neither_name_nor_labels_and_a_new_one_brings_both(live: RunningController) -> None:
     live.create_pod()
     live.report("web", "10.0.0.1")
     live.api.delete("nodes", "", "a1")
@@ -149,7 +149,7 @@ def test_deleted_node_leaves_neither_name_nor_labels_and_a_new_one_brings_both(l
     assert live.locators() == {"web": on("a1", "10.0.0.1")}
 
 
-def test_irrelevant_changes_cause_no_write(live: Live) -> None:
+def test_irrelevant_changes_cause_no_write(live: RunningController) -> None:
     live.create_pod()
     live.report("web", "10.0.0.1")
 
@@ -162,7 +162,7 @@ def test_irrelevant_changes_cause_no_write(live: Live) -> None:
     assert live.written_by(change) == []
 
 
-def test_a_second_controller_writes_nothing(live: Live) -> None:
+def test_a_second_controller_writes_nothing(live: RunningController) -> None:
     live.create_pod()
     live.report("web", "10.0.0.1")
 
@@ -175,7 +175,7 @@ def test_a_second_controller_writes_nothing(live: Live) -> None:
     assert live.written_by(start) == []
 
 
-def test_burst_of_changes_of_one_pod_causes_fewer_writes(live: Live) -> None:
+def test_burst_of_changes_of_one_pod_causes_fewer_writes(live: RunningController) -> None:
     live.create_pod()
 
     def change() -> None:
@@ -187,7 +187,7 @@ def test_burst_of_changes_of_one_pod_causes_fewer_writes(live: Live) -> None:
     assert live.locators() == {"web": on("a1", "10.0.0.49")}
 
 
-def test_changes_of_locators_by_others_are_corrected(live: Live) -> None:
+def test_changes_of_locators_by_others_are_corrected(live: RunningController) -> None:
     live.create_pod()
     live.settle()
     live.api.patch("podlocators", "default", "web", {"nodeName": "b1"})
@@ -198,7 +198,7 @@ def test_changes_of_locators_by_others_are_corrected(live: Live) -> None:
     assert live.locators() == {"web": on("a1")}
 
 
-def test_metadata_of_others_is_kept(live: Live) -> None:
+def test_metadata_of_others_is_kept(live: RunningController) -> None:
     live.create_pod()
     live.settle()
     live.api.patch("podlocators", "default", "web", {"metadata": {"annotations": {"note": "x"}}})
@@ -207,7 +207,7 @@ def test_metadata_of_others_is_kept(live: Live) -> None:
     assert live.api.get("podlocators", "default", "web")["metadata"]["annotations"] == {"note": "x"}
 
 
-def test_recreated_pod_has_its_locator(live: Live) -> None:
+def test_recreated_pod_has_its_locator(live: RunningController) -> None:
     for number, node in enumerate(("a1", "b1") * 20):
         live.create_pod(node=node)
         live.report("web", f"10.0.0.{number}")
@@ -216,7 +216,7 @@ def test_recreated_pod_has_its_locator(live: Live) -> None:
     assert live.locators() == {"web": on("b1")}
 
 
-def test_changes_during_a_server_outage_are_processed(live: Live) -> None:
+def test_changes_during_a_server_outage_are_processed(live: RunningController) -> None:
     for name in ("stays", "goes"):
         live.create_pod(name)
     live.settle()
@@ -228,7 +228,7 @@ def test_changes_during_a_server_outage_are_processed(live: Live) -> None:
     assert live.locators() == {"stays": on("a1"), "comes": on("b1")}
 
 
-def test_deleting_a_namespace_deletes_its_locators(live: Live) -> None:
+def test_deleting_a_namespace_deletes_its_locators(live: RunningController) -> None:
     live.api.create("namespaces", "", {"metadata": {"name": "shop"}})
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "a1"}
     for number in range(20):

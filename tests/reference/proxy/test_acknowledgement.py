@@ -18,7 +18,7 @@ from reference.proxy import ServiceProxy
 from reference.proxy.acknowledgement import Acknowledgement
 
 
-class Counting:
+class CountingApiServer:
     """An API server that counts Lease updates, and rejects them while it is `away`."""
 
     def __init__(self) -> None:
@@ -45,12 +45,12 @@ class Counting:
 
 
 @pytest.fixture
-def counting() -> Counting:
-    return Counting()
+def counting() -> CountingApiServer:
+    return CountingApiServer()
 
 
 @pytest.fixture
-def written(counting: Counting) -> Iterator[Acknowledgement]:
+def written(counting: CountingApiServer) -> Iterator[Acknowledgement]:
     client: Client = counting  # type: ignore[assignment]
     made = Acknowledgement("a1", client)
     made.start()
@@ -73,11 +73,11 @@ def work(acknowledgement: Acknowledgement, *events: Event) -> None:
     acknowledgement.in_kernel()
 
 
-def acknowledged(counting: Counting, version: int) -> None:
+def acknowledged(counting: CountingApiServer, version: int) -> None:
     eventually(lambda: counting.acknowledged() == version, describe=f"acknowledgement of {version}")
 
 
-def test_hints_in_the_kernel_are_acknowledged(counting: Counting, written: Acknowledgement) -> None:
+def test_hints_in_the_kernel_are_acknowledged(counting: CountingApiServer, written: Acknowledgement) -> None:
     work(written, slice_event(17))
 
     acknowledged(counting, 17)
@@ -85,7 +85,9 @@ def test_hints_in_the_kernel_are_acknowledged(counting: Counting, written: Ackno
     assert spec["holderIdentity"] == "a1"
 
 
-def test_other_changes_are_acknowledged_with_the_next_hints(counting: Counting, written: Acknowledgement) -> None:
+def test_other_changes_are_acknowledged_with_the_next_hints(
+    counting: CountingApiServer, written: Acknowledgement
+) -> None:
     work(written, slice_event(17, hinted=False))
     work(
         written,
@@ -97,7 +99,7 @@ def test_other_changes_are_acknowledged_with_the_next_hints(counting: Counting, 
 
 
 @pytest.mark.parametrize("last", [slice_event(18, hinted=False), slice_event(18, kind="DELETED")])
-def test_removed_hints_are_acknowledged(counting: Counting, written: Acknowledgement, last: Event) -> None:
+def test_removed_hints_are_acknowledged(counting: CountingApiServer, written: Acknowledgement, last: Event) -> None:
     work(written, slice_event(17))
     acknowledged(counting, 17)
 
@@ -106,7 +108,7 @@ def test_removed_hints_are_acknowledged(counting: Counting, written: Acknowledge
     acknowledged(counting, 18)
 
 
-def test_burst_of_changes_causes_few_lease_writes(counting: Counting, written: Acknowledgement) -> None:
+def test_burst_of_changes_causes_few_lease_writes(counting: CountingApiServer, written: Acknowledgement) -> None:
     for version in range(1, 1001):
         work(written, slice_event(version))
 
@@ -114,7 +116,7 @@ def test_burst_of_changes_causes_few_lease_writes(counting: Counting, written: A
     assert counting.updates < 10
 
 
-def test_lease_changed_by_another_client_is_read_again(counting: Counting, written: Acknowledgement) -> None:
+def test_lease_changed_by_another_client_is_read_again(counting: CountingApiServer, written: Acknowledgement) -> None:
     work(written, slice_event(17))
     acknowledged(counting, 17)
     lease = counting.api.get("leases", "kube-system", lease_name("a1"))
@@ -126,7 +128,7 @@ def test_lease_changed_by_another_client_is_read_again(counting: Counting, writt
 
 
 def test_failed_acknowledgement_is_written_later(
-    counting: Counting, written: Acknowledgement, monkeypatch: pytest.MonkeyPatch
+    counting: CountingApiServer, written: Acknowledgement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reference.proxy.acknowledgement.RETRY_SECONDS", 0.01)
     counting.away.set()
@@ -138,7 +140,7 @@ def test_failed_acknowledgement_is_written_later(
     acknowledged(counting, 17)
 
 
-class Hanging(Counting):
+class HangingApiServer(CountingApiServer):
     """An API server on which one write never returns."""
 
     def update(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -159,7 +161,7 @@ def hinted() -> Object:
 
 
 def test_hanging_write_does_not_delay_the_rules(node: Namespace, hinted: Object) -> None:
-    hanging = Hanging()
+    hanging = HangingApiServer()
     with node.entered():
         proxy = ServiceProxy("a1", hanging, pod_cidrs=[], acknowledge=True)  # type: ignore[arg-type]
     proxy.start()
@@ -177,7 +179,7 @@ def test_hanging_write_does_not_delay_the_rules(node: Namespace, hinted: Object)
 
 
 def test_proxy_writes_no_lease_by_default(node: Namespace, hinted: Object) -> None:
-    counting = Counting()
+    counting = CountingApiServer()
     counting.api.create("endpointslices", "default", hinted)
     with node.entered():
         silent, speaking = (ServiceProxy("a1", counting, pod_cidrs=[], acknowledge=each) for each in (False, True))  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 
 @dataclass
-class Tracked:
+class ConntrackNetns:
     """A netns with clients. It forwards `first` to `a` or `b`, and does not forward `second`."""
 
     node: Namespace
@@ -85,7 +85,7 @@ class Tracked:
 
 
 @pytest.fixture(params=[(family, way) for family in FAMILIES for way in ("filter", "dump", "at once")], ids="-".join)
-def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> Iterator[Tracked]:
+def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> Iterator[ConntrackNetns]:
     """Delete as on Linux 6.8 and newer, as on older kernels, and for both families together."""
     family, way = request.param
     word = "10.96.0.{}" if family == "IPv4" else "fd00:96::{}"
@@ -100,7 +100,7 @@ def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> 
     if way != "filter":
         conntrack._can_filter = False
     KernelTable(nft, family).load(Ruleset(family, (), (), {first: (a, b)}, {}, frozenset()))
-    made = Tracked(node, conntrack, family, first, second, a, b, FAMILIES if way == "at once" else (family,))
+    made = ConntrackNetns(node, conntrack, family, first, second, a, b, FAMILIES if way == "at once" else (family,))
     for address in (first.address, second.address, a[0], b[0]):
         eventually(lambda address=address: made.delivers(address), describe=address, every=0.001)  # type: ignore[misc]
     conntrack._request(2, family, b"")  # delete all
@@ -112,7 +112,7 @@ def untranslated(service: ServiceAddress) -> Stale:
     return Stale(service, (service.address, service.port))
 
 
-def test_only_connections_to_the_removed_endpoint_are_deleted(tracked: Tracked) -> None:
+def test_only_connections_to_the_removed_endpoint_are_deleted(tracked: ConntrackNetns) -> None:
     to_a, to_b, other = Stale(tracked.first, tracked.a), Stale(tracked.first, tracked.b), untranslated(tracked.second)
     tracked.connect(tracked.first)
     tracked.connect(tracked.second, 1)
@@ -123,7 +123,7 @@ def test_only_connections_to_the_removed_endpoint_are_deleted(tracked: Tracked) 
     assert tracked.connections() == tracked.named(to_b, other)
 
 
-def test_connections_of_a_removed_frontend_are_deleted(tracked: Tracked) -> None:
+def test_connections_of_a_removed_frontend_are_deleted(tracked: ConntrackNetns) -> None:
     tracked.connect(tracked.first)
 
     for endpoint in (tracked.a, tracked.b):
@@ -133,7 +133,7 @@ def test_connections_of_a_removed_frontend_are_deleted(tracked: Tracked) -> None
 
 
 def test_connections_that_were_never_translated_are_deleted_when_their_address_becomes_a_frontend(
-    tracked: Tracked,
+    tracked: ConntrackNetns,
 ) -> None:
     tracked.connect(tracked.second)
 
@@ -144,7 +144,7 @@ def test_connections_that_were_never_translated_are_deleted_when_their_address_b
     assert (kept, tracked.connections()) == (tracked.named(untranslated(tracked.second)), set())
 
 
-def test_all_connections_except_allowed_ones_can_be_deleted(tracked: Tracked) -> None:
+def test_all_connections_except_allowed_ones_can_be_deleted(tracked: ConntrackNetns) -> None:
     tracked.connect(tracked.first)
     tracked.connect(tracked.second)
     allowed = {tracked.first: frozenset({tracked.a}), tracked.second: frozenset[Endpoint]()}
@@ -154,7 +154,7 @@ def test_all_connections_except_allowed_ones_can_be_deleted(tracked: Tracked) ->
     assert tracked.connections() == tracked.named(Stale(tracked.first, tracked.a))
 
 
-def test_connections_to_a_service_that_went_unseen_are_deleted(tracked: Tracked) -> None:
+def test_connections_to_a_service_that_went_unseen_are_deleted(tracked: ConntrackNetns) -> None:
     tracked.connect(tracked.first)
     tracked.connect(tracked.second)  # no rule translates it, so it may be somebody else's
 
@@ -163,7 +163,7 @@ def test_connections_to_a_service_that_went_unseen_are_deleted(tracked: Tracked)
     assert tracked.connections() == tracked.named(Stale(tracked.second, (tracked.second.address, tracked.second.port)))
 
 
-def test_already_deleted_connection_is_not_an_error(tracked: Tracked) -> None:
+def test_already_deleted_connection_is_not_an_error(tracked: ConntrackNetns) -> None:
     tracked.connect(tracked.first)
     flows = tracked.flows()
 
@@ -173,7 +173,7 @@ def test_already_deleted_connection_is_not_an_error(tracked: Tracked) -> None:
     assert len(tracked.flows()) == len(flows) - 1
 
 
-def test_connection_that_awaits_a_reply_is_checked_again(tracked: Tracked) -> None:
+def test_connection_that_awaits_a_reply_is_checked_again(tracked: ConntrackNetns) -> None:
     tracked.connect(tracked.first)
     tracked.answer(tracked.first)
     stale = Stale(tracked.first, tracked.a)
@@ -186,7 +186,7 @@ def test_connection_that_awaits_a_reply_is_checked_again(tracked: Tracked) -> No
     assert not tracked.named(stale) & tracked.connections()
 
 
-def test_an_endpoint_that_came_back_keeps_its_connections(tracked: Tracked) -> None:
+def test_an_endpoint_that_came_back_keeps_its_connections(tracked: ConntrackNetns) -> None:
     tracked.connect(tracked.first)
     before = tracked.connections()
 
@@ -195,7 +195,7 @@ def test_an_endpoint_that_came_back_keeps_its_connections(tracked: Tracked) -> N
     assert tracked.connections() == before
 
 
-def test_rules_and_proxy_compute_the_same_tag(tracked: Tracked) -> None:
+def test_rules_and_proxy_compute_the_same_tag(tracked: ConntrackNetns) -> None:
     tracked.connect(tracked.first)
 
     for endpoint in (tracked.a, tracked.b):
@@ -214,7 +214,7 @@ def test_ports_of_one_address_have_different_tags(family: Family) -> None:
     assert len(tags) == 100
 
 
-def test_entries_are_counted(tracked: Tracked) -> None:
+def test_entries_are_counted(tracked: ConntrackNetns) -> None:
     assert tracked.conntrack.entries() == 0
 
     tracked.connect(tracked.first, 3)

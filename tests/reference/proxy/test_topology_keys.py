@@ -142,7 +142,7 @@ def node(name: str, **labels: str) -> Object:
     return {"metadata": {"name": name, "labels": LABELS.get(name, {}) | labels}, "spec": {}}
 
 
-class Counting(State):
+class CountingState(State):
     """A state that counts its decisions."""
 
     def __init__(self, behaviour: Behaviour = ON) -> None:
@@ -159,9 +159,9 @@ def keyed(state: State, *keys: str, name: str = "web") -> None:
     state.receive("services", {"metadata": {"namespace": "default", "name": name}, "spec": spec}, deleted=False)
 
 
-def started(*keys: str, nodes: tuple[str, ...] = ("a1", "a2", "b1"), behaviour: Behaviour = ON) -> Counting:
+def started(*keys: str, nodes: tuple[str, ...] = ("a1", "a2", "b1"), behaviour: Behaviour = ON) -> CountingState:
     """Return a proxy on a1 that knows these Nodes, and a Service with an endpoint on each of a1, a2 and b1."""
-    state = Counting(behaviour)
+    state = CountingState(behaviour)
     for each in nodes:
         state.receive("nodes", node(each), deleted=False)
     keyed(state, *keys)

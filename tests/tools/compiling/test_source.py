@@ -17,7 +17,7 @@ from harness.binaries.component import component_named
 from harness.binaries.fetching import UndeliverableError, fetch
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
-from tests.harness.binaries.servers import Heard
+from tests.harness.binaries.servers import RecordedProgress
 from tools.compiling import source
 from tools.compiling.go import error_of, find_go
 from tools.compiling.source import FromSource
@@ -80,7 +80,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
 @needs_go
 def test_component_is_compiled_with_its_staging_modules_and_reports_its_version(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(2)
-    heard = Heard()
+    heard = RecordedProgress()
     entry = fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard)
     assert subprocess.check_output([entry.path, "--version"], text=True) == "Kubernetes v1.34.2\n"
     assert entry.origin is not None
@@ -95,14 +95,14 @@ def test_minor_version_is_its_latest_patch_even_if_only_staging_modules_list_it(
     modules.kubernetes(9)
     modules.kubernetes(10, listed=False)
     for wanted in ("1.34", ""):
-        assert str(FromSource().resolve(KUBE_PROXY, parse_wanted(wanted), Heard())[0]) == "1.34.10"
+        assert str(FromSource().resolve(KUBE_PROXY, parse_wanted(wanted), RecordedProgress())[0]) == "1.34.10"
 
 
 @needs_go
 def test_patch_that_is_listed_but_not_served_is_skipped_with_a_message(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(9)
     modules.publish(BASE, "v0.34.10", f"module {BASE}\n", {})
-    heard = Heard()
+    heard = RecordedProgress()
     assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard).version) == "1.34.9"
     said = "kube-proxy 1.34.10 is listed, but k8s.io/kubernetes@v1.34.10 is missing; trying an older one"
     assert heard.lines[0] == said
@@ -113,7 +113,7 @@ def test_patch_without_all_staging_modules_is_replaced_by_an_older_one(modules: 
     modules.kubernetes(9)
     modules.kubernetes(10)
     (modules.folder / BASE / "@v" / "v0.34.10.zip").unlink()
-    heard = Heard()
+    heard = RecordedProgress()
     assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard).version) == "1.34.9"
     said = f"kube-proxy 1.34.10 is listed, but {BASE}@v0.34.10 is missing; trying an older one"
     assert said in heard.lines
@@ -126,16 +126,16 @@ def test_unknown_version_lists_the_existing_ones(modules: Modules, cache: Cache)
     modules.kubernetes(2)
     modules.kubernetes(3)
     with pytest.raises(UsageError, match=r"no kube-proxy 1\.34\.7; of 1\.34 it has 1\.34\.2, 1\.34\.3"):
-        fetch(KUBE_PROXY, parse_wanted("1.34.7"), FromSource(), cache, Heard())
+        fetch(KUBE_PROXY, parse_wanted("1.34.7"), FromSource(), cache, RecordedProgress())
     with pytest.raises(UsageError, match=r"no kube-proxy 1\.99; it has 1\.34\.3 \(the latest of each"):
-        fetch(KUBE_PROXY, parse_wanted("1.99"), FromSource(), cache, Heard())
+        fetch(KUBE_PROXY, parse_wanted("1.99"), FromSource(), cache, RecordedProgress())
 
 
 @needs_go
 def test_old_go_is_reported_with_a_solution(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(2, go="1.99")
     with pytest.raises(UnavailableError, match=r"Go 1\.99 or newer is needed.*GOTOOLCHAIN=auto"):
-        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, Heard())
+        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, RecordedProgress())
 
 
 @needs_go
@@ -145,7 +145,7 @@ def test_unreachable_module_proxy_is_reported_with_a_solution(
 ) -> None:
     monkeypatch.setenv("GOPROXY", closed_port)
     with pytest.raises(UnavailableError, match=r"module proxy cannot be reached.*GOPROXY"):
-        fetch(KUBE_PROXY, parse_wanted(wanted), FromSource(), cache, Heard())
+        fetch(KUBE_PROXY, parse_wanted(wanted), FromSource(), cache, RecordedProgress())
 
 
 @needs_go
@@ -155,7 +155,7 @@ def test_failed_compilation_leaves_only_its_error(modules: Modules, cache: Cache
         "k8s.io/kubernetes", "v1.34.3", "module k8s.io/kubernetes\ngo 1.21\n", {"cmd/kube-proxy/p.go": "oops"}
     )
     with pytest.raises(UnavailableError, match="expected 'package'"):
-        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(), cache, Heard())
+        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(), cache, RecordedProgress())
     assert cache.entries() == []
     assert list((cache.folder / "partial").rglob("module-*")) == []
 
@@ -178,7 +178,7 @@ def test_low_disk_space_is_reported_before_compiling(
     monkeypatch.setattr(source, "_FREE_BYTES", 1 << 62)
     modules.kubernetes(2)
     with pytest.raises(UnavailableError, match=r"are free for the cache .* free some space"):
-        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, Heard())
+        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, RecordedProgress())
 
 
 def test_modules_that_the_proxy_lacks_are_named_once() -> None:

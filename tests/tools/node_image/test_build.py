@@ -20,7 +20,7 @@ NAME = "trafficdist.dev/kind-node:v1.34.2"
 
 
 @dataclass(frozen=True)
-class Written(ContainerEngine):
+class FakeEngine(ContainerEngine):
     """A fake engine that records commands and has at most one image. `sent` are the members of node.tar."""
 
     label: list[str] = field(default_factory=list)
@@ -43,12 +43,12 @@ class Written(ContainerEngine):
 
 
 @pytest.fixture
-def engine() -> Written:
-    return Written("docker", "docker")
+def engine() -> FakeEngine:
+    return FakeEngine("docker", "docker")
 
 
 @pytest.fixture
-def make(engine: Written, tmp_path: Path) -> Callable[[], str]:
+def make(engine: FakeEngine, tmp_path: Path) -> Callable[[], str]:
     (tmp_path / "kind" / "usr" / "local" / "bin").mkdir(parents=True)
     for name in ("kubelet", "debian.tar", "kind/usr/local/bin/entrypoint"):
         (tmp_path / name).write_text(name)
@@ -58,25 +58,25 @@ def make(engine: Written, tmp_path: Path) -> Callable[[], str]:
     return lambda: ImageBuilder(engine, Cache(tmp_path / "cache"), Watcher()).build(parts)
 
 
-def test_same_inputs_build_the_image_once(make: Callable[[], str], engine: Written) -> None:
+def test_same_inputs_build_the_image_once(make: Callable[[], str], engine: FakeEngine) -> None:
     assert (make(), make()) == (NAME, NAME)
     assert engine.asked.count("build --network") == 1
 
 
-def test_another_program_makes_another_image(make: Callable[[], str], engine: Written, tmp_path: Path) -> None:
+def test_another_program_makes_another_image(make: Callable[[], str], engine: FakeEngine, tmp_path: Path) -> None:
     make()
     (tmp_path / "kubelet").write_text("another")
     make()
     assert engine.asked.count("build --network") == 2
 
 
-def test_programs_of_the_node_are_executable(make: Callable[[], str], engine: Written) -> None:
+def test_programs_of_the_node_are_executable(make: Callable[[], str], engine: FakeEngine) -> None:
     make()
     assert engine.sent["usr/bin/kubelet"] == engine.sent["usr/local/bin/entrypoint"] == 0o755
     assert engine.sent["kind/version"] == 0o644
 
 
-class Impatient(Watcher):
+class WatcherWithoutPatience(Watcher):
     """Raises an error instead of waiting until another build ends."""
 
     def say(self, line: str) -> None:
@@ -85,11 +85,11 @@ class Impatient(Watcher):
 
 
 def test_build_of_another_version_removes_no_step_of_this_one(
-    make: Callable[[], str], engine: Written, tmp_path: Path
+    make: Callable[[], str], engine: FakeEngine, tmp_path: Path
 ) -> None:
     debian = tmp_path / "debian.tar"
     another = Parts(Version(1, 33, 1), (), {}, {}, tmp_path / "kind", debian, ())
-    builder = ImageBuilder(Written("docker", "docker"), Cache(tmp_path / "cache"), Impatient())
+    builder = ImageBuilder(FakeEngine("docker", "docker"), Cache(tmp_path / "cache"), WatcherWithoutPatience())
 
     def build_another() -> None:
         with pytest.raises(UnavailableError, match="another process that builds an image"):
@@ -99,7 +99,7 @@ def test_build_of_another_version_removes_no_step_of_this_one(
     make()
 
 
-def test_build_that_fails_leaves_nothing(make: Callable[[], str], engine: Written, tmp_path: Path) -> None:
+def test_build_that_fails_leaves_nothing(make: Callable[[], str], engine: FakeEngine, tmp_path: Path) -> None:
     engine.breaks.append("no space left")
     with pytest.raises(UnavailableError, match="no space left"):
         make()

@@ -30,7 +30,7 @@ from harness.report.conformance import read_report
 from harness.report.page.rewrite import read_run, write
 from harness.report.verified import verify
 from tests.harness.report.browser import Page
-from tests.harness.report.forged import Forged
+from tests.harness.report.forged import ForgedRun
 from tools.shelf import index
 from tools.shelf.add import add
 from tools.shelf.check import check
@@ -48,11 +48,11 @@ HOSTILE = "<script>x</script>|`[a](b)\u202e"
 
 
 @pytest.fixture
-def run(publishable: Forged) -> Forged:
+def run(publishable: ForgedRun) -> ForgedRun:
     return publishable
 
 
-def shelved(run: Forged, shelf: Path) -> Path:
+def shelved(run: ForgedRun, shelf: Path) -> Path:
     """Add the run to a shelf as a run of kube-proxy, and return the folder on the shelf."""
     target, refused = add(str(run.folder), shelf, lambda: run.requirements)
     assert [str(each) for each in refused] == []
@@ -126,7 +126,7 @@ def test_a_report_of_an_unknown_kubernetes_has_no_folder() -> None:
         folder_of({"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "unknown"})
 
 
-def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged, tmp_path: Path) -> None:
+def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: ForgedRun, tmp_path: Path) -> None:
     target = shelved(run, tmp_path / "shelf")
     assert target.parent.name == "o-p"
     assert target.name.startswith("1.0-")
@@ -140,7 +140,7 @@ def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged,
     assert list((tmp_path / "shelf").glob(".*")) == []
 
 
-def test_page_next_to_a_report_lists_unmet_requirements_and_how_to_verify(run: Forged, tmp_path: Path) -> None:
+def test_page_next_to_a_report_lists_unmet_requirements_and_how_to_verify(run: ForgedRun, tmp_path: Path) -> None:
     said = (shelved(run, tmp_path) / "README.md").read_text(encoding="utf-8")
     assert said.startswith("# p 1.0 ")
     assert "- ✗ `KEP-2/leaks` (MUST): *" in said
@@ -151,12 +151,12 @@ def test_page_next_to_a_report_lists_unmet_requirements_and_how_to_verify(run: F
     assert "    trafficdist verify .\n" in said
 
 
-def test_newer_report_replaces_an_older_one(run: Forged, tmp_path: Path) -> None:
+def test_newer_report_replaces_an_older_one(run: ForgedRun, tmp_path: Path) -> None:
     (shelved(run, tmp_path) / "of-before.txt").write_text("old")
     assert not (shelved(run, tmp_path) / "of-before.txt").exists()
 
 
-def test_a_published_report_can_be_added_to_another_shelf(run: Forged, tmp_path: Path) -> None:
+def test_a_published_report_can_be_added_to_another_shelf(run: ForgedRun, tmp_path: Path) -> None:
     first = shelved(run, tmp_path / "one")
     second, refused = add(str(first), tmp_path / "two", lambda: run.requirements)
     assert refused == []
@@ -165,7 +165,7 @@ def test_a_published_report_can_be_added_to_another_shelf(run: Forged, tmp_path:
     ]
 
 
-def test_a_published_report_omits_what_passed_tests_observed(run: Forged, tmp_path: Path) -> None:
+def test_a_published_report_omits_what_passed_tests_observed(run: ForgedRun, tmp_path: Path) -> None:
     of_run = {each["id"]: each for each in read_report(str(run.folder))["tests"]}
     tests = {each["id"]: each for each in read_report(str(shelved(run, tmp_path)))["tests"]}
     assert tests.keys() == of_run.keys()
@@ -187,7 +187,7 @@ def test_a_published_report_omits_what_passed_tests_observed(run: Forged, tmp_pa
     ids=["no counts", "no evidence", "other counts", "evidence of a passed test", "another verdict"],
 )
 def test_a_changed_published_report_is_refused(
-    run: Forged, tmp_path: Path, change: Callable[[dict[str, Any]], object], check: str
+    run: ForgedRun, tmp_path: Path, change: Callable[[dict[str, Any]], object], check: str
 ) -> None:
     target = shelved(run, tmp_path)
     report = read_report(str(target))
@@ -196,7 +196,7 @@ def test_a_changed_published_report_is_refused(
     assert check in [each.check for each in verify(target, run.requirements)]
 
 
-def test_the_page_of_a_published_report_shows_the_excerpts(run: Forged, tmp_path: Path) -> None:
+def test_the_page_of_a_published_report_shows_the_excerpts(run: ForgedRun, tmp_path: Path) -> None:
     target = shelved(run, tmp_path)
     found = read_run(str(target), run.requirements)
     [leaks] = [each for each in found.results if each.requirement.id == "KEP-2/leaks"]
@@ -205,7 +205,7 @@ def test_the_page_of_a_published_report_shows_the_excerpts(run: Forged, tmp_path
     assert write(str(target), run.requirements).read_text(encoding="utf-8").count("<section") > 0
 
 
-def test_report_refused_by_verify_is_not_added(run: Forged, tmp_path: Path) -> None:
+def test_report_refused_by_verify_is_not_added(run: ForgedRun, tmp_path: Path) -> None:
     before = shelved(run, tmp_path / "shelf") / "report.yaml"
     text = before.read_text()
     run.report["run"]["retries"] = 1
@@ -220,7 +220,7 @@ def test_report_refused_by_verify_is_not_added(run: Forged, tmp_path: Path) -> N
     assert not (tmp_path / "shelf").exists()
 
 
-def test_report_of_an_unreleased_version_is_listed_as_unverified(run: Forged, shelf: Path) -> None:
+def test_report_of_an_unreleased_version_is_listed_as_unverified(run: ForgedRun, shelf: Path) -> None:
     run.report["suite"]["version"] = "1.1.dev0"
     run.rewrite(_of_a_checkout)
     run.make_page()
@@ -247,13 +247,13 @@ def _of_a_checkout(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def test_a_run_without_a_file_that_its_report_names_is_refused(run: Forged, tmp_path: Path) -> None:
+def test_a_run_without_a_file_that_its_report_names_is_refused(run: ForgedRun, tmp_path: Path) -> None:
     (run.folder / "junit.xml").unlink()
     _, refused = add(str(run.folder), tmp_path / "shelf", lambda: run.requirements)
     assert [str(each) for each in refused] == ["artifacts: junit.xml is missing"]
 
 
-def test_folder_without_a_run_is_a_usage_error(run: Forged, tmp_path: Path) -> None:
+def test_folder_without_a_run_is_a_usage_error(run: ForgedRun, tmp_path: Path) -> None:
     assert command("add", tmp_path / "nothing").exit_code == 4
     (run.folder / "report.yaml").unlink()
     result = command("add", run.folder)
@@ -279,7 +279,7 @@ def test_each_report_has_its_state() -> None:
 
 
 @pytest.fixture
-def shelf(run: Forged, tmp_path: Path) -> Path:
+def shelf(run: ForgedRun, tmp_path: Path) -> Path:
     """Return a shelf that has a verified report and a report without a history."""
     place = tmp_path / "shelf"
     shelved(run, place)
@@ -291,11 +291,11 @@ def shelf(run: Forged, tmp_path: Path) -> Path:
     return place
 
 
-def made(run: Forged, shelf: Path) -> dict[str, Entry]:
+def made(run: ForgedRun, shelf: Path) -> dict[str, Entry]:
     return {each.project: each for each in index.write(shelf, lambda: run.requirements, TODAY)}
 
 
-def test_the_index_is_made_from_the_folder_alone(run: Forged, shelf: Path) -> None:
+def test_the_index_is_made_from_the_folder_alone(run: ForgedRun, shelf: Path) -> None:
     found = made(run, shelf)
     assert found["p"].refused == ""
     assert found["p"].features["SERVICE-PROXY"] == {"PreferSameNode": "✓ 1", "Routing": "✗ 2/4"}
@@ -312,14 +312,14 @@ def test_the_index_is_made_from_the_folder_alone(run: Forged, shelf: Path) -> No
     assert f"{NO_HISTORY}/README.md#not-met-and-why" in text
 
 
-def test_an_index_needs_its_place_in_the_page(run: Forged, shelf: Path) -> None:
+def test_an_index_needs_its_place_in_the_page(run: ForgedRun, shelf: Path) -> None:
     (shelf / "README.md").write_text("# Mine\n")
     with pytest.raises(UsageError, match="the index goes between them"):
         made(run, shelf)
     assert not (shelf / "index.html").exists()
 
 
-def test_verification_is_cached_until_a_file_changes(run: Forged, shelf: Path) -> None:
+def test_verification_is_cached_until_a_file_changes(run: ForgedRun, shelf: Path) -> None:
     before = made(run, shelf)
     assert index.entries(shelf, refuse) == list(before.values())
     (shelf / before["p"].place / "evidence.txt").write_text("nothing to see here")
@@ -328,7 +328,7 @@ def test_verification_is_cached_until_a_file_changes(run: Forged, shelf: Path) -
     assert made(run, shelf)["kube-proxy"] == before["kube-proxy"]
 
 
-def test_verified_report_remains_verified_when_requirements_change(run: Forged, shelf: Path) -> None:
+def test_verified_report_remains_verified_when_requirements_change(run: ForgedRun, shelf: Path) -> None:
     made(run, shelf)
     changed = run.requirements[1:]
     assert index.write(shelf, lambda: changed, TODAY)[0].refused == ""
@@ -336,7 +336,7 @@ def test_verified_report_remains_verified_when_requirements_change(run: Forged, 
     assert index.write(shelf, lambda: run.requirements, TODAY)[0].refused == ""
 
 
-def test_verified_report_remains_verified_when_a_later_release_stores_more_fields(run: Forged, shelf: Path) -> None:
+def test_verified_report_remains_verified_when_a_later_release_stores_more_fields(run: ForgedRun, shelf: Path) -> None:
     before = made(run, shelf)
     of_before = json.loads((shelf / "index.json").read_text(encoding="utf-8"))
     for each in of_before["reports"]:
@@ -399,7 +399,7 @@ def test_the_index_of_two_hundred_reports_takes_less_than_five_seconds(many: Pat
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_index_has_no_errors_external_requests_or_serious_axe_findings(
-    chromium: Page, run: Forged, shelf: Path, axe: str, dark: bool
+    chromium: Page, run: ForgedRun, shelf: Path, axe: str, dark: bool
 ) -> None:
     made(run, shelf)
     chromium.errors.clear()

@@ -26,7 +26,7 @@ from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 
 
-class Outside:
+class TestNetns:
     """Creates sockets in the netns of the test."""
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
@@ -88,7 +88,7 @@ class Pods:
 
     def __init__(self) -> None:
         self.only = Container()
-        self.host = Host("a1", cast("Any", Outside()), {}, "p")
+        self.host = Host("a1", cast("Any", TestNetns()), {}, "p")
 
     def container(self, name: str) -> Any:
         return self.only if name == "c" else None
@@ -121,7 +121,7 @@ def trust() -> KubeletTrust:
 
 @pytest.fixture
 def kubelet(pods: Pods, trust: KubeletTrust, address: str) -> Iterator[KubeletServer]:
-    node: Any = Outside()
+    node: Any = TestNetns()
     with EventLoop("kubelet-loop") as loop:
         server = KubeletServer(pods.pod, loop)
         server.start([Host("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))

@@ -44,7 +44,7 @@ def test_near_one_answers(three_zones):
 
 
 @dataclass(frozen=True)
-class Ran:
+class CompletedRun:
     code: int
     text: str
     folder: Path
@@ -56,7 +56,7 @@ class Ran:
         return [test["verdict"] for test in report["tests"]]
 
 
-class Host:
+class ClusterOwner:
     """The owner of the cluster. `begin` takes a snapshot, and `changed` returns the differences from it."""
 
     def __init__(self, backend: NetnsBackend, folder: Path) -> None:
@@ -77,7 +77,7 @@ class Host:
         token: str = "",
         expected: str = "b1",
         meanwhile: Callable[[subprocess.Popen[str]], object] | None = None,
-    ) -> Ran:
+    ) -> CompletedRun:
         """Run the scenario. Call `meanwhile` while it runs."""
         suite, out = self._folder / "suite", self._folder / "out"
         suite.mkdir()
@@ -98,7 +98,7 @@ class Host:
             meanwhile(begun)
             (suite / "wait").unlink()
         text, _ = begun.communicate(timeout=90)
-        return Ran(begun.returncode, text, out)
+        return CompletedRun(begun.returncode, text, out)
 
     def clean_up(self) -> str:
         """Return the output of `trafficdist cleanup`."""

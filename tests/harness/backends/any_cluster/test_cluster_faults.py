@@ -43,7 +43,7 @@ from reference.apiserver.kinds.pods import Pods
 from reference.client import Object
 from reference.features import Features
 from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable
-from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host
+from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, ClusterOwner
 from tests.reference.limited_users import add_user, revoke
 
 
@@ -55,17 +55,17 @@ def cluster(netns_allowed: None) -> Iterator[NetnsBackend]:
 
 
 @pytest.fixture
-def host(cluster: NetnsBackend, tmp_path: Path) -> Host:
-    return Host(cluster, tmp_path)
+def host(cluster: NetnsBackend, tmp_path: Path) -> ClusterOwner:
+    return ClusterOwner(cluster, tmp_path)
 
 
-def target(host: Host, token: str = "", registry: str = REGISTRY) -> ClusterTarget:
+def target(host: ClusterOwner, token: str = "", registry: str = REGISTRY) -> ClusterTarget:
     names = match_nodes(THREE_ZONES, host.backend.api.list("nodes"))
     return ClusterTarget(str(host.kubeconfig(token)), "", RUN_ID, names, THREE_ZONES, ALWAYS, registry)
 
 
 @pytest.fixture
-def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
+def share(host: ClusterOwner) -> Iterator[Callable[[str], KubeconfigBackend]]:
     """Return a backend that is one worker's share of the cluster, for the user with this token."""
     started: list[KubeconfigBackend] = []
 
@@ -90,7 +90,7 @@ class Replaced(Replaceable):
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None: ...
 
 
-def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_cannot_be_pulled_ends_the_run(host: ClusterOwner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.2)
     with pytest.raises(DistrustError, match=r"cannot be pulled .*use a registry that the nodes can reach"):
         boot(target(host, registry="registry.invalid").to_json(), resolve({"backend": "kubeconfig"}), "main")
@@ -118,7 +118,7 @@ def test_exceeded_quota_makes_the_requirement_inconclusive(
 
 
 def test_pod_without_kubelet_is_not_waited_for(
-    share: Callable[[], KubeconfigBackend], host: Host, monkeypatch: pytest.MonkeyPatch
+    share: Callable[[], KubeconfigBackend], host: ClusterOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = share()
     monkeypatch.setattr(backend._pod_runner, "_kubelet_patience", 0.2)
@@ -144,7 +144,9 @@ def test_early_end_of_a_terminating_pod_is_inconclusive(
     backend.check_instruments()
 
 
-def test_kubelet_gets_time_to_reconnect_to_a_replaced_api_server(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubelet_gets_time_to_reconnect_to_a_replaced_api_server(
+    host: ClusterOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.1)
     monkeypatch.setattr(KindBackend, "_kubelet_patience", 0.7)
     there = target(host)
@@ -159,7 +161,7 @@ def test_kubelet_gets_time_to_reconnect_to_a_replaced_api_server(host: Host, mon
     backend.close()
 
 
-def test_missing_permission_for_pods_is_reported_before_the_run(host: Host) -> None:
+def test_missing_permission_for_pods_is_reported_before_the_run(host: ClusterOwner) -> None:
     token = add_user(host.server, "alice", [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)])
     settings = resolve({"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token))})
     with pytest.raises(UnavailableError, match=r"user alice may not create pods.*apply deploy/rbac\.yaml"):
@@ -167,7 +169,7 @@ def test_missing_permission_for_pods_is_reported_before_the_run(host: Host) -> N
     assert "trafficdist" not in [each["metadata"]["name"] for each in host.backend.api.list("namespaces")]
 
 
-def test_missing_permission_for_nodes_is_reported_before_a_disruptive_run(host: Host) -> None:
+def test_missing_permission_for_nodes_is_reported_before_a_disruptive_run(host: ClusterOwner) -> None:
     token = add_user(host.server, "alice", [rule.as_rbac() for rule in RULES])
     given = {"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token)), "allow-disruptive": True}
     said = r"user alice may not .*patch nodes.*apply deploy/rbac\.yaml"
@@ -175,7 +177,7 @@ def test_missing_permission_for_nodes_is_reported_before_a_disruptive_run(host: 
         session.start()
 
 
-def test_credentials_that_expire_end_the_run(host: Host) -> None:
+def test_credentials_that_expire_end_the_run(host: ClusterOwner) -> None:
     token = add_user(host.server, "alice", EVERYTHING)
     ran = host.run(token=token, meanwhile=lambda _: revoke(host.server, token))
     assert (ran.code, ran.verdicts) == (12, ["inconclusive"]), ran.text
@@ -185,7 +187,7 @@ def test_credentials_that_expire_end_the_run(host: Host) -> None:
     assert host.changed() == []
 
 
-def test_lost_api_server_causes_no_failure_and_cleanup_happens_later(host: Host) -> None:
+def test_lost_api_server_causes_no_failure_and_cleanup_happens_later(host: ClusterOwner) -> None:
     api = host.backend.control_plane._api  # type: ignore[attr-defined]
     back = threading.Timer(2.0, host.server.replace, [api])
 
@@ -209,7 +211,7 @@ def take_away(booted: NetnsBackend, node: str, once: Callable[[], bool] = lambda
             routes.link("set", index=link["index"], state="down")
 
 
-def dials(host: Host) -> int:
+def dials(host: ClusterOwner) -> int:
     """Return the number of recent requests to client pods."""
     return len([each for each in host.server.requests() if each.path.endswith("/dial")])
 
@@ -217,7 +219,7 @@ def dials(host: Host) -> int:
 @pytest.mark.slow
 def test_lost_node_is_reported_and_causes_no_failure(tmp_path: Path) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
-        host = Host(booted, tmp_path)
+        host = ClusterOwner(booted, tmp_path)
 
         ran = host.run(meanwhile=lambda _: take_away(booted, "b1"))
         assert ran.code in {10, 12}, ran.text
@@ -232,7 +234,7 @@ def test_lost_node_is_reported_and_causes_no_failure(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_node_lost_during_probes_is_reported_within_half_a_minute(tmp_path: Path) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
-        host = Host(booted, tmp_path)
+        host = ClusterOwner(booted, tmp_path)
         with contextlib.closing(started_on(target(host))) as backend:
             namespace = f"td-{RUN_ID}-main-4"
             backend.create_namespace(namespace)
@@ -250,7 +252,7 @@ def test_node_lost_during_probes_is_reported_within_half_a_minute(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGKILL, -9)])
-def test_terminated_run_leaves_nothing(host: Host, sign: signal.Signals, code: int, workers: str) -> None:
+def test_terminated_run_leaves_nothing(host: ClusterOwner, sign: signal.Signals, code: int, workers: str) -> None:
     def end(process: subprocess.Popen[str]) -> None:
         process.send_signal(sign)
 
@@ -263,7 +265,7 @@ def test_terminated_run_leaves_nothing(host: Host, sign: signal.Signals, code: i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("expected", "code", "verdict"), [("b1", 0, "passed"), ("a1", 1, "failed")])
-def test_finished_run_leaves_nothing(host: Host, expected: str, code: int, verdict: str) -> None:
+def test_finished_run_leaves_nothing(host: ClusterOwner, expected: str, code: int, verdict: str) -> None:
     ran = host.run("--workers", "2", expected=expected)
     assert (ran.code, ran.verdicts) == (code, [verdict]), ran.text
     assert host.changed() == []

@@ -26,7 +26,7 @@ from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable, tar
 Inhabited = Callable[..., Callable[..., Cluster]]
 
 
-class EmbeddedPlaces:
+class EmbeddedNamespaces:
     """The netns of an embedded cluster and of the pods that its kubelet runs."""
 
     def __init__(self, backend: NetnsBackend) -> None:
@@ -65,7 +65,7 @@ def inhabited(tmp_path: Path, netns_allowed: None) -> Iterator[Inhabited]:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[..., Cluster]:
             booted = stack.enter_context(NetnsBackend(implementation=implementation or reference()))
-            places = EmbeddedPlaces(booted)
+            places = EmbeddedNamespaces(booted)
             stack.enter_context(Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets))
             share = target_of(booted.kubeconfig(), tmp_path, *ABILITIES, *abilities)
             components: Any = Replaceable(booted)

@@ -68,7 +68,7 @@ def echo() -> Iterator[int]:
     made.server_close()
 
 
-class Inside(socket.socket):
+class PodSocket(socket.socket):
     """A socket that connects to the pod's address on this machine, like a socket in the cluster's netns."""
 
     def connect(self, address: Any) -> None:
@@ -78,7 +78,7 @@ class Inside(socket.socket):
 
 @pytest.fixture
 def pod(api: ApiServer, server: HttpServer) -> str:
-    server.reach_pods(Inside)
+    server.reach_pods(PodSocket)
     return run_pod(api, "web-1", IN_THE_CLUSTER)
 
 
