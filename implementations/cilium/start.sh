@@ -1,8 +1,7 @@
 #!/bin/sh
 # Start Cilium's agent on a node: start.sh KUBECONFIG CLUSTER_CIDRS OPTIONS...
 #
-# The node has its own /run, where everything is that this script and the agent write. Its paths are the same in each run, so ccache finds
-# the objects of earlier runs.
+# This script and the agent write only below /run and /sys/fs/bpf, which the node has for itself.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 kubeconfig=$1 cidrs=$2
