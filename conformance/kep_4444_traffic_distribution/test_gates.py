@@ -228,8 +228,8 @@ def test_switching_the_gate_on_changes_nothing_without_the_field(three_zones: Cl
 
 @requirement(
     "KEP-4444/enabling-writes-no-slice-without-the-field",
-    "Switching gate ServiceTrafficDistribution on causes no write of slices of Services without the field, with or "
-    "without the annotation.",
+    "Enabling the ServiceTrafficDistribution gate causes no writes to slices of Services without trafficDistribution, "
+    "whether or not they have the topology annotation.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ROLLOUT},

@@ -233,8 +233,8 @@ def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/proxy-follows-hints-whatever-the-service-says",
-    "A proxy follows hints on a Service without field and annotation, and acts as if there were no hints on a Service "
-    "that has the field but no hints.",
+    "A proxy follows hints even if the Service has neither trafficDistribution nor the topology annotation; without "
+    "hints, trafficDistribution has no effect.",
     level=SHOULD,
     must_if=HINTS_ON_ANY_SERVICE,
     features={CLUSTER_IP, ZONE_HINTS},

@@ -347,7 +347,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._dialer
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
-        """Enter running client pods. The base class does nothing."""
+        """Open the network namespaces of running client pods. The base class does nothing."""
 
     def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
         """Serve pods that were just created. In the base class, each pod runs its own server."""

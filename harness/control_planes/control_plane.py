@@ -1,4 +1,4 @@
-"""The protocol of control planes, which serve the Kubernetes API and write EndpointSlices; trust in kubelets."""
+"""The `Protocol` of control planes, which serve the Kubernetes API and write EndpointSlices, and TLS for kubelets."""
 
 import os
 import socket

@@ -71,7 +71,7 @@ class LeaseRecord:
 
 
 def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
-    """Return the record in a Lease. Missing fields are empty, or the earliest time."""
+    """Return the record in a Lease. Missing fields get defaults, and a missing time is the earliest possible time."""
     metadata, spec = lease["metadata"], lease.get("spec") or {}
     return LeaseRecord(
         run=str((metadata.get("labels") or {}).get(RUN_LABEL) or "?"),

@@ -2,7 +2,8 @@
 
 pytest-timeout raises its error wherever the process happens to be. In pytest's own code, such as the formatting of a
 failure, that is an internal error, which ends the worker and the run. So this module replaces it in a conformance run.
-The alarm is set only while a phase of a test runs, and the limit counts only the time in which programs could run.
+The alarm is set only while a phase of a test runs, and time in which the machine was suspended or too busy does not
+count.
 """
 
 import contextlib

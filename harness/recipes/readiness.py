@@ -117,7 +117,7 @@ Check = HttpCheck | MetricsCheck | LogCheck | CommandCheck
 
 
 def missing(checks: tuple[Check, ...], place: ProgramPlace) -> str:
-    """Return the missing condition of the first check that fails, or "" if all checks succeed."""
+    """Return why the first check that fails does so, or "" if all checks succeed."""
     return next((text for check in checks if (text := check.missing(place))), "")
 
 

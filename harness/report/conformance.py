@@ -31,7 +31,7 @@ from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
 SEALS = "folder"
-"""The rule by which a report lists files: every file in its folder. Older reports list only some, and have no rule."""
+"""The rule by which a report lists files: every file in its folder. Older reports list fewer, and lack this field."""
 
 _LONGEST = 300  # maximum number of characters of the validator's error
 MOST_BYTES = 16 * MEGABYTE  # size limit of a report; that of the whole suite has about 250 kB

@@ -33,7 +33,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The expected traffic of one Service address. With `kept`, each client must keep one of its allowed pods.
+    """A Service address, and the pods that must answer each client. With `kept`, each client must keep one of them.
 
     The defaults are a random kind of address, the first IP family and the first port of the Service.
     """
@@ -98,11 +98,11 @@ def expect_traffic_during(
     answered: Sequence[Question] = (),
     explain: Callable[[str], str] = lambda _: "",
 ) -> Iterator[None]:
-    """Require that only the expected pods answer the clients of these questions during the block.
+    """Require that only the expected pods answer the clients in these questions (see `Question`) during the block.
 
-    Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For other
-    questions, missing answers and refusals are allowed. `explain` is called with the names of failed questions. Raises
-    `AssertionError` and `InconclusiveError`, unless the block itself raises an exception.
+    Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For the
+    others, missing answers and refused connections are allowed. `explain` is called with the names of failed questions.
+    Raises `AssertionError` and `InconclusiveError`, unless the block itself raises an exception.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]
     may_lose = sum(len(each.expected) for each in questions)

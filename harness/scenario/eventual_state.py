@@ -120,12 +120,12 @@ def metric_text(component: Component, node: str, how: str, name: str, labels: Ma
 
 
 def controller_metrics(cluster: Cluster) -> MetricChanges:
-    """Return the changes of the EndpointSlice controller's metrics from this call on."""
+    """Track changes of the EndpointSlice controller's metrics, starting now."""
     return MetricChanges(cluster, CONTROLLER)
 
 
 def proxy_metrics(cluster: Cluster, node: str) -> MetricChanges:
-    """Return the changes of the metrics of a node's proxy from this call on."""
+    """Track changes of the metrics of a node's proxy, starting now."""
     return MetricChanges(cluster, PROXY, node)
 
 

@@ -20,7 +20,7 @@ _FAMILY_BYTES = 4  # struct nfgenmsg
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TraceEvent:
     """The effect of one rule on the packet, or of the end of a chain (`ends` is "return" or "policy", handle 0).
 
     `table` is as in "ip nat", and `verdict` in nft's words, as in "goto lb-2". `into` and `out` are link indexes, or 0.
@@ -37,11 +37,11 @@ class Traced:
     out: int = 0
 
 
-def traced(body: bytes) -> Traced:
+def traced(body: bytes) -> TraceEvent:
     found = dict(attributes(body[_FAMILY_BYTES:]))
     ends = _ENDS.get(_number(found, _TYPE), "")
     verdict = _VERDICTS.get(_number(found, _POLICY), "?") if ends == "policy" else _verdict(found.get(_VERDICT, b""))
-    return Traced(
+    return TraceEvent(
         _table(body, found),
         _text(found, _CHAIN),
         verdict,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
-from harness.tracing.messages import TRACE_TABLE, Traced
+from harness.tracing.messages import TRACE_TABLE, TraceEvent
 from harness.tracing.packet import End, Frame, Packet, of_flow
 from harness.tracing.rules import Lookup, Rules, lookups
 
@@ -28,7 +28,7 @@ class Followed:
     """
 
     seen: Sequence[Observation] = ()
-    trace: Sequence[Traced] = ()
+    trace: Sequence[TraceEvent] = ()
     rules: Sequence[RuleName] = ()
     links: Mapping[int, str] = field(default_factory=dict)
     frames: Sequence[Frame] = ()
@@ -43,7 +43,7 @@ class Followed:
         return next((each.packet for each in self.trace if each.packet), next(asks, None))
 
     @property
-    def last(self) -> Traced | None:
+    def last(self) -> TraceEvent | None:
         """The end of the trace, with the packet as it left the rules, or None if the packet did not leave them."""
         own = (each for each in self.trace if each.table == _OWN and each.chain.startswith("last-"))
         return next((each for each in own if each.packet), None)
@@ -119,7 +119,7 @@ class _Walk:
             where = f"it starts on node {self._node}"
         return f"client {self._client} sends {packet}; {where}"
 
-    def _step(self, each: Traced) -> Iterator[list[str]]:
+    def _step(self, each: TraceEvent) -> Iterator[list[str]]:
         place, where = (each.table, each.chain), f"{each.table} {each.chain}"
         if each.packet:  # only in the first message of a base chain
             self._taken = {}

@@ -16,9 +16,9 @@ from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
 from harness.netns.netlink import attribute, messages
 from harness.netns.rtnetlink import NETFILTER, NetlinkError, Request, pack
-from harness.tracing.messages import NEW_RULE, TRACE, TRACE_TABLE, Traced, rule, traced
+from harness.tracing.messages import NEW_RULE, TRACE, TRACE_TABLE, TraceEvent, rule, traced
 
-Take = Callable[[], list[Traced]]
+Take = Callable[[], list[TraceEvent]]
 
 _GROUP = 9  # NFNLGRP_NFTRACE
 _SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
@@ -48,8 +48,8 @@ def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Ite
         sock.send(pack(wanted))
         _raise_first_error(sock, wanted)
 
-        def take() -> list[Traced]:
-            found: list[Traced] = []
+        def take() -> list[TraceEvent]:
+            found: list[TraceEvent] = []
             with contextlib.suppress(BlockingIOError):
                 while True:
                     datagram = sock.recv(_BUFFER, socket.MSG_DONTWAIT)

@@ -168,7 +168,7 @@ AXES: Mapping[str, Mapping[str, str]] = {
         "unready": "nodes exist whose readiness is False or Unknown, some without a zone or CPU",
     },
 }
-"""The axes by name, in a fixed order. Each value has its meaning, as a completion of "fails when …" in a report."""
+"""The axes by name, in a fixed order. Each value maps to a text that completes "fails when …" in reports."""
 
 
 def plain(axis: str) -> str:

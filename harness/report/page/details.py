@@ -42,8 +42,8 @@ class Interval:
 class Timeline:
     """The lane and the gaps of each client. `written` holds the numbers of the changes written in each interval.
 
-    `took_up` holds the intervals in which all components finished processing the changes. `times` are the axis's ends,
-    and `zero` is the event from which times count.
+    `took_up` holds the intervals in which all components finished processing the changes. `times` are the ends of the
+    time axis, relative to the event `zero`.
     """
 
     lanes: dict[str, list[Interval]]

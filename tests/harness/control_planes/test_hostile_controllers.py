@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.control_planes import hostile_controller
-from tests.harness.hostile_runs import HostileRun
+from tests.harness.hostile_programs import HostileRun
 from tests.machine_load import crowding
 
 MOST_SAID, MOST_WRITTEN = 200_000, 5_000_000

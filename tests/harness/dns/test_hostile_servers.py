@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.dns import hostile_server
-from tests.harness.hostile_runs import HostileRun
+from tests.harness.hostile_programs import HostileRun
 
 MALFORMED = {
     "compression_loop": "BadPointer",

@@ -13,7 +13,7 @@ import pytest
 
 from harness.eventually import eventually
 from harness.netns.process import search_path
-from tests.harness.hostile_runs import SECONDS, HostileRun
+from tests.harness.hostile_programs import SECONDS, HostileRun
 from tests.harness.proxies import hostile
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,7 +14,7 @@ from harness.model.outcomes import REFUSED
 from harness.netns import rtnetlink
 from harness.netns.namespace import Namespace
 from harness.tracing.follower import as_pcap, capturing
-from harness.tracing.messages import Traced
+from harness.tracing.messages import TraceEvent
 from harness.tracing.packet import Frame, Packet, of_flow
 from harness.tracing.path import Followed, at_node, wire
 
@@ -68,7 +68,7 @@ def test_capture_is_a_file_of_raw_ip_packets_in_nanoseconds() -> None:
     assert written[40:] == b"E\0data"
 
 
-def followed(*frames: Frame, trace: tuple[Traced, ...] = ()) -> Followed:
+def followed(*frames: Frame, trace: tuple[TraceEvent, ...] = ()) -> Followed:
     return Followed([REFUSED], trace, frames=frames, to=("10.96.1.1", 80))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached
-from harness.tracing.messages import Traced
+from harness.tracing.messages import TraceEvent
 from harness.tracing.packet import Packet
 from harness.tracing.path import Followed, path
 from harness.tracing.rules import Rules
@@ -13,8 +13,8 @@ from harness.tracing.rules import Rules
 ASKS = Packet("tcp", "10.244.1.3", 11000, "10.96.1.1", 80, "SYN")
 SENT = replace(ASKS, destination="10.244.4.2", destination_port=8080)
 TABLE, OWN = "ip p", "inet trafficdist-trace"
-FIRST = Traced(OWN, "first-prerouting", "continue", 1, packet=ASKS, into=7)
-LEFT = Traced(OWN, "last-postrouting", "continue", packet=SENT, out=2)
+FIRST = TraceEvent(OWN, "first-prerouting", "continue", 1, packet=ASKS, into=7)
+LEFT = TraceEvent(OWN, "last-postrouting", "continue", packet=SENT, out=2)
 LINKS = {7: "a1-3", 2: "eth0"}
 NAMES = {"10.244.4.2": "b2"}
 RULES = Rules(
@@ -31,15 +31,15 @@ HANDLES = [(TABLE, "nat", 4), (TABLE, "nat", 5), (TABLE, "nat", 9), (TABLE, "lb"
 ENTRY = "      conntrack of node a1: tcp 9 CLOSE"
 
 
-def told(*trace: Traced, seen: Observation = TIMED_OUT, rules: Rules = RULES) -> list[str]:
+def told(*trace: TraceEvent, seen: Observation = TIMED_OUT, rules: Rules = RULES) -> list[str]:
     followed = Followed([seen], [FIRST, *trace], HANDLES, LINKS, connection="tcp 9 CLOSE")
     return path(followed, rules, client="a1", node="a1", names=NAMES)
 
 
 def test_path_names_rules_elements_and_translation() -> None:
     assert told(
-        Traced(TABLE, "nat", "goto lb", 5, packet=ASKS, mark=2),
-        Traced(TABLE, "lb", "accept", 6, mark=2),
+        TraceEvent(TABLE, "nat", "goto lb", 5, packet=ASKS, mark=2),
+        TraceEvent(TABLE, "lb", "accept", 6, mark=2),
         LEFT,
         seen=Reached("td-1/b2"),
     ) == [
@@ -58,8 +58,8 @@ def test_path_names_rules_elements_and_translation() -> None:
 def test_chain_without_a_matching_rule_shows_why_rules_did_not_match() -> None:
     untouched = replace(LEFT, packet=ASKS)
     empty = replace(RULES, elements={(TABLE, "services"): []})
-    end = Traced(TABLE, "nat", "accept", ends="policy")
-    assert told(Traced(TABLE, "nat", "continue", ends="return", packet=ASKS), end, untouched, rules=empty)[1:] == [
+    end = TraceEvent(TABLE, "nat", "accept", ends="policy")
+    assert told(TraceEvent(TABLE, "nat", "continue", ends="return", packet=ASKS), end, untouched, rules=empty)[1:] == [
         "  2. ip p nat: no rule matches; policy accept",
         "      no match: ip daddr vmap @odd: @odd has no 10.96.1.1",
         "      no match: ip daddr vmap @services: @services has no 10.96.1.1",
@@ -70,13 +70,13 @@ def test_chain_without_a_matching_rule_shows_why_rules_did_not_match() -> None:
 
 
 def test_rules_after_a_goto_are_not_shown_as_skipped() -> None:
-    lines = told(Traced(TABLE, "nat", "goto lb", 4, packet=ASKS), Traced(TABLE, "nat", "accept", ends="policy"))
+    lines = told(TraceEvent(TABLE, "nat", "goto lb", 4, packet=ASKS), TraceEvent(TABLE, "nat", "accept", ends="policy"))
     assert lines[3] == "  3. ip p nat: end of the chain; policy accept"
     assert not any("no match" in each for each in lines)
 
 
 def test_dropped_packet_goes_no_further() -> None:
-    lines = told(Traced(TABLE, "nat", "drop", 9, packet=ASKS), seen=REFUSED)
+    lines = told(TraceEvent(TABLE, "nat", "drop", 9, packet=ASKS), seen=REFUSED)
     assert lines[1] == "  2. ip p nat: drop"
     assert lines[3:] == ["  3. it does not get past these rules of node a1", ENTRY, "  4. the client gets a refusal"]
 
@@ -88,16 +88,16 @@ def test_untracked_connection_is_reported() -> None:
 
 def test_empty_chain_is_reported() -> None:
     assert "  2. ip p bare: the chain has no rules; policy accept" in told(
-        Traced(TABLE, "bare", "accept", ends="policy")
+        TraceEvent(TABLE, "bare", "accept", ends="policy")
     )
 
 
 def test_rule_that_no_tool_lists_has_its_number_and_handle() -> None:
     assert (
-        told(Traced(TABLE, "nat", "drop", 9, packet=ASKS), rules=Rules())[1]
+        told(TraceEvent(TABLE, "nat", "drop", 9, packet=ASKS), rules=Rules())[1]
         == "  2. ip p nat: rule 3 of 3 (handle 9) → drop"
     )
-    assert told(Traced(TABLE, "new", "drop", 77, packet=ASKS))[1] == "  2. ip p new: rule with handle 77 → drop"
+    assert told(TraceEvent(TABLE, "new", "drop", 77, packet=ASKS))[1] == "  2. ip p new: rule with handle 77 → drop"
 
 
 def test_packet_of_the_node_itself_has_no_link() -> None:
