@@ -18,7 +18,7 @@ from reference.proxy import ServiceProxy
 
 IsOdd = Callable[[Object], bool]
 
-ENDED, HANGS = r"observed .* has ended", r"observed .* has stopped processing changes"
+ENDED, HANGS = r"observed .* (?:has ended|exited unexpectedly)", r"observed .* has stopped processing changes"
 
 
 class _CrashingComponent:

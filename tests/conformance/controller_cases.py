@@ -395,7 +395,7 @@ def _settle(made: EndpointSliceController, events: deque[Event], clock: _Clock) 
         while events:
             made._read(events.popleft())
         made._work_on_next()
-        if events or any(queue.has_ready for queue in made._queues):
+        if events or any(queue.next_due() == 0.0 for queue in made._queues):
             continue
         due = [each for queue in made._queues if not queue.is_idle and (each := queue.next_due()) is not None]
         if not due:

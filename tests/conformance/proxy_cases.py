@@ -229,10 +229,10 @@ class _Kernel:
     def __init__(self, state: State, pod_cidrs: Sequence[str], metrics: Any, kernel_table: object) -> None:
         self.state, self.metrics, self.stale = state, metrics, set[object]()
 
-    def write(self, *, anew: bool) -> None:
+    def write(self, *, reload: bool) -> None:
         self.stale = set()
         for family, table in self.state.tables.items():
-            self.stale |= {each for changes in table.take_changes() for each in changes.stale if not anew}
+            self.stale |= {each for changes in table.take_changes() for each in changes.stale if not reload}
             self.metrics.last_synced[family] = 7.0
 
     def close(self) -> None:

@@ -134,7 +134,7 @@ class _HidesEmptyServices(ClusterIndex):
 
     def service(self, key: Key) -> Service | None:
         found = super().service(key)
-        empty = not list(read_endpoints(self._slices.get(key, {}).values()))
+        empty = not any(read_endpoints(self._slices.get(key, {}).values(), self._labels_of).values())
         return None if found is not None and found.cluster_ips and empty else found
 
 

@@ -258,7 +258,7 @@ def test_log_pattern_explains_a_nodes_decision(boot: Boot) -> None:
 
 def test_program_cannot_be_of_another_release(boot: Boot) -> None:
     backend = boot("runs")
-    with pytest.raises(UnavailableError, match=r"fake has one version only, which is not release 1\.30"):
+    with pytest.raises(UnavailableError, match=r"fake has only one version, which is not release 1\.30"):
         backend.start_component(PROXY, release("1.30"), ["a1"])
 
 

@@ -104,7 +104,7 @@ def test_old_versions_are_given_the_gate_of_mode_nftables() -> None:
 
 
 def test_mode_nftables_is_unavailable_before_1_29() -> None:
-    with pytest.raises(UnavailableError, match=r"1\.28\.3 does not have mode nftables, which was added in 1\.29"):
+    with pytest.raises(UnavailableError, match=r"1\.28\.3 has no nftables mode, which was added in 1\.29"):
         require("nftables", Version(1, 28, 3))
 
 
