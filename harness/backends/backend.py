@@ -76,7 +76,7 @@ class Backend(Protocol):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities that not every cluster has."""
+        """What this cluster can do that some other clusters cannot."""
 
     @property
     def api(self) -> Api:
@@ -92,7 +92,7 @@ class Backend(Protocol):
         """Delete a namespace with all its objects, including running pods."""
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, whose servers answer with their names. Returns the pods in the same order."""
+        """Run these pods, whose servers answer with the pods' names. Return the pods in the same order."""
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """Delete a pod without a grace period."""
@@ -101,7 +101,7 @@ class Backend(Protocol):
         """Wait until kubelets report the requested state of all pods. Raises `InconclusiveError` with the reason."""
 
     def settle(self) -> float:
-        """Wait until components have processed all writes so far. Return how many seconds they had work, or 0.0."""
+        """Wait until components have processed all writes so far. Return for how many seconds they were busy."""
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if recent ones cannot."""
@@ -116,12 +116,12 @@ class Backend(Protocol):
         """Return these nodes' known decisions for a Service, with the reasons."""
 
     def decisions(self) -> dict[str, str]:
-        """Return all decisions with their reasons, by node. It is empty if the proxies do not report decisions."""
+        """Return all decisions with their reasons, by node, or an empty dict if the proxies do not report them."""
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
-        """Repeat a probe through the rules of a node a few times at most, until its outcome is the same again.
+        """Trace a probe through the rules of a node: repeat it a few times, until its outcome is the same again.
 
         Packets are also captured at the pods `servers`. The result names the evidence that the backend cannot provide.
         Raises `UnavailableError`.

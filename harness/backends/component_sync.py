@@ -1,4 +1,4 @@
-"""Wait for the judged components of a cluster. Report which component has crashed or stopped processing changes."""
+"""Waits for the components of a cluster, and reports which one has crashed or has stopped processing changes."""
 
 import contextlib
 import ipaddress
@@ -22,7 +22,7 @@ from harness.probes.loop import Probe
 from harness.run_delay import RUN_DELAY
 
 AGAIN = 1.0
-"""Seconds, before the time scale, to wait after an earlier wait timed out. The component may have been slow."""
+"""Seconds, before the time scale, for each wait after one that timed out: the component may only have been slow."""
 
 CHECK_SECONDS = 10.0
 """Seconds, before the time scale, between two checks of proxies that have stopped processing changes."""
@@ -51,7 +51,7 @@ class ComponentSync:
         self._hangs = hangs
         self._stopped, self._checked_at = "", 0.0
         self._failed: tuple[str, str] | None = None  # the error text, and the component
-        self._starved = ""  # the error text if the components could not run in the last wait
+        self._starved = ""  # the error text if the components got too little CPU time in the last wait
 
     def started(self) -> None:
         """Record that a component was replaced, so that the next wait uses the full time limit again."""
@@ -61,7 +61,7 @@ class ComponentSync:
     def settle(self, within: float | None = None) -> float:
         """Wait until components are done. Return the seconds until the last check that found unfinished work.
 
-        Raises `EndedError` for the first component that has crashed or is late, and `StarvedError` if it could not run.
+        Raises `EndedError` for the first component that has crashed or is late, and `StarvedError` if the CPU was busy.
         """
         if self._stopped:
             self.check_progress()
@@ -97,9 +97,9 @@ class ComponentSync:
         return busy_at - begin
 
     def _check_starved(self, begin: float) -> None:
-        """Raise `StarvedError` if the components could not run in the last wait, and still cannot since `begin`.
+        """Raise `StarvedError` if the components got too little CPU time in the last wait and since `begin`.
 
-        On a machine that is free again, they get the whole time.
+        Once the machine is no longer busy, they get the full time limit again.
         """
         passed = time.monotonic() - begin
         if self._starved and passed >= AGAIN * eventually.time_scale() and RUN_DELAY.lost(begin) >= passed / 2:
@@ -165,7 +165,7 @@ class ProxyLiveness:
     def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
         """Record whether a cluster IP was reached.
 
-        Returns whether the proxies are in doubt: this probe received no answer, although Services were reached earlier.
+        Return whether proxies may have stopped: a probe was not answered, although Services were reached earlier.
         """
         self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
@@ -176,7 +176,7 @@ class ProxyLiveness:
         )
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Return the nodes that cannot reach a new Service within this many seconds, or "" if none is known."""
+        """Return a text that names the nodes from which a new Service is unreachable after this many seconds, or ""."""
         if not self._reached_before or not nodes:
             return ""
         self._number += 1

@@ -1,4 +1,4 @@
-"""Explains a Service's routing with a package that registers `service` in group `trafficdist.explanations`."""
+"""Explains a Service's routing with an installed package that has entry point `service` in this `GROUP`."""
 
 from harness.api.client import Api
 from harness.model.entry_points import installed

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # adapters are imported only when used
 
 
 class Parts(Protocol):
-    """The components of the reference, each of which a mutant may replace."""
+    """The components of the reference implementation, each of which a mutant may replace."""
 
     @property
     def api_server(self) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ class Implementation:
 
 
 def reference(parts: Parts | None = None) -> Implementation:
-    """Return the reference. `parts` replaces some components. It is imported only when a cluster boots."""
+    """Return the reference implementation, imported when a cluster boots. `parts` replaces its components."""
 
     def control_plane(release: "Release") -> "ControlPlane":
         from harness.control_planes.embedded import EmbeddedControlPlane

@@ -40,7 +40,7 @@ from harness.netns.addresses import by_family
 from harness.probes.loop import Probe, SocketSource
 from harness.tracing.path import Followed
 
-API_TIMEOUT = 15.0  # seconds; a wait for a lost cluster ends within 30
+API_TIMEOUT = 15.0  # seconds per request, so that a wait for a lost cluster ends within 30 s
 
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
@@ -73,7 +73,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._begun.callback(plain_api.close)
         self.families: Sequence[str] = ()
         self._zone_canary: ZoneCanary | None = None  # None before `start`
-        self._asked = plain_api.asked  # the requests of both clients
+        self._asked = plain_api.asked  # the recorded requests of both API clients
 
     def start(self) -> Self:
         """Run the client pods, and wait for the barrier. Raises `UnavailableError`."""
@@ -221,7 +221,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Nodes
 
     def change_node(self, name: str, change: NodeChange) -> None:
-        """Change a node. An annotation stores its former state, also for `trafficdist cleanup`."""
+        """Change a node. An annotation stores its former state, for `restore_node` and `trafficdist cleanup`."""
         if self._zone_canary and ZONE_LABEL in change.labels and name not in self._silent:
             self._zone_canary.before_the_change(*self._canary(name))
             self._moved.add(name)
@@ -332,7 +332,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         *,
         servers: Sequence[Pod] = (),  # noqa: ARG002
     ) -> Followed:
-        """Return the missing parts of the packet's path, each with the command that provides it."""
+        """Return the parts of the packet's path that this backend cannot show, each with a command that shows it."""
         theirs = self._target.names.nodes.get(node, node)
         log = proxy_logs(self.api, [node], self._target.proxies[0])[node]
         lacks = missing(probe, theirs, self._root.format(node=theirs), log)
@@ -350,7 +350,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         """Open the network namespaces of running client pods. The base class does nothing."""
 
     def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
-        """Serve pods that were just created. In the base class, each pod runs its own server."""
+        """Start servers for pods that were just created. The base class does nothing: each pod runs its own server."""
 
     def _begin_to_change(self, namespace: str, name: str) -> tuple[str, str]:
         """Return the API's namespace and name of a scenario's pod. In the base class, they are the same."""
@@ -360,5 +360,5 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._clients.look_up_addresses()
 
     def _bypass(self) -> Bypass | None:
-        """Return a way to client pods that works while the API server does not answer, or None if there is none."""
+        """Return a function that reaches client pods while the API server does not answer, or None if there is none."""
         return None

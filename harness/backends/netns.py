@@ -47,7 +47,7 @@ _NODES = re.compile(r"/api/v1/nodes(/[^/]+)?")
 BOOT_SECONDS = 15.0  # seconds before the time scale, for controller and proxies to process the first objects
 RECONNECTED = 40.0  # the same after an API server was unavailable, because client-go may back off for 30 s
 IDLE_SECONDS = 5.0
-"""Seconds, before the time scale, that a proxy without pending work must be idle until a wait for it ends."""
+"""A wait for a proxy ends when the proxy has been idle for this many seconds (before the time scale)."""
 
 
 class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
@@ -84,7 +84,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         )
         self._without_proxy: set[str] = set()  # nodes whose proxy a scenario has stopped
         self._proxy_liveness = ProxyLiveness(self)
-        self._hung = HungWatch({}, 0)  # no node before boot
+        self._hung = HungWatch({}, 0)  # there are no nodes before boot
 
     def start(self) -> Self:
         """Boot the cluster. Raises `UnavailableError`. After an error, everything is closed."""
@@ -127,7 +127,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self._proxy_liveness.unresponsive(self._present(), within)
 
     def _hangs(self) -> str:
-        """Return which of these nodes have hung programs, according to the kernel's counters, or "" if none has."""
+        """Return a text that names the nodes with hung programs, according to the kernel's counters, or "" if none."""
         found = self._hung.hung(self._present())
         seconds = LOOKS * HUNG_EVERY * eventually.time_scale()
         asleep = f"has not run for {seconds:g} s, was never ready to run, and has not read the API server's data"
@@ -193,7 +193,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         begun.enter_context(threads.watched(self._threads))
 
     def _wire_by(self, wiring: Wiring) -> None:
-        """Let a proxy attach all pods, after attaching a test pod on each node. Raises `StartError`."""
+        """Let the proxy attach all later pods. Try this with a test pod on each node. Raises `StartError`."""
         self.network.wire_by(wiring)
         try:
             for node in self.network.nodes:
@@ -304,7 +304,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self.api.patch("nodes", "", name, patch)
 
     def stop_node(self, name: str) -> None:
-        """Disconnect a node, and report it as a control plane does without reports from the node's kubelet."""
+        """Disconnect a node, and report its status as unknown, as a control plane does without kubelet heartbeats."""
         self._off[name] = ReportedNode(self.api, name)
         self.network.disconnect(name)
         self._off[name].report_silence()

@@ -35,7 +35,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def remove_namespace(self, namespace: str) -> None:
-        """Delete a namespace with all its objects, Services before the pods that serve them. Does not wait."""
+        """Delete a namespace with all its objects, Services before the pods that serve them. Do not wait."""
         for resource in ("services", "endpointslices", "pods"):
             self.api.delete_all(resource, namespace, grace_seconds=0)
         for name in [name for owner, name in list(self._hosts) if owner == namespace]:
@@ -87,7 +87,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self.create_reported_pod(namespace, wanted, phase="Running")
 
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
-        """Create a pod that exists only in the API, with addresses of its node. The node need not exist either."""
+        """Create a pod that exists only in the API, with free addresses as its pod IPs. Its node need not exist."""
         obj = _manifest(wanted)
         obj["spec"]["restartPolicy"] = wanted.restart_policy
         self.api.create("pods", namespace, obj)
@@ -151,7 +151,7 @@ def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, fa
 
 
 class ReportedNode:
-    """A kubelet's reports about a node, which the harness changes like the node lifecycle controller, but at once."""
+    """Reports a node and its pods as lost, or as ready again, as the node lifecycle controller does, but at once."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name = api, name

@@ -23,7 +23,7 @@ _ABILITIES: dict[type, Ability] = {}
 
 
 def _needs(ability: Ability) -> Callable[[type[P]], type[P]]:
-    """Declare the ability that a scenario needs for a protocol, which can be found on a backend."""
+    """Return a decorator that records the ability that a protocol needs, and permits `isinstance` checks."""
 
     def declare(protocol: type[P]) -> type[P]:
         _ABILITIES[protocol] = ability
@@ -70,7 +70,7 @@ class PodLifecycle(Protocol):
 @runtime_checkable
 class Probing(Protocol):
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return the source for a client's probes. With `fresh`, it may be a twin on the node with fewer flows."""
+        """Return what opens a client's sockets. With `fresh`, it may be another pod of the node, with fewer flows."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
@@ -85,7 +85,7 @@ class Probing(Protocol):
         """Send probes, and return their outcomes. The outcomes of equal probes are in no particular order."""
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes with a short time limit, and return their outcomes in the same order, but not for verdicts."""
+        """Send probes with a short time limit, and return their outcomes in order. Not for verdicts."""
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes, and return the client address that the server saw for each outcome."""
@@ -122,7 +122,7 @@ class ComponentControl(Protocol):
         """Replace a component, on `nodes` if it is a proxy. Raises `UnavailableError` if the release is missing."""
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component. Its objects, slices or rules remain."""
+        """Stop a component. The API objects or kernel rules that it wrote remain."""
 
 
 @_needs(Ability.STOP_NODES)
@@ -176,7 +176,7 @@ class HttpRequests(Protocol):
 VIRTUAL_ADDRESSES = 254  # number of addresses of each kind that are routed to a node
 
 VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERNAL_IPS}
-"""The ability that a scenario needs for addresses of a kind."""
+"""The ability that a scenario needs to use addresses of each kind."""
 
 
 @runtime_checkable
@@ -209,13 +209,13 @@ class ForgetsConnections(Protocol):
 @runtime_checkable
 class DetectsIdleProxies(Protocol):
     def watch_idle(self) -> Callable[[], str]:
-        """Return a function that returns the reason why idle proxies need no more waiting, or ""."""
+        """Return a function that returns why a wait for idle proxies can end, or "" if it cannot."""
 
 
 @runtime_checkable
 class Disconnects(Protocol):
     def disconnected(self) -> AbstractContextManager[None]:
-        """Disconnect components from the API server during a block. Afterwards, they list all objects again (410)."""
+        """Disconnect components from the API server during a block. Afterwards, they must list again (HTTP 410)."""
 
 
 class EveryAbility(

@@ -15,7 +15,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
-"""The releases that differ from the boot, by component and node. None means stopped, or failed to start."""
+"""The releases that differ from those at boot, by component and node. None: stopped, or failed to start."""
 
 RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,
@@ -38,7 +38,7 @@ class ComponentReleases:
         self._left = set(self._others)  # components that must be restored after the previous scenario
 
     def take_over(self, component: Component, release: Release) -> list[str]:
-        """Return the nodes on which a component has another release, or is stopped."""
+        """Leave a component unrestored. Return the nodes on which it has another release, or is stopped."""
         self._left.discard(component)
         return self._nodes_at_another(component, release)
 

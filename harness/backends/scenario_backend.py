@@ -13,7 +13,7 @@ from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod
 
 Stream = Literal["nodes", "pods", "services"]
-"""The streams that controllers and proxies watch separately. EndpointSlices count as Services."""
+"""The kinds of objects that controllers and proxies watch separately. "services" includes EndpointSlices."""
 
 
 class ScenarioBackend:
@@ -79,7 +79,7 @@ class ScenarioBackend:
         return self.restored.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
-        """Settle first if the last write is of another stream, because components watch each stream separately.
+        """Settle first if the last write was to another stream, because components watch each stream separately.
 
         Raises `InconclusiveError`.
         """

@@ -1,8 +1,8 @@
-"""Distinguish hung, slow and idle programs by the kernel's counters.
+"""Distinguishes hung, slow and idle programs by the kernel's counters.
 
 A slow program runs, or waits for a CPU or a disk. A program is hung if it does none of these in several
 consecutive samples although it has not read all data that was sent to it. A hung thread is not detected if other
-threads read.
+threads of the program still read.
 
 A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a CPU nor for a
 disk. A timer may still wake the program, so only the program's `synced` check decides whether it is done.
@@ -39,7 +39,7 @@ class ActivitySample:
     unread: Mapping[str, int] = field(default_factory=dict)
 
     def hung_since(self, earlier: "ActivitySample") -> bool:
-        """Return whether since that sample, no thread has run or become runnable and no data was read."""
+        """Return whether data is unread, and no thread has run, become runnable or read it since an earlier sample."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
         return bool(self.threads) and not wants and self._times() == earlier._times() and unread
@@ -71,7 +71,7 @@ class _Watch:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Return a sample by netns. Threads are included only where data is unread, or only where none is."""
+        """Return a sample of each netns. It includes threads only if whether the netns has unread data is `unread`."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])
@@ -116,7 +116,7 @@ class IdleWatch(_Watch):
         return self._seconds()
 
     def _seconds(self) -> float:
-        """Return how long the programs have been idle, without the time in which the API server could not run."""
+        """Return how long the programs have been idle, without the time in which the API server got no CPU time."""
         return self._looked_at - self._since - RUN_DELAY.lost(self._since, self._looked_at)
 
 

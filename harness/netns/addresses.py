@@ -25,7 +25,7 @@ SERVICE_CIDRS: Mapping[Family, str] = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:
 EXTERNAL_CLIENT: Mapping[Family, str] = {"IPv4": "192.0.2.10", "IPv6": "fd00:192:2::10"}
 EVERYTHING: Mapping[Family, str] = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 
-_VIRTUAL = {"load-balancer": 18, "external-ip": 19}  # number in the ranges of virtual addresses, by kind
+_VIRTUAL = {"load-balancer": 18, "external-ip": 19}  # the kind's number in virtual addresses, such as 198.18.3.1
 
 # The next hop of every default route. No device has this address or needs it (see `rtnetlink.veth`).
 GATEWAY: Mapping[Family, str] = {"IPv4": "169.254.1.1", "IPv6": "fe80::1"}

@@ -50,7 +50,7 @@ class Overflow:
     """
 
     def __init__(self, namespace: Namespace) -> None:
-        """Open the counters of a netns. Without these counters in the kernel, the result is always 0."""
+        """Open the counters of a netns. If the kernel lacks these counters, `since` always returns 0."""
         self._fd, self._size = -1, _COUNTERS
         with namespace.entered(), contextlib.suppress(FileNotFoundError):
             self._fd = os.open("/proc/thread-self/net/stat/nf_conntrack", os.O_RDONLY | os.O_CLOEXEC)
@@ -85,7 +85,7 @@ def as_text(namespace: Namespace) -> str:
 
 
 def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str:
-    """Return the connection between these addresses and ports, like `as_text`, or "" if there is none."""
+    """Return the conntrack entry of these addresses and ports as a line of `as_text`, or "" if there is none."""
     number = next(number for number, name in _NAMES.items() if name == protocol)
     family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET  # the kernel searches one family at a time
     wanted = iproute.ports_of(family, number, source[1], destination[1])

@@ -101,7 +101,7 @@ class Network:
         self._lock = threading.RLock()
         self._open: list[Namespace] = []
         self._wiring: Wiring | None = None
-        self.programs = "programs of the node"  # who else could change the interfaces of nodes, for errors
+        self.programs = "programs of the node"  # what else could change the interfaces of nodes, for error messages
         try:
             self.fabric = self._namespace(sysctls.of_router(self.families))
             self.external = self._attach_external()
@@ -245,8 +245,8 @@ class Network:
             return
         requests = [_pair(link_name, link, pod.namespace)]
         for family, pod_ip in pod.addresses.items():
-            # REDIRECT leads to an address of the link on which a packet arrives. The bridge of a real node has one.
-            # With the node's own, answers and masqueraded packets have the same source on each link.
+            # REDIRECT sends a packet to an address of the link on which it arrives, so each link needs an address.
+            # It is the node's own, so that answers and masqueraded packets have the same source on every link.
             requests.append(rtnetlink.address(link, node.addresses[family])[0])
             requests.append(rtnetlink.route(pod_ip, link, source=node.addresses[family]))
         with self._expected(node_name, link_name):
@@ -274,7 +274,7 @@ def _pair(name: str, index: int, peer: Namespace) -> Request:
 
 
 def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
-    """Return the requests for the link's end at a node, pod or external client: up, addresses, default routes."""
+    """Return the requests that set up a host's end of its link: link state, addresses and default routes."""
     requests = [rtnetlink.up(LOOPBACK), rtnetlink.up(_UPLINK)]
     for family, host in host_addresses.items():
         requests += rtnetlink.address(_UPLINK, host)

@@ -35,7 +35,7 @@ def check(network: Network) -> None:
 
 
 def _deleted(place: str, wanted: Collection[Item], there: Collection[Item]) -> list[str]:
-    """Return the missing interfaces of a node. Those at the other end disappear with them."""
+    """Return a node's missing interfaces. Other places return none: their ends of the veth pairs vanish as well."""
     links = {each.name for each in there if isinstance(each, Link)}
     named = [each.name for each in wanted if isinstance(each, Link) and each.name not in links]
     return named if place.startswith("node ") else []
@@ -79,7 +79,7 @@ def _router(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> list[I
 
 
 def _end(addresses: Mapping[Family, str]) -> list[Item]:
-    """Return the end of a link at a node or at the external client, with its addresses and default routes."""
+    """Return what a node or the external client must have: its links, addresses and default routes."""
     found: list[Item] = [*_LOOPBACK, Link("eth0", "up", arp=False)]
     for family, host in addresses.items():
         found.append(Address(f"{host}/{32 if family == 'IPv4' else 128}", "eth0"))

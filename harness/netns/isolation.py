@@ -61,7 +61,7 @@ except OSError as error:
     os._exit(127)
 """
 _INTERPRETER = (sys.executable, "-I", "-S", "-c")
-# Unlike a script's, the compiled form of a module is cached.
+# The supervisor is imported as a module, because Python caches the compiled form of modules only.
 _SUPERVISOR = (
     f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import sandbox_supervisor; sandbox_supervisor.main()"
 )
@@ -150,18 +150,18 @@ class ProgramSandbox:
         environment: Mapping[str, str],
         namespace: Namespace | None = None,
     ) -> SandboxedProgram:
-        """Start a program in the sandbox and in a netns, with `log` as output descriptor. Raises `OSError`."""
+        """Start a program in the sandbox and in a netns, with its output to descriptor `log`. Raises `OSError`."""
         request = {"what": "start", "command": list(command), "folder": folder, "environment": dict(environment)}
         reply, answer = self._ask(request, log, *([namespace.fd] if namespace else []))
         return SandboxedProgram(self, reply, answer["pid"])
 
     def show(self, namespace: Namespace, path: Path) -> None:
-        """Mount a netns at a path in the sandbox. The netns can be entered there until the file is deleted."""
+        """Mount a netns on a file in the sandbox, through which programs can enter it until the file is deleted."""
         path.touch()
         os.close(self._ask({"what": "show", "path": str(path)}, namespace.fd)[0])
 
     def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a program. SIGKILL goes to its process group. Does nothing after the end of the sandbox."""
+        """Send a signal to a program. SIGKILL goes to its process group. Do nothing if the sandbox has ended."""
         with contextlib.suppress(OSError):
             os.close(self._send({"what": "stop", "pid": pid, "signal": number}))
 

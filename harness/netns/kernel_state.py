@@ -22,7 +22,7 @@ _SILENT = _ROUTES[6]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link. It is "up" with a carrier, "no-carrier" if its other end is down, or "down". It may use ARP."""
+    """A link. `state` is "up", "no-carrier" (the other end is down) or "down". `arp` is false with NOARP."""
 
     name: str
     state: str
@@ -89,7 +89,7 @@ Item = Link | Address | Route | Rule | Neighbour
 
 
 def blackhole(family: Family, to: str) -> Route:
-    """Return a route that drops packets silently. The link that IPv6 gives such a route is omitted."""
+    """Return a route that drops packets silently. The kernel's IPv6 link for such a route is omitted."""
     return Route(family, to, kind=_SILENT)
 
 
@@ -104,7 +104,7 @@ def read(namespace: Namespace) -> list[Item]:
             (_rule, ip.get_rules()),
             (_neighbour, ip.get_neighbours()),
         )
-        families = {*_FAMILIES, socket.AF_UNSPEC}  # links have no family; not the families of multicast routing
+        families = {*_FAMILIES, socket.AF_UNSPEC}  # links have AF_UNSPEC; this skips multicast routing
         return [item(each, names) for item, dump in dumps for each in dump if each["family"] in families]
 
 

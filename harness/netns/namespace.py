@@ -67,7 +67,7 @@ class _OwnNetns:
 
 
 class _Place(threading.local):
-    """A thread's original netns (a roaming thread's last one), and its depth of nested `entered` blocks."""
+    """A thread's original netns, its depth of nested `entered` blocks, and the last netns of a roaming thread."""
 
     home: _OwnNetns | None = None
     depth: int = 0
@@ -75,7 +75,7 @@ class _Place(threading.local):
     last: "Namespace | None" = None
 
     def here(self) -> _OwnNetns:
-        """Return the thread's original netns. It is opened only once, because opening takes as long as `setns`."""
+        """Return the thread's netns. Outside of `entered`, it is opened only once: that takes as long as `setns`."""
         if self.depth > 0:
             return _OwnNetns()
         if self.home is None:
@@ -144,7 +144,7 @@ class Namespace:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Run the block inside the netns, and then return. A thread started in the block remains in the netns."""
+        """Run the block inside the netns, and then leave it. A thread started in the block remains in the netns."""
         before = _place.here()
         try:
             _place.depth += 1

@@ -121,7 +121,7 @@ class Process:
             raise self.broken(how, exited=True)
 
     def expect_alive(self) -> None:
-        """Raise `EndedError` with the last lines of the log if this judged program has exited."""
+        """Raise `EndedError` with the last lines of the log if this program under test has exited."""
         if how := self._ended():
             raise EndedError(f"{self.name} {how}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
 
@@ -134,14 +134,14 @@ class Process:
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def finish(self, within: float) -> None:
-        """Wait for the result. Raises `StartError`, with the first error of the log, if it is not 0."""
+        """Wait for the exit code. Raises `StartError`, with the first error of the log, if it is not 0."""
         code = self.result(within)
         if code != 0:
             late = f"did not end within {within * time_scale():g} s"
             raise self.broken(late if code is None else self._ended(), exited=True)
 
     def result(self, within: float) -> int | None:
-        """Wait for the exit code, and kill the remaining children. None means that it did not exit in time."""
+        """Return the exit code, and kill remaining children. None means that the program did not exit in time."""
         with contextlib.suppress(NotYetError):
             eventually(lambda: not self.alive, within=within, every=_LOOK, describe="its end")
         code = self._handle.poll()

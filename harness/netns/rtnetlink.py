@@ -69,7 +69,7 @@ def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = 
 
 
 def has_route(make_socket: Callable[[int, int, int], socket.socket], address: str) -> bool:
-    """Return whether the netns of `make_socket` has a route to an address, even one that forbids it.
+    """Return whether the netns of `make_socket` has a route to an address, even a route that rejects packets.
 
     Raises `OSError`.
     """
@@ -108,7 +108,7 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Create a veth pair. This end is up. Set the end in `peer` `up` later, and then call `wait_until_up` for this end.
+    """Return a request to create a veth pair. This end is up. Set the other end `up`, then call `wait_until_up` here.
 
     Both ends have the same hardware address and are NOARP, so gateways need no address, and no lookup delays the first
     packet.
@@ -143,12 +143,12 @@ def up(index: int) -> Request:
 
 
 def remove_link(index: int) -> Request:
-    """Remove a link, with the other end of the pair and the routes over the link."""
+    """Return a request to remove a link. The other end of a veth pair and the routes over the link also disappear."""
     return Request(f"remove link {index}", _DELLINK, 0, _LINK.pack(0, 0, index, 0, 0))
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Add a host address to a link, without duplicate address detection. Other links need only the first."""
+    """Return requests to add an address without DAD. If another link has it already, the first request suffices."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)
@@ -164,7 +164,7 @@ def _local(index: int, packed: bytes) -> Request:
 
 
 def route(to: str, index: int, *, via: str = "", source: str = "", table: int = MAIN_TABLE) -> Request:
-    """Route the CIDR `to` over a link, through the gateway `via` at the link's other end (onlink)."""
+    """Return a request to route the CIDR `to` over a link, if given through gateway `via` at its other end."""
     family, packed, length = _prefix(to)
     onlink = 0x4 if via else 0  # RTNH_F_ONLINK
     scope = _SCOPE_UNIVERSE if via else _SCOPE_LINK
@@ -177,7 +177,7 @@ def route(to: str, index: int, *, via: str = "", source: str = "", table: int = 
 
 
 def blackhole(to: str) -> Request:
-    """Silently drop packets to the CIDR `to`, unless a more specific route or address exists."""
+    """Return a request to drop packets to the CIDR `to` silently, unless a more specific route or address exists."""
     family, packed, length = _prefix(to)
     body = _ROUTE.pack(family, length, 0, 0, MAIN_TABLE, 4, _SCOPE_UNIVERSE, _BLACKHOLE, 0)
     body += attribute(1, packed) if length else b""
@@ -192,7 +192,7 @@ def rule(family: Family, from_link: str, *, table: int, priority: int) -> Reques
 
 
 def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None:
-    """Read the replies up to the last request. All replies are queued when `send` returns."""
+    """Read the replies to all requests, which are queued when `send` returns. Raises the first `NetlinkError`."""
     first: NetlinkError | None = None
     while True:
         for kind, flags, number, body in messages(sock.recv(_BUFFER)):

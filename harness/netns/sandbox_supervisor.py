@@ -48,7 +48,7 @@ def mount(kind: str, path: str) -> None:
 
 
 def _mount_groups() -> None:
-    mount("tmpfs", "/sys/fs/cgroup")  # between: no filesystem is mounted on itself
+    mount("tmpfs", "/sys/fs/cgroup")  # the kernel does not mount cgroup2 directly on the same cgroup2
     mount("cgroup2", "/sys/fs/cgroup")
 
 
@@ -75,7 +75,7 @@ def _copy_settings() -> None:
                 try:
                     with open(path, "rb") as file:
                         contents[path] = file.read()
-                except OSError:  # it can only be written
+                except OSError:  # the file is write-only
                     contents[path] = b""
         mount("tmpfs", top)
         for folder in folders:
@@ -126,17 +126,17 @@ def _remove_groups(name: str, above: int) -> None:
 
 
 class Supervisor:
-    """The sandbox and its programs. Everything happens in one thread."""
+    """Runs one sandbox and its programs, in a single thread."""
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         """Create the sandbox. Raises `SandboxError`."""
         self._control, self._limits, self._folder = control, settings["limits"], settings["folder"]
         self._programs: dict[int, tuple[int, int]] = {}  # the pipe for the exit code, and the log, by PID
-        self._orders = 0  # how many orders to kill all other processes init has not answered yet
+        self._orders = 0  # the number of kill orders that init has not answered yet
         self._clearing: list[int] = []  # the pipes of requests that wait until all programs have ended
-        self._later: list[tuple[Any, ...]] = []  # requests to start a program, which wait for the same
+        self._later: list[tuple[Any, ...]] = []  # requests to start a program, which wait until then too
         self._why = ""
-        self._machine = os.open("/proc", os.O_PATH | os.O_DIRECTORY)  # the sandbox has another one
+        self._machine = os.open("/proc", os.O_PATH | os.O_DIRECTORY)  # the sandbox may have its own /proc
         self._descriptors = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY)
         wanted, name = settings["wanted"], settings["name"].encode()
         insist("have mounts of one's own", _libc.unshare(_NEWNS | _NEWUTS))
@@ -375,7 +375,7 @@ class Supervisor:
         return True
 
     def _watch(self) -> float | None:
-        """End all programs if they reach a limit. Returns the seconds until the next measurement, or None for none."""
+        """End all programs if they reach a limit. Returns the seconds until the next measurement."""
         if self._why or not any(self._limits.values()) or not (used := self._used()):
             return None
         for name, limit in self._limits.items():
@@ -387,7 +387,7 @@ class Supervisor:
         return _SOON if half else _LOOK
 
     def _used(self) -> dict[str, float]:
-        """Return the use of each resource: threads, megabytes of memory and of logs. It is empty without a process."""
+        """Return the use of each resource: threads, megabytes of memory and of logs. Empty if no process runs."""
         pids = [each for each in os.listdir("/proc") if each.isdigit() and each != "1"]
         if not self._own_proc:
             pids = [str(each) for each in self._programs]
@@ -424,11 +424,11 @@ class Supervisor:
 
 
 def _proportional(pid: str) -> int:
-    """Return the bytes of memory of a process, with its share of the memory that it has in common with others."""
+    """Return the proportional set size (PSS) of a process in bytes: private memory and its share of shared memory."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return 0
 
 

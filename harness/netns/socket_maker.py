@@ -117,7 +117,7 @@ class ClientGroups:
         self._makers: dict[Host, SocketMaker] = {}
 
     def members(self, node: str) -> str:
-        """Return the file in which a process of root writes its PID to join the control group of a node."""
+        """Return the file to which a root process writes its PID to join the control group of a node."""
         return self._sandbox_of(node).members
 
     def of(self, host: Host) -> SocketMaker:

@@ -25,7 +25,7 @@ _REFUSED = {
     "connect: permission denied": "EACCES",
     "connect: operation not permitted": "EPERM",
 }
-"""Go's error messages that count as refusals (see `harness.probes.probe`)."""
+"""Go's error messages for refused attempts, with the names of the errors (see `harness.probes.probe`)."""
 _NOT_PERMITTED = "write: operation not permitted"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 

@@ -1,4 +1,4 @@
-"""Waits until proxies have processed all writes: it writes last, and waits until clients see the effect.
+"""Waits until proxies have processed all writes: the barrier writes last, and waits until clients see the effect.
 
 Proxies generally do not report their progress. They watch Services in one stream and EndpointSlices in another, so a
 Service and a slice that change after all other writes are also programmed last. Each round renames the Service's port
@@ -36,18 +36,18 @@ while an API server is away."""
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
-"""Probes per check. A proxy that balances over two endpoints seems to use only one with a probability of 1/4,096."""
+"""Probes per check. If a proxy balances over two endpoints, all probes reach the same one in 1 of 4,096 checks."""
 KNOWN = 10.0  # seconds, before the time scale, within which a proxy must use its node's initial zone
 
-Named = tuple[str, Mapping[str, str]]  # pod's hostname, which is also its answer, and its addresses by family
+Named = tuple[str, Mapping[str, str]]  # a pod's hostname, which its server sends as answer, and its addresses by family
 
-QUIET = 0.3  # seconds, before the time scale, without a write
-LONGEST = 10.0  # seconds, before the time scale; endless writes are a fault that scenarios detect
+QUIET = 0.3  # seconds, before the time scale, without a write, after which slices are stable
+LONGEST = 10.0  # maximum wait in seconds, before the time scale; scenarios detect writes that never stop
 
 
 class ProbeSender(Protocol):
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
-        """Return the outcomes, with equal probes' outcomes in any order. `read` parses agnhost's answers."""
+        """Send probes, and return their outcomes. Equal probes may swap outcomes. `read` parses agnhost's answers."""
 
 
 class Barrier:
@@ -67,7 +67,7 @@ class Barrier:
         self._addresses = dict(zip(made["spec"]["ipFamilies"], made["spec"]["clusterIPs"], strict=True))
 
     def expect_news(self) -> None:
-        """Make the next call run the barrier even without writes, because proxies may have to list again."""
+        """Make the next `pass_` wait even if nothing was written, because proxies may have to list objects again."""
         self._written = None
 
     @property
@@ -116,7 +116,7 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str) -> None:
-        """Wait until the EndpointSlice controller receives Services and pods again, in separate streams.
+        """Wait until the EndpointSlice controller receives Services and pods again, which it watches separately.
 
         Raises `InconclusiveError`.
         """
@@ -142,10 +142,10 @@ class Barrier:
             self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
-        """Write the slice first, then the Service. A proxy with only the new Service would have no endpoint for it."""
+        """Write the slice before the Service, because a proxy without the slice has no endpoint for the new port."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
-                f"{NAME}-{family.lower()}-{self._round % 2}",  # the remaining endpoint is from the previous round
+                f"{NAME}-{family.lower()}-{self._round % 2}",  # the other slice is from the previous round
                 NAME,
                 [Endpoint(addresses)],
                 family=family,
@@ -218,7 +218,7 @@ class ZoneCanary:
         return False
 
     def _create(self, *endpoints: Endpoint) -> str:
-        """Create a Service with these endpoints in place of the previous one, whose old rules might still answer."""
+        """Replace the canary with a new Service, because old rules might remain. Return its cluster IP."""
         before, name = f"{CANARY}-{self._made}", f"{CANARY}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)
         wanted = manifests.service(name, labels=self._labels, ports=port, trafficDistribution="PreferClose")
@@ -251,7 +251,7 @@ class StableSlices:
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`. Does not wait without new writes."""
+        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`. Do not wait if nothing was written."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

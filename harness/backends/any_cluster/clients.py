@@ -14,7 +14,7 @@ from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod, node_client, pod_client
 
 _NODE_CLIENT_PORTS = 20_480  # the first port of host-network clients; each worker uses two ports
-_TWINS = 3  # number of twins of a client's pod
+_TWINS = 3  # additional client pods on each node (twins), which send flows in turn with the client's own pod
 _BARRIER_PODS = 3  # two alternate, and the third is used if one is on a stopped node
 
 
@@ -31,7 +31,7 @@ class Clients:
         port: int = TARGET_PORT,
         enter: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> None:
-        """`worker` is the worker's number. `enter` is called with the pods when they are running."""
+        """`worker` is the worker's number. `enter` is called with new pods when they are running."""
         self._port = port
         self._enter = enter
         self._api = api
@@ -42,7 +42,7 @@ class Clients:
         self._node_client_port = _NODE_CLIENT_PORTS + 2 * worker
         self._node_addresses = node_addresses
         self._places: dict[Client, ClientPod] = {}
-        self._twins: dict[ClientPod, list[ClientPod]] = {}  # by client, and by twin
+        self._twins: dict[ClientPod, list[ClientPod]] = {}  # the twins of a client pod; each twin is also a key
         self._turns: dict[str, Iterator[ClientPod]] = {}  # by node
         self._addresses: dict[ClientPod, Mapping[str, str]] = {}
         self._nodes_of: dict[ClientPod, str] = {}
@@ -53,7 +53,7 @@ class Clients:
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the endpoints of the barrier. A client pod cannot be one: pods that reach themselves are special."""
+        """Run the barrier's endpoint pods. They are not clients, because traffic from a pod to itself is special."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
@@ -79,7 +79,7 @@ class Clients:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return the client's pod and its twins alternately, to spread flows. Host-network clients have no twins."""
+        """Return the client's pod or a twin in turn, to spread flows. Host-network clients have no twins."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
@@ -110,7 +110,7 @@ class Clients:
         return [self._places[pod_client(node)] for node in nodes]
 
     def barrier_endpoints(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
-        """Return hostname and addresses by family of each barrier pod, except pods on the nodes in `without`."""
+        """Return the hostname and addresses (by family) of each barrier pod that is not on a node in `without`."""
         living = (pod for pod in self._of_barrier if self._nodes_of[pod] not in without)
         return [(pod.name, self._addresses[pod]) for pod in living]
 
@@ -141,7 +141,7 @@ class Clients:
         return found
 
     def _inside(self, client: Client) -> Client:
-        """Return the client that sends the probes. For an external client, this is the host network of another node."""
+        """Return the client that sends the probes. For an external client: a host-network client of another node."""
         if client.kind != "external":
             return client
         return node_client(next(node for node in self._nodes if node != client.node))

@@ -5,7 +5,7 @@ The backend may provide a bypass that reaches client pods while the API server d
 agnhost waits five seconds for a connection. In that time, the kernel retransmits a lost SYN several times. With agnhost
 alone, a proxy that drops half of all first packets would therefore pass. The duration of a request through the API
 server proves nothing. So after each request that took a second or more, the dialer reads the client pod's count of
-retransmitted SYNs. Each retransmitted SYN that no known timeout explains makes one answer count as late.
+retransmitted SYNs. For each retransmitted SYN that no known timeout explains, one answer counts as a timeout.
 """
 
 import threading
@@ -26,13 +26,13 @@ from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unk
 from harness.probes.loop import Probe, Sample
 from harness.probes.probe import REPEATED_SYN
 
-TRIES = 20  # per request: an answer takes 1 ms, a request through the API server 10 ms
-STEADY_TRIES = 10  # per request of steady traffic: with fewer attempts, the time of an answer is more precise
+TRIES = 20  # attempts per request: an attempt takes 1 ms, a request through the API server takes 10 ms
+STEADY_TRIES = 10  # attempts per request of steady traffic: fewer attempts make the time of an answer more precise
 THREADS = 600  # attempts that expect no answer run concurrently, since each of them waits
 OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
-GLANCE = 1.0  # the same time in seconds, for `glance`
-PENDING = 100  # late glances beyond which the next ones wait: more would keep a slow API server from answering any
-ROUNDS = 4  # for repeated attempts that may have reused an earlier connection
+GLANCE = 1.0  # like `OVERHEAD`, for `glance`
+PENDING = 100  # maximum number of late glances: with more of them, a slow API server would answer none
+ROUNDS = 4  # how often unanswered attempts are repeated that may have reused a source port
 
 _NO_ROUTE = "ENETUNREACH: the client may have no route, because it has not yet got an answer over this IP family"
 _MET = Unknown("an earlier unanswered attempt may have had the same source port")
@@ -59,7 +59,7 @@ class Dialer:
     def __init__(
         self, api: Api, watch: BeginWatch, *, bypass: Bypass | None = None, neighbours: Neighbours = lambda _: ()
     ) -> None:
-        """`watch` checks nodes while answers are late. `neighbours` returns pods that repeat an unanswered probe."""
+        """`watch` checks nodes while answers are late. `neighbours` returns pods that can repeat a probe."""
         self._bypass = bypass
         self._neighbours = neighbours
         self._api = api
@@ -67,15 +67,15 @@ class Dialer:
         self._syns = RepeatedSyns(lambda client: self._shell(client, NETSTAT))
         self._flows, self._tcp_flows = UdpFlows(), TcpFlows()
         self._routed: set[tuple[ClientPod, bool]] = set()  # clients that received an answer, and whether over IPv6
-        self._ports: dict[ClientPod, int] = {}  # the number of source ports of a client
-        self._glances: list[threading.Thread] = []  # the latest ones
+        self._ports: dict[ClientPod, int] = {}  # the number of source ports that each client can use
+        self._glances: list[threading.Thread] = []  # threads that may still be running
 
     def close(self) -> None:
         """Stop sending, without waiting for pending requests."""
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes, those of equal probes in any order. Raises `UnavailableError`.
+        """Send probes, and return their outcomes. Equal probes may swap outcomes. Raises `UnavailableError`.
 
         Outcomes that an earlier flow explains are replaced (see `earlier_flows`).
         """
@@ -153,7 +153,7 @@ class Dialer:
         return outcomes
 
     def _doubted(self, seen: Mapping[Probe, Sequence[DialResult]]) -> set[ClientPod]:
-        """Return host-network clients with late answers and retransmitted SYNs, maybe another client's SYNs."""
+        """Return host-network clients with late answers and retransmitted SYNs, which may be another client's."""
         late = {_client(probe) for probe, dialed in seen.items() if _client(probe).on_host and _are_late(probe, dialed)}
         return {client for client in late if self._syns.lost(client)}
 
@@ -172,7 +172,7 @@ class Dialer:
         return [DialResult(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes and return their outcomes after a short time limit. A slower answer counts as silence."""
+        """Send probes and return their outcomes after a short time limit. A slower answer counts as a timeout."""
         self._glances = [each for each in self._glances if each.is_alive()]
         for each in self._glances[:-PENDING]:
             each.join()
@@ -200,7 +200,7 @@ class Dialer:
             return DialResult([TIMED_OUT], limit)
 
     def begin(self, probe: Probe) -> None:
-        """Ignore lost packets from before the next `dial`."""
+        """Ignore the packets that the probe's client has lost so far. Call this before the first `dial`."""
         self._syns.begin(_client(probe), alone=False)
 
     def dial(self, probe: Probe, tries: int) -> DialResult:
@@ -237,7 +237,7 @@ class Dialer:
         return outcome
 
     def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> DialResult:
-        """Send one request. If the request is not judged, its retransmitted SYNs do not count as lost packets."""
+        """Send one request. If `is_judged` is false, its retransmitted SYNs do not count as lost packets."""
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
@@ -261,7 +261,7 @@ class Dialer:
         return dialed
 
     def _confirmed(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Replace refusals if the client may lack a route, or a neighbour's link address was not found in 3 s."""
+        """Replace refusals if the client may lack a route, or if a link address was not resolved (ARP, NDP) in 3 s."""
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
             self._routed.add(family)
@@ -289,7 +289,7 @@ class Dialer:
         return self._bypass(client, f"{path}?{urlencode(query)}", limit)
 
     def _counted(self, probe: Probe, seen: Sequence[DialResult], doubted: Collection[ClientPod]) -> list[Observation]:
-        """Return all outcomes. An answer to a retransmitted SYN is a timeout, or on a host network unknown."""
+        """Return all outcomes. An answer to a retransmitted SYN becomes a timeout (host-network clients: `Unknown`)."""
         outcomes = [outcome for each in seen for outcome in each.outcomes]
         if not _are_late(probe, seen):
             return outcomes
@@ -382,7 +382,7 @@ def _cautious(dialed: DialResult) -> list[Observation]:
 
 
 def _without(outcomes: Sequence[Observation], doubtful: int) -> list[Observation]:
-    """Replace this number of unanswered attempts with `Unknown`."""
+    """Replace at most this number of unanswered attempts with `Unknown`."""
     made: list[Observation] = []
     for outcome in outcomes:
         met = doubtful > 0 and outcome == TIMED_OUT

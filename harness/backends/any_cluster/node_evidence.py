@@ -1,7 +1,7 @@
-"""Evidence from a cluster's API about a node's proxy, and commands that provide the missing parts of a packet's path.
+"""Evidence from a cluster's API about a node's proxy, and commands that show the parts of a path that the API hides.
 
 No Kubernetes API exposes a node's rules, connections or packets, because reading them needs root on the node. The
-proxy's log is read if the run has permission. The suite does not require that permission, which would cover all logs.
+proxy's log is read if the run has permission. The suite does not require that permission, which would cover all pods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class ProxyLog:
 
 
 def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY) -> dict[str, ProxyLog]:
-    """Read a proxy's logs on nodes with these API names. Stop at the first request without an answer."""
+    """Return the log of the proxy on each of these nodes of the API. Stop at the first request that fails."""
     none = f"no pod in {place.namespace} with label {place.selector} is on its node"
     found = dict.fromkeys(nodes, ProxyLog(missing=none))
     try:
@@ -51,7 +51,7 @@ def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY
 
 
 def missing(probe: Probe, node: str, root: str, log: ProxyLog) -> Iterator[str]:
-    """Yield each missing part of a probe's path, with the command for it. `root` is how to become root on the node."""
+    """Yield each unknown part of a probe's path and a command that shows it. `root` is how to become root there."""
     capture = f"`tcpdump -ni any host {probe.address} and port {probe.port}`"
     entry = f"conntrack -L -d {probe.address} -p {probe.protocol.lower()} --dport {probe.port}"
     where = f"on node {node}, as root ({root})"

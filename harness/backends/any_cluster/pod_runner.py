@@ -12,10 +12,10 @@ from harness.eventually import NotYetError, eventually
 from harness.guest import errors
 
 READY_SECONDS = 120.0  # seconds for a pod to start, before the time scale; a node may have to pull the image
-TROUBLED_SECONDS = 15.0  # seconds in which a problem that prevents a pod from running may end
+TROUBLED_SECONDS = 15.0  # seconds after which a problem that prevents a pod from running is an error
 LATE_SECONDS = 90.0  # seconds for a kubelet to react after it reconnects to an API server, or on a shared machine
 ADMITTED_SECONDS = 10.0  # seconds until a new namespace has its service account
-END_GRACE = 1  # seconds of grace for an immediate end; with 0 a pod would outlive its object
+END_GRACE = 1  # grace period in seconds for immediate deletion; with 0, containers would outlive the Pod object
 
 _THREADS = 16
 
@@ -30,7 +30,7 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """`kubelet_patience` is in seconds. `server` returns the manifest of a server pod, like `pods.server`."""
+        """An error of a kubelet may last `kubelet_patience` seconds. `server` makes manifests, like `pods.server`."""
         self._server = server
         self._api = api
         self._labels = dict(labels)
@@ -61,7 +61,7 @@ class PodRunner:
         *,
         before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> list[Object]:
-        """Create pods, and wait for their state. `before_ready` is called before one of them can become ready.
+        """Create pods, and wait for their readiness. `before_ready` is called before one of them can become ready.
 
         Raises the errors of `wait`.
         """
@@ -100,7 +100,7 @@ class PodRunner:
             self.wait(namespace, wanted, all_exist=False)
 
     def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
-        """Return these pods once they are as wanted. Raises `InconclusiveError` with the reason if one is not."""
+        """Return these pods once all run with the wanted readiness. Raises `InconclusiveError` with the reason."""
         troubled: dict[str, float] = {}
 
         def look() -> list[Object]:

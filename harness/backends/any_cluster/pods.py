@@ -18,7 +18,7 @@ READY_GATE = "trafficdist.dev/ready"
 """The condition type of the readiness gate. The suite sets the condition."""
 
 VACANT_PORT = 10_280
-"""The first of agnhost's two ports in a pod with free ports. Both are below the source ports of probes."""
+"""The first of agnhost's two ports in a pod whose other ports are free. Probes never use both as source ports."""
 
 SEPARATOR = "--"  # separates a pod's name from its namespace in its hostname
 
@@ -33,7 +33,7 @@ class ClientPod:
     on_host: bool = False  # host network, where other clients retransmit SYNs too
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
-        """Raises `UnavailableError`."""
+        """Always raises `UnavailableError`, because no socket can be created in the pod."""
         raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be made in it")
 
 

@@ -55,7 +55,7 @@ class _Known:
 
 
 class RepeatedSyns:
-    """The SYN counts of one backend's clients. `read` returns /proc/net/netstat from a client's netns."""
+    """Counts retransmitted SYNs of one backend's clients. `read` returns /proc/net/netstat of a client's netns."""
 
     def __init__(self, read: Callable[[ClientPod], str]) -> None:
         self._read = read
@@ -81,7 +81,7 @@ class RepeatedSyns:
         return sent
 
     def ended(self, client: ClientPod, sent: PendingRequest, unanswered: int, *, goes_on: float = 0.0) -> None:
-        """Record how many attempts may have retransmitted SYNs without loss, and how long (s) the pod may try."""
+        """Record how many attempts were unanswered, and for how many more seconds (`goes_on`) the pod may send SYNs."""
         with self._lock:
             sent.unanswered, sent.end = unanswered, time.monotonic() + goes_on
             if not unanswered or sent.end - sent.begin < REPEATED_SYN:

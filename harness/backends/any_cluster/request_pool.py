@@ -1,4 +1,4 @@
-"""Sends many requests concurrently, in threads that never delay the end of a run, and abandons those to lost nodes."""
+"""Sends many requests concurrently, in threads that never delay the end of a run. Gives up if nodes are lost."""
 
 import contextlib
 import queue

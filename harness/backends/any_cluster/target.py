@@ -66,7 +66,7 @@ class ClusterTarget:
 
 
 def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
-    """Choose a ready node of the cluster for each node of the topology, zone by zone, and equal names first."""
+    """Choose a ready node of the cluster for each node of the topology, zone by zone. Equal names match first."""
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
         zone = zone_of(node)
@@ -81,7 +81,7 @@ def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Return whether the schedulable nodes match the topology's nodes and relative CPU."""
+    """Return whether the schedulable nodes are exactly the topology's nodes, with the same relative CPU."""
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
         return False

@@ -44,7 +44,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     _client_port = pods.VACANT_PORT
 
     def __init__(self, target: ClusterTarget, *others: Any, places: NetnsLookup, **named: Any) -> None:
-        """`places` finds the netns. The base class documents the other arguments."""
+        """`places` finds the netns of nodes and pods. The base class documents the other arguments."""
         super().__init__(target, *others, **named)
         self._places = places
         self._scenarios = 0
@@ -82,7 +82,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return _FromNetns(self._loop, entered)
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
-        """Enter the run's own pods. The pods of the barrier answer with their names."""
+        """Open the netns of new client and barrier pods, and start servers there that answer with the pods' names."""
         for obj in made:
             name = str(obj["metadata"]["name"])
             ports = [ServerPort(way, family, TARGET_PORT) for way in ("TCP", "UDP") for family in pods.addresses(obj)]
@@ -98,7 +98,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         self._entered.enter(made, self._servers_of(namespace, wanted))
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, each with an echo server. Pods that fit the pool come from it."""
+        """Run these pods, each with an echo server. Use pooled pods where possible (`fits_pool`)."""
         kept = [each for each in wanted if fits_pool(each)]
         others = [each for each in wanted if not fits_pool(each)]
         made = {each.name: each for each in (super().run_pods(namespace, others) if others else ())}
@@ -156,7 +156,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return seen
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses routed to `node`. They differ between scenarios, because Services are removed late."""
+        """Return addresses routed to `node`. Each scenario has others, as rules may be removed late."""
         chosen = self._plans[node].virtual(kind, (number + self._scenarios * STEP) % VIRTUAL_ADDRESSES + 1)
         return {str(family): each for family, each in chosen.items() if family in self.families}
 
@@ -181,7 +181,7 @@ class _FromNetns:
         self._entered = entered
 
     def probe(self, probes: Sequence[Probe], read: Reader = word) -> list[Observation]:  # noqa: ARG002  of agnhost alone
-        """Return the outcomes in the same order, without the client addresses that servers saw."""
+        """Send probes, and return their outcomes in order, without the client addresses that servers saw."""
         asked = []
         for each in probes:
             assert isinstance(each.namespace, ClientPod)

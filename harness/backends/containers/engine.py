@@ -37,7 +37,7 @@ class ContainerEngine:
         return {PROVIDER: self.name}
 
     def ask(self, *arguments: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """Run a command of the engine with `text` as input, and return its output. Raises `UnavailableError`."""
+        """Run a command of the engine with `text` as its stdin, and return its output. Raises `UnavailableError`."""
         done = self._run(arguments, text, seconds)
         if done.returncode != 0:
             raise self._explain(done.stderr or done.stdout, arguments)
@@ -102,7 +102,7 @@ class ContainerEngine:
 
 
 def find_engine() -> ContainerEngine:
-    """Find the engine that the environment selects for kind, or docker, or podman. Raises `UnavailableError`."""
+    """Find the engine that the environment selects for kind, else docker, else podman. Raises `UnavailableError`."""
     chosen = os.environ.get(PROVIDER, "")
     if chosen and chosen not in _ENGINES:
         raise UnavailableError(f"{PROVIDER}={chosen}: this suite can use {' and '.join(_ENGINES)}")

@@ -48,12 +48,12 @@ class _EnteredPod:
 
 
 class EnteredNetns:
-    """The netns of one backend. Thread-safe. Control probes are sent from `clients` to `running`."""
+    """The open netns of one backend's nodes and pods. Control probes go from `clients` to `running`. Thread-safe."""
 
     def __init__(
         self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
     ) -> None:
-        """`cidrs` are the address ranges behind each node. Raises `UnavailableError` if a node cannot be entered."""
+        """`cidrs` are the address ranges behind each node. Raises `UnavailableError` if a node has no netns."""
         self._places = places
         self._lock = threading.RLock()
         self._pods: dict[PodKey, _EnteredPod] = {}
@@ -74,7 +74,7 @@ class EnteredNetns:
         return self._pods[key].host
 
     def enter(self, created: Sequence[Object], serves: Sequence[Serve], *, are_clients: bool = False) -> None:
-        """Enter new pods as soon as they run, and start their servers. Raises `InconclusiveError`."""
+        """Open the netns of new pods as soon as they exist, and start the pods' servers. Raises `InconclusiveError`."""
         uids = [str(each["metadata"]["uid"]) for each in created]
         places = self._seen(uids)
         for obj, uid, serve in zip(created, uids, serves, strict=True):
@@ -110,7 +110,7 @@ class EnteredNetns:
             each.leave()
 
     def renew(self, listed: Iterable[Object]) -> None:
-        """Enter nodes and pods again if their netns have ended. `listed` are the current pods of the run."""
+        """Open the netns of nodes and pods that have restarted. `listed` are the current pods of the run."""
         for name, node in list(self.nodes.items()):
             if not _has_all_addresses(node):
                 node.namespace.close()

@@ -66,7 +66,7 @@ class NetnsLookup:
 
     @contextlib.contextmanager
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Iterator[Host]:
-        """Run a container on the nodes' network. Yield it with routes to the `cidrs`. Raises `UnavailableError`."""
+        """Run a container on the nodes' network, with routes to the `cidrs`. Yield its netns as a host."""
         engine, name = self._engine, self._who
         model = _inspect(engine, next(iter(self._containers.values())))
         network, image = next(iter(model["NetworkSettings"]["Networks"])), str(model["Image"])
@@ -117,7 +117,7 @@ def netns_of(engine: ContainerEngine, container: str) -> Namespace:
 
 
 def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: Path = PROC) -> dict[str, Path]:
-    """Return a process of each running pod by UID, as a folder in `proc`, without processes in netns `without`."""
+    """Return the `proc` folder of a process of each running pod, by pod UID. Skip processes in netns `without`."""
     found: dict[str, Path] = {}
     for inode, processes in processes_by_netns(proc).items():
         for process in processes if inode not in without else ():
@@ -173,7 +173,7 @@ def _end(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> 
 
 
 def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
-    """Return the virtual addresses of each node. They differ between workers that run at the same time."""
+    """Return the plan of each node's virtual addresses. They differ between workers that run at the same time."""
     return {name: NodePlan((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
 
 

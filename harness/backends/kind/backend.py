@@ -20,7 +20,7 @@ from harness.eventually import eventually
 from harness.guest import liveness
 from harness.model.release import Component, Release
 
-NOTICED = 180.0  # seconds until a stopped node counts as lost: 40 to 50 s, more with a busy control plane
+NOTICED = 180.0  # seconds for the control plane to report a stopped node as lost: 40 to 50, more if it is busy
 BOOTED = 300.0  # seconds until a restarted node is ready
 
 _OTHER_RELEASES = ProxySelector(KUBE_PROXY.name, KUBE_PROXY.namespace, RELEASE_LABEL)
@@ -46,7 +46,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._proxy_exits: ProxyExits | None = None
 
     def settle(self) -> float:
-        """Raise `EndedError` if a proxy has crashed, even if it runs again: the crash explains other errors."""
+        """As in the base class, and raise `EndedError` if a proxy has crashed, even if it runs again."""
         if self._proxy_exits is None:
             self._proxy_exits = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
         try:

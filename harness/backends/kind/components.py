@@ -7,7 +7,7 @@ While the API server is replaced, the controller manager and the scheduler are s
 exit after ten seconds without the API server, and a kubelet waits longer before each restart. Without leader election,
 they would use old data for up to a minute, and report nodes as dead because they did not receive the nodes' heartbeats.
 
-A release of version "" has the version at boot. "1.30" means the latest 1.30 patch among the control plane node's
+Version "" of a release is the version at boot. "1.30" means the latest 1.30 patch among the control plane node's
 images, or else the latest published patch, unless `patches` specifies another. While the EndpointSlice controller is
 stopped, the other controllers of the controller manager continue.
 """
@@ -107,7 +107,7 @@ class KindComponents:
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component, on the proxies' `nodes`, and return when the new component is ready."""
+        """Replace a component, a proxy only on `nodes`, and return when the new component is ready."""
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
         else:
@@ -135,10 +135,10 @@ class KindComponents:
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests on a cluster that is kept: scenarios restore releases, but not grace periods.
+        """Restore kubeadm's manifests on a cluster that is kept: scenarios do not restore the pods' grace periods.
 
-        The controller manager also runs without leader election, and kube-proxy's DaemonSet replaces pods only when
-        they are deleted.
+        Until then, the controller manager runs without leader election, and kube-proxy's DaemonSet replaces a pod
+        only when the pod is deleted.
         """
         if not self._stays:
             return
@@ -210,7 +210,7 @@ class KindComponents:
         silence_port(self._shell, self._control_plane, _PORTS[_SERVER], silent=silent)
 
     def _run_manager(self, pod: Object) -> None:
-        """Run this controller manager. If there is none, wait until the API server is available again."""
+        """Run this controller manager. If the API server is stopped, `_replace_server` runs it later."""
         self._manager = pod
         if _SERVER not in self._away:
             self._run({_MANAGER: pod})

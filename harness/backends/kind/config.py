@@ -1,7 +1,7 @@
-"""Returns the manifest from which kind creates a cluster with a topology, for `kind-configs/` and for runs.
+"""Builds the manifest from which kind creates a cluster with a topology, for `kind-configs/` and for runs.
 
-The control plane node has no zone and runs no pods of scenarios. Each node of the topology has a worker, with its
-topology name in label `trafficdist.dev/node`, because kind's own names do not show which node is a1.
+The control plane node has no zone and runs no pods of scenarios. Each node of the topology is a worker of
+kind. Its label `trafficdist.dev/node` has its name in the topology, which kind's own names do not show.
 """
 
 import re
@@ -24,12 +24,12 @@ _PATCH = "{{kind: KubeProxyConfiguration, {mode}: {{minSyncPeriod: 100ms}}}}"
 """By default kube-proxy waits for a second between syncs, which delays each wait for a change. Without any wait, the
 proxies of all nodes, which share the CPUs of one machine, would sync after each of many writes."""
 
-_NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # in this version, the gate is beta and so on by default
+_NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # the first version in which the feature gate is on by default (beta)
 
 
 @dataclass(frozen=True, slots=True)
 class KindConfig:
-    """The description of a kind cluster. `images` are by role. Raises `UsageError`."""
+    """The description of a kind cluster. `images` maps node roles to images. Raises `UsageError`."""
 
     topology: Topology
     families: Sequence[str] = ("IPv4",)

@@ -25,7 +25,7 @@ _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}  # kind's 
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """A recipe, and its cluster. `nodes` maps kind's names to readable names, first the control plane node."""
+    """Installs a recipe on a cluster. `nodes` maps kind's names to readable names, the control plane node first."""
 
     api: Api
     recipe: Recipe
@@ -93,7 +93,7 @@ class Installer:
 
 
 def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Say) -> None:
-    """Load image archives, and the images that the engine has, on all nodes. Raises `StartError`."""
+    """Load image archives, and images that the engine has, onto all nodes. Raises `StartError`."""
     archives = [each for each in named if each.endswith(".tar")]
     here = [each for each in dict.fromkeys(named) if each not in archives and tools.engine.has_image(each)]
     with OwnFolder("trafficdist-images-") as own:

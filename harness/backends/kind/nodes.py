@@ -22,7 +22,7 @@ done
 
 
 def ready_nodes(api: Api) -> set[str]:
-    """Return the names of ready nodes without taints of the node controller, or none without an API server."""
+    """Return the ready nodes without taints of the node controller. Empty if the API server does not answer."""
     try:
         nodes = api.list("nodes")
     except (InconclusiveError, RefusedError):
@@ -37,7 +37,7 @@ def ready_nodes(api: Api) -> set[str]:
 
 
 def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
-    """Let a node refuse every connection: by default, its kernel sends one ICMP error per second to a client.
+    """Let a node send an ICMP error for every refusal. By default, its kernel sends each client one per second.
 
     Raises `UnavailableError`.
     """

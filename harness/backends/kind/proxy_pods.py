@@ -105,7 +105,7 @@ class KubeProxies(ProxyPods):
     def __init__(self, shell: ContainerEngine, api: Api) -> None:
         super().__init__(api, NAME, [_KUBE_PROXY])
         self._shell = shell
-        self._configured: set[str] = set()  # names of releases that have their ConfigMap
+        self._configured: set[str] = set()  # names of the ConfigMaps that this object has created
 
     @cached_property
     def config_map(self) -> Object:
@@ -191,7 +191,7 @@ def restoring(daemon_set: Object) -> Object:
 
 
 def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], node: str) -> Object:
-    """Return a copy of kubeadm's kube-proxy pod for this node, at `tag`, with a label that no DaemonSet adopts."""
+    """Return a copy of kubeadm's kube-proxy pod for this node, at `tag`, with a label that no DaemonSet selects."""
     name = variant_name(tag, gates)
     spec = copy.deepcopy(daemon_set["spec"]["template"]["spec"])
     spec["containers"][0]["image"] = image_at(spec["containers"][0]["image"], tag)

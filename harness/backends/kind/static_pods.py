@@ -18,7 +18,7 @@ _SLICES = "endpointslice"  # the controller's name up to 1.27, and an alias sinc
 
 
 def with_start(pod: Object, start: int) -> Object:
-    """Return the pod with label `START_LABEL`, and a short grace period: an API server waits for all watches."""
+    """Return the pod with label `START_LABEL`, and a short grace period, as API servers wait for watches to end."""
     changed = copy.deepcopy(pod)
     changed["spec"]["terminationGracePeriodSeconds"] = _GRACE
     changed["metadata"].setdefault("labels", {})[START_LABEL] = str(start)
@@ -36,14 +36,14 @@ def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
 
 
 def without_election(pod: Object) -> Object:
-    """Return the controller manager's pod without leader election: a successor would wait for the lease."""
+    """Return the controller manager's pod without leader election, because a successor would wait for the Lease."""
     changed = copy.deepcopy(pod)
     _set(_container(changed)["command"], _ELECT, "false")
     return changed
 
 
 def without_slices(pod: Object) -> Object:
-    """Return the controller manager's pod without the EndpointSlice controller. The others must continue."""
+    """Return the controller manager's pod without the EndpointSlice controller, but with all other controllers."""
     changed = copy.deepcopy(pod)
     command = _container(changed)["command"]
     chosen = _value(command, _CONTROLLERS) or _EVERYTHING

@@ -66,7 +66,7 @@ def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str
 
 
 def _log(api: Api, pod: Object) -> str:
-    """Return the log of the first unhealthy container. After a restart, it is the log before the restart."""
+    """Return the log of the first unhealthy container: of its previous run if it has restarted and does not run."""
     status = pod.get("status") or {}
     for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = ((each.get("state") or {}).get("terminated") or {}).get("exitCode")
