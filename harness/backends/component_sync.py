@@ -25,7 +25,7 @@ AGAIN = 1.0
 """Seconds, before the time scale, for each wait after one that timed out: the component may only have been slow."""
 
 CHECK_SECONDS = 10.0
-"""Seconds, before the time scale, between two checks of proxies that have stopped processing changes."""
+"""Seconds, before `time_scale` is applied, between two checks of proxies that have stopped processing changes."""
 
 CHAIN = 1.5  # factor by which the wait for all changes is longer, because a component also processes its own writes
 

@@ -44,10 +44,10 @@ from harness.proxies.proxy import ReportsUnfinishedWork
 from harness.recipes.node_processes import server_of
 
 _NODES = re.compile(r"/api/v1/nodes(/[^/]+)?")
-BOOT_SECONDS = 15.0  # seconds before the time scale, for controller and proxies to process the first objects
+BOOT_SECONDS = 15.0  # seconds before `time_scale` is applied, for controller and proxies to process the first objects
 RECONNECTED = 40.0  # the same after an API server was unavailable, because client-go may back off for 30 s
 IDLE_SECONDS = 5.0
-"""A wait for a proxy ends when the proxy has been idle for this many seconds (before the time scale)."""
+"""A wait for a proxy ends when the proxy has been idle for this many seconds (before `time_scale` is applied)."""
 
 
 class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):

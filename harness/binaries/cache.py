@@ -99,7 +99,7 @@ class Cache:
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """Return a work folder on the cache's file system. The same work has the same folder. Requires the lock."""
+        """Return a work folder on the cache's file system, the same for equal arguments. The caller holds the lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ class Cache:
 
     @contextlib.contextmanager
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Lock `what` for this process. Calls `waiting` if another process has the lock."""
+        """Lock `what` during the block. Call `waiting` first if another process has the lock."""
         path = self.folder / "locks" / what
         with explained_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ class Cache:
 
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
-    """Return the path of a binary. "1.34" is its latest installed patch, and "" the latest version.
+    """Return the path of a binary. Version "1.34" means the latest installed patch of 1.34, and "" the latest version.
 
     Raises `UsageError` for an invalid name or version, and `UnavailableError` with the command that fetches the binary.
     """

@@ -1,4 +1,4 @@
-"""Download a file over HTTP from the first mirror that has it, and check its SHA-256 checksum."""
+"""Downloads a file over HTTP from the first mirror that has it, and checks its SHA-256 checksum."""
 
 import contextlib
 import http.client
@@ -29,7 +29,7 @@ class FileMissingError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Downloads files. `timeout` is the number of seconds without data."""
+    """Downloads files. An attempt fails after `timeout` seconds without data."""
 
     timeout: float = 30.0
     attempts: int = 4
@@ -60,7 +60,7 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
-        """Download from one mirror. If a server sends no data, another mirror may respond."""
+        """Download from one mirror. Retry only if some data has arrived, because another mirror may respond."""
         target.unlink(missing_ok=True)
         for left in reversed(range(self.attempts)):
             try:

@@ -1,4 +1,4 @@
-"""Fetch a component into the cache, from an official release or from source."""
+"""Fetches a component into the cache, from an official release or from source."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ from harness.model.files import sha256_of
 GROUP = "trafficdist.component_sources"
 """The entry point group of additional component sources. Each is called with the number of parallel compilations."""
 
-_MODULE = re.compile(r"(\S+@v\S+?)(?:: reading|,|$)")  # the module in an error of Go
+_MODULE = re.compile(r"(\S+@v\S+?)(?:: reading|,|$)")  # the module in an error message of the go command
 
 
 class UndeliverableError(UnavailableError):
@@ -71,7 +71,7 @@ class FromRelease:
 def fetch(
     component: Binary, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
 ) -> Entry:
-    """Fetch a component unless it is cached, which needs no network. Raises `UsageError`, `UnavailableError`."""
+    """Fetch a component, without network if this exact version is cached. Raises `UsageError`, `UnavailableError`."""
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
         return known[wanted.exact]

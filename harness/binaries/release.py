@@ -1,4 +1,4 @@
-"""Download official binaries: Kubernetes from https://dl.k8s.io, etcd and kind from their releases on GitHub.
+"""Downloads official binaries: Kubernetes from https://dl.k8s.io, etcd and kind from their releases on GitHub.
 
     <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a binary and its checksum
     <mirror>/release/stable-1.34.txt   stable.txt                                       the latest patch, the latest
@@ -32,14 +32,14 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """The publishers of official binaries, or their `mirrors` in order. `listing` is the URL of a list of releases."""
+    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` replaces GitHub's list."""
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)
     listing: str = ""
 
     def resolve(self, component: Binary, wanted: Wanted) -> Version:
-        """Return the version for a request. Raises `UsageError` if no version matches."""
+        """Return the version that a request means. Raises `UsageError` if no version matches."""
         if component.program or not (component.kubernetes or component.name in _ON_GITHUB):
             raise UsageError(f"official binaries of {component.name} are not available: compile it with --from source")
         if wanted.exact is not None:

@@ -1,4 +1,4 @@
-"""Parse component versions: "1.34.10", "1.34" for its latest patch, or "newest" or "latest"."""
+"""Parses component versions: "1.34.10", "1.34" for its latest patch, or "newest" or "latest"."""
 
 import re
 from collections.abc import Iterable

@@ -23,7 +23,7 @@ from harness.model.release import Release
 from harness.netns.addresses import SERVICE_CIDRS
 from harness.netns.process import Process
 
-_SECONDS = 60.0  # seconds for a component to become ready, before the time scale
+_SECONDS = 60.0  # seconds for a component to become ready, before `time_scale` is applied
 _GROUPS = (
     "admissionregistration.k8s.io/v1",
     "apiextensions.k8s.io/v1",
@@ -53,7 +53,7 @@ class LocalApiServer:
     _of_groups: Sequence[str] = ("--endpoint-reconciler-type=none", _FEW_GROUPS)
 
     def __init__(self, processes: Processes, *, egress: Path) -> None:
-        """`egress` configures connections to pods and kubelets. Raises `UnavailableError` if etcd is missing."""
+        """File `egress` configures connections to pods and kubelets. Raises `UnavailableError` if etcd is missing."""
         self._processes = processes
         self._egress_file = egress
         self.kubelets = KubeletTrust()
@@ -75,7 +75,7 @@ class LocalApiServer:
         )
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with this release. etcd keeps the stored objects. Raises `UnavailableError`."""
+        """Replace the API server with one of this release. etcd keeps the stored objects. Raises `UnavailableError`."""
         program = self._processes.find("kube-apiserver", release.version)
         self.stop_api_server()
 

@@ -8,7 +8,7 @@ failed sync after a second. So the barrier then waits until the queue is empty a
 If the node's change arrives last, the slice still shows the old zone, because a node's change alone triggers no sync.
 In this case, the barrier changes its Service again. The barrier changes its node only after another node has changed,
 because each node change makes the controller sync all Services, and in a scenario the harness must not cause that sync.
-There is one exception, a node of which only the CPU changed (see `Nodes.resize`).
+The exception is a node of which only the CPU has changed (see `Nodes.resize`).
 
 Proxies ignore the barrier's headless Service, and topology heuristics ignore its control plane node.
 """
@@ -25,9 +25,9 @@ from harness.model import manifests
 from harness.model.topology import ZONE_LABEL
 
 GATHERING = 0.03  # seconds for which the controller batches pod changes
-_MARGIN = 0.01  # seconds in addition
+_MARGIN = 0.01  # seconds to wait in addition to `GATHERING`
 _RETRY = 1.1  # slightly longer than the delay of the controller's first retry, in seconds
-_ARRIVAL = 1.0  # seconds to wait for the barrier's slice before a retry, before the time scale
+_ARRIVAL = 1.0  # seconds to wait for the barrier's slice before a retry, before `time_scale` is applied
 
 _NAME = "trafficdist-barrier"
 _ADDRESS = "10.246.0.1"
@@ -143,7 +143,7 @@ class ControllerBarrier:
 
     @property
     def _ready(self) -> bool:
-        """Return the pod's readiness in this round. A new address instead would count as two changed endpoints."""
+        """The pod's readiness in this round. A new address instead would count as two changed endpoints."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

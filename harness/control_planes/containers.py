@@ -47,7 +47,7 @@ _REGISTRY = "registry.k8s.io"
 _ETCD = Version(3, 6, 8)  # pulled by default: kubeadm's choice for 1.36, which suits older releases
 _SOCKET = "unix:///var/run/docker.sock"
 _FOLDER_LABEL = "trafficdist.dev/folder"
-_END_SECONDS = 10.0  # seconds to copy the remaining output of a container that has ended
+_END_SECONDS = 10.0  # time limit for copying the remaining output of a container that has ended
 _REAPER = """
 import sys
 sys.stdin.read()  # this read ends when the harness has ended
@@ -64,8 +64,8 @@ class Containers(Processes):
         self._engine = _engine()
         super().__init__()
         self._numbers = itertools.count(1)
-        self.run = self.folder.name.rpartition("-")[2].replace("_", "0")  # as run ids are
-        testcontainers_config.ryuk_disabled = True  # `_REAPER` replaces testcontainers' own
+        self.run = self.folder.name.rpartition("-")[2].replace("_", "0")  # in the format of a run id
+        testcontainers_config.ryuk_disabled = True  # `_REAPER` replaces testcontainers' own reaper
         remove_leftovers()
         self._reaper = subprocess.Popen(  # noqa: S603  ourselves
             [sys.executable, "-c", _REAPER],
@@ -160,7 +160,7 @@ class _Container:
             self._code = 128 - code if code > 128 else code
 
     def poll(self) -> int | None:
-        """Return the exit code when all output is in the log, like `harness.netns.process.Handle`."""
+        """Return the exit code once all output is in the log, until then None (see `harness.netns.process.Handle`)."""
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  the harness simulates crashes
@@ -283,7 +283,7 @@ def _there(engine: DockerClient, component: str) -> dict[Version, str]:
 
 @functools.cache
 def _newest(component: str, version: str) -> Version | str:
-    """Return the version to pull, or an error text. It is cached, because the lookup is slow without a network."""
+    """Return the version to pull, or an error text. Cached, because the lookup is slow without a network."""
     known = COMPONENTS[component]
     wanted = parse_wanted(version)
     if known is ETCD and wanted.allows(_ETCD):

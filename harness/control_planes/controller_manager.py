@@ -24,8 +24,8 @@ from harness.eventually import NotYetError, eventually
 from harness.model.release import Release
 from harness.netns.process import Process
 
-_RETURN = 5.0  # seconds to connect to a replaced API server, before the time scale
-_SECONDS = 30.0  # seconds to become ready, before the time scale
+_RETURN = 5.0  # seconds to connect to a replaced API server, before `time_scale` is applied
+_SECONDS = 30.0  # seconds to become ready, before `time_scale` is applied
 SLICES = "endpointslice-controller"
 _NAME = "kube-controller-manager"
 
@@ -39,7 +39,7 @@ class LocalControllerManager:
         controllers: Sequence[str] = (SLICES,),
         queue: str = "endpoint_slice",
     ) -> None:
-        """`port` returns the API server's port, or 0 during an outage. The manager is ready once it reports `queue`."""
+        """`port` returns the API server's port, or 0 during an outage. It is ready once its metrics have `queue`."""
         self._processes = processes
         self._controllers = controllers
         self._ready = f'workqueue_depth{{name="{queue}"}}'
@@ -81,7 +81,7 @@ class LocalControllerManager:
         return ControllerBarrier(kubeconfig, self._scrape, process.news)
 
     def await_return(self) -> None:
-        """Wait until the controller has connected to a replaced API server. Raises `InconclusiveError`."""
+        """Wait until the controller reconnects to a replaced API server, or restart it. Raises `InconclusiveError`."""
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to reconnect")
         except NotYetError:

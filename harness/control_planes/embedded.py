@@ -76,7 +76,7 @@ class EmbeddedControlPlane:
         controller: Callable[..., EndpointSliceController] = EndpointSliceController,
         kinds: Sequence[Strategy] = (),
     ) -> None:
-        """`kinds` replace the API server's built-in rules for the same resources."""
+        """`kinds` are validation rules that replace the API server's own rules for the same resources."""
         self.release = release or Release()
         self._make_api_server = api_server
         self._make_controller = controller
@@ -90,7 +90,7 @@ class EmbeddedControlPlane:
         self._controller: EndpointSliceController | None = None
 
     def client(self, component: str) -> Client:
-        """Return API access for a component in this process. Access is interrupted while the server is stopped."""
+        """Return API access for a component in this process. It is interrupted while the API server is stopped."""
         return _Client(self._informer, component, self._reads.append)
 
     @property

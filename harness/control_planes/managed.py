@@ -52,7 +52,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         self._manager.stop()
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far. Returns True during an outage."""
+        """Return whether the controller has processed all writes so far. Returns True if the API server is stopped."""
         return not self._informer.connected or self._manager.synced()
 
     def metrics(self) -> str:

@@ -25,9 +25,9 @@ from harness.netns.isolation import ProgramSandbox
 from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
-_ROOM = 1 << 30  # bytes: etcd alone reserves 128 MB
+_ROOM = 1 << 30  # the free bytes that are required: etcd alone reserves 128 MB
 _PORTS = range(20000, 32000)  # below the ephemeral ports, so that the kernel assigns none of these to a client
-_TRIES = 4  # number of ports
+_TRIES = 4  # the maximum number of starts, each on other ports
 _EVERY = 0.02  # seconds between two readiness checks
 
 
@@ -72,7 +72,7 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free loopback ports, or on others if a program took one meanwhile.
+        """Start a program on `count` free loopback ports, or on others if another program took one.
 
         Raises the errors of `wait`.
         """
@@ -108,7 +108,7 @@ class Processes:
 
 
 class SecurePort:
-    """The port of a Kubernetes component. It is closed to other machines, and open to every client on this machine."""
+    """The HTTPS port of a Kubernetes component on loopback. Every client on this machine may read these paths."""
 
     def __init__(self, key: Path) -> None:
         ca = trustme.CA()

@@ -31,10 +31,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
-    """One event loop in a separate thread. When the server closes a connection, the client's connection ends too."""
+    """Relays connections in a separate thread. When the server closes one, the client's connection ends too."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
-        """`port` returns the loopback port, or 0 while the server is away, when connections are reset or held."""
+        """`port` returns the port, or 0 if the server is stopped: then connections are reset, or held if `patient`."""
         self._port = port
         self._patient = patient
         self._loop: EventLoop | None = None  # set by `listen`
@@ -187,7 +187,7 @@ async def _answer(writer: asyncio.StreamWriter, status: str) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return the error text in Go's words, because kube-apiserver passes the text on to its client."""
+    """Return the error text in Go's wording, because kube-apiserver passes the text on to its client."""
     if isinstance(error, TimeoutError):
         return "i/o timeout"
     return os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)

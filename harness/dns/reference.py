@@ -1,4 +1,4 @@
-"""Run the reference DNS server in this process."""
+"""Runs the reference DNS server in this process."""
 
 import threading
 from collections.abc import Callable

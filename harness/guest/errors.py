@@ -18,7 +18,7 @@ _IS_UP = "is the cluster up, and is this the right context (--context)?"
 
 
 def of(error: BaseException, *, server: str = "") -> str:
-    """Return a harness error as one line. `server` is the URL, if it is known."""
+    """Return a harness error as one line. `server` is the API server's URL, if it is known."""
     if isinstance(error, RefusedError):
         return of_answer(error.response, doing=f"{error.method} {error.path}")
     if isinstance(error.__cause__, http.HTTPError):
@@ -73,7 +73,7 @@ def _forbidden(text: str, trying: str) -> str:
 
 
 def _not_admitted(text: str, trying: str) -> str:
-    """Return why admission refused a request, or "" if it did not. Admission also sends 403 to permitted users."""
+    """Return why admission refused a request, or "" if it did not. It answers 403 even if RBAC permits the request."""
     if "must specify limits" in text or "must specify requests" in text or "failed quota" in text:
         return (
             f"a resource quota requires fields that the suite's pods do not set: {text}; exempt {_NAMESPACES} from it"
@@ -157,7 +157,7 @@ def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
 
 
 def of_kubelet(pod: Object) -> str:
-    """Return a sentence if no kubelet has started a pod, which usually takes less than a second, or ""."""
+    """Return an error text if the kubelet has not started a pod, which usually takes less than a second, or ""."""
     status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName")
     if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
         return ""

@@ -23,7 +23,7 @@ from harness.guest.lease_record import (
 from harness.guest.leftovers import Say
 
 RENEW_SECONDS = 10.0
-_BACK_SECONDS = 15.0  # seconds for an API server that is away at the end of a run to return
+_BACK_SECONDS = 15.0  # seconds to retry the removal at the end of a run if the API server does not answer
 _LOOK_SECONDS = 1.0
 _TAKE_SECONDS = 90.0  # seconds until the namespace of a run that just ended is deleted
 
@@ -32,7 +32,7 @@ _NAMESPACE_PATH = path_of("namespaces", "", NAMESPACE)
 
 
 def silent(text: str) -> None:
-    """Print nothing."""
+    """Ignore a message."""
 
 
 @contextlib.contextmanager
@@ -46,11 +46,11 @@ def hold(
     sweep: bool = True,
     ends: bool = False,
 ) -> "Iterator[HeldLease]":
-    """HeldLease the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
+    """Hold the Lease of the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
 
     `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first, and reports to
-    `say`. `ends` means that the cluster will be deleted. Raises `DistrustError` if another run holds
-    the Lease or the API server denies access to it.
+    `say`. `ends` means that the cluster will be deleted, so nothing is removed at the end. Raises `DistrustError` if
+    another run holds the Lease or the API server denies access to it.
     """
     held = HeldLease(api, run_id, say)
     held.take(force=force)
@@ -68,7 +68,7 @@ def hold(
 
 
 def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
-    """Return the current or last holder, unless it released the Lease. Raises `DistrustError`."""
+    """Return the record of the Lease's current or last holder, or None without a Lease. Raises `DistrustError`."""
     answer = clock.saw(api.request("GET", _LEASE_PATH))
     if answer.code == 404:
         return None
@@ -82,7 +82,7 @@ def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
 
 class HeldLease:
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
-        """Prepare the Lease. No request is sent."""
+        """Send no request yet: `take` acquires the Lease."""
         self.run_id = run_id
         self.ended = threading.Event()
         self.lost = ""
@@ -113,7 +113,7 @@ class HeldLease:
             leftovers.remove(self._api, found, self._say)
 
     def keep(self, every: float) -> None:
-        """Renew until `ended` is set or the Lease is lost."""
+        """Renew the Lease until `ended` is set or another run has taken the Lease."""
         while not self.ended.wait(every) and not self.lost:
             with contextlib.suppress(HarnessError):  # the API server may be back before the Lease expires
                 self._renew()
@@ -137,7 +137,7 @@ class HeldLease:
     def _remove(self) -> None:
         found = leftovers.find(self._api, run=self.run_id)
         owned = self._namespace_labels().get(RUN_LABEL) == self.run_id
-        if owned:  # last, as the Lease is in it
+        if owned:  # removed last, because it contains the Lease
             found = replace(found, namespaces=(*found.namespaces, NAMESPACE))
         leftovers.remove(self._api, found, self._say)
         if not owned:
@@ -187,7 +187,7 @@ class HeldLease:
             self.lost = "the Lease of this run was deleted during the run: another user has cleaned up the cluster"
 
     def _write(self, method: str, record: LeaseRecord) -> bool:
-        """Return whether the Lease was written. False if another client was faster or the namespace is terminating."""
+        """Write the Lease. Return False if another client was faster or the namespace is terminating."""
         path = _LEASE_PATH if method == "PUT" else path_of("leases", NAMESPACE)
         answer = self._clock.saw(self._api.request(method, path, record.lease()))
         if answer.code in {404, 409} or _is_terminating(answer):
@@ -222,8 +222,8 @@ def _accepted(answer: Response, what: str) -> Response:
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
     """Remove the leftovers of a run, or of all runs, for example after `kill -9`. Return a line for each action.
 
-    It waits half a minute until the Lease shows whether a run on another machine is dead. Raises `RefusedError`, and
-    `DistrustError` during another run unless forced.
+    If a run on another machine may still run, wait until its Lease is renewed or expires, at most half a minute.
+    Raises `RefusedError`, and `DistrustError` during another run unless `force` is set.
     """
     clock = ServerClock()
     record = read_lease(api, clock)

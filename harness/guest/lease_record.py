@@ -131,13 +131,13 @@ def process_name() -> str:
 
 
 def has_ended(named: str) -> bool:
-    """Return whether a named process ran on this machine and has ended. False if this is unknown."""
+    """Return whether the process of this `process_name` ran on this machine and has ended. False if unknown."""
     pid, _, began = named.partition(" ")[2].partition(" ")
     return is_of_here(named) and pid.isdecimal() and began.isdecimal() and start_time(int(pid)) != int(began)
 
 
 def is_of_here(named: str) -> bool:
-    """Return whether a named process runs or ran on this machine, in the current boot and pid namespace."""
+    """Return whether the process of this `process_name` belongs to this machine's boot and this PID namespace."""
     place = _place()
     return bool(place) and named.partition(" ")[0] == place
 

@@ -1,4 +1,4 @@
-"""Find and remove the leftovers of runs on a cluster by their labels, after killed runs and at the end of a run."""
+"""Finds and removes the leftovers of runs on a cluster by their labels, after killed runs and at the end of a run."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from harness.guest.nodes import restore_node, run_of_node
 Say = Callable[[str], None]
 
 _GONE_SECONDS = 180.0
-_FORCE_SECONDS = 20.0  # until pods are removed by force from nodes that do not answer
+_FORCE_SECONDS = 20.0  # seconds until pods on nodes that do not respond are deleted without grace period
 _PROGRESS_SECONDS = 5.0
 
 
@@ -36,7 +36,7 @@ class Leftovers:
 
 
 def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
-    """Return the objects of these runs, without the namespace of the Lease. Raises `RefusedError`."""
+    """Return the objects of `run` ("": all runs but `not_of`), without the Lease's namespace. Raises `RefusedError`."""
 
     def counts(by: str) -> bool:
         return bool(by) and by != not_of and run in {"", by}
@@ -51,7 +51,7 @@ def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
 
 
 def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
-    """Remove leftovers, and wait until they are deleted. Return a line for each. Raises `RefusedError`."""
+    """Remove leftovers, and wait until they are deleted. Return a line of text for each. Raises `RefusedError`."""
     done = [f"node {name} is restored" for name in found.changed_nodes if restore_node(api, name)]
     for name in found.made_nodes:
         api.delete("nodes", "", name)
@@ -83,7 +83,7 @@ def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
         if waited > _FORCE_SECONDS and not forced:
             forced = True
             for pod in [pod for each in left for pod in api.list("pods", _name(each))]:
-                if pod["metadata"].get("deletionTimestamp"):  # its node is away
+                if pod["metadata"].get("deletionTimestamp"):  # its node does not respond
                     api.delete("pods", pod["metadata"]["namespace"], _name(pod), grace_seconds=0)
         time.sleep(min(0.5, 0.01 + waited / 4))  # check soon at first: embedded API servers delete at once
 

@@ -1,4 +1,4 @@
-"""After a failure, check whether the nodes of a cluster are alive. Observations of a lost node prove nothing.
+"""Checks after a failure whether the nodes of a cluster are alive. Observations of a lost node prove nothing.
 
 A control plane takes 40 s to detect that a kubelet does not respond, and a scenario has ended by then. Kubelets renew a
 Lease every 10 s, so waiting for the next renewal is faster.
@@ -49,7 +49,7 @@ def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[]
     def look() -> None:
         nonlocal watch
         why = None
-        with contextlib.suppress(InconclusiveError, RefusedError):  # unknown without the API server
+        with contextlib.suppress(InconclusiveError, RefusedError):  # the state is unknown without an answer
             why = watch.look()
         if why:
             raise InconclusiveError(why)

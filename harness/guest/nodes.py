@@ -1,4 +1,4 @@
-"""Change nodes of someone else's cluster. An annotation holds a node's former state until the node is restored."""
+"""Changes nodes of someone else's cluster. An annotation holds a node's former state until the node is restored."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

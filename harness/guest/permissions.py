@@ -85,7 +85,7 @@ class Denied:
 
 
 def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
-    """Return the rules that this user lacks. Raises `DistrustError` if a review fails."""
+    """Return the rules whose permissions this user lacks. Raises `DistrustError` if a review fails."""
     found = []
     for rule in rules:
         missing = [_named(review) for review in rule.reviews() if not _is_allowed(api, review)]
@@ -97,7 +97,7 @@ def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
 def _is_allowed(api: Api, spec: dict[str, Any]) -> bool:
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
     answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-    if answer.code == 404:  # no such reviews here: a missing permission fails later
+    if answer.code == 404:  # the API server has no reviews, so requests without permission fail later
         return True
     if answer.code >= 400:
         raise DistrustError(errors.of_answer(answer, doing="check its permissions"))

@@ -1,4 +1,4 @@
-"""Before a run, check that a cluster is reachable, the user, and the user's permissions.
+"""Checks before a run that a cluster is reachable, that it accepts the user, and which permissions are missing.
 
 One deadline covers all checks. Name resolution, dropped packets, and programs that fetch credentials have separate time
 limits, which may add up to minutes.
@@ -25,7 +25,7 @@ DEADLINE = 20.0
 """The time limit in seconds for all checks. It is not scaled, because a person waits for the result."""
 
 _REQUEST_SECONDS = 8.0
-_BACK_SECONDS = 10.0  # seconds for an API server that is briefly away to return
+_BACK_SECONDS = 10.0  # seconds within which an API server that did not answer must answer again
 
 
 class CredentialsError(UnavailableError):
@@ -46,7 +46,7 @@ class ReachedServer:
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster within this number of seconds. The result lists missing optional permissions.
+    """Check the cluster within this number of seconds. `denied` in the result lists missing optional permissions.
 
     Raises `UnavailableError` (exit code 12) with the problem and its fix in one line, and `UsageError` (exit code 4)
     for a wrong kubeconfig.
@@ -86,7 +86,7 @@ def reach(
 
 
 def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
-    """Return why the run's cluster is unreachable, or "". The limit counts only time in which this run could run."""
+    """Return why the run's cluster is unreachable, or "". Time in which this process got no CPU time does not count."""
     begin = time.monotonic()
     with RUN_DELAY.watched():
         while True:

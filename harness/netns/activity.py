@@ -23,7 +23,7 @@ LOOKS = 5  # number of consecutive samples, after the first, in which a program 
 HUNG_EVERY = 1.0
 """Seconds, before the time scale, between two samples. A correct program may look hung when it sleeps between reads."""
 
-IDLE_EVERY = 0.5  # minimum time between two samples, in seconds before the time scale
+IDLE_EVERY = 0.5  # minimum time between two samples, in seconds before `time_scale` is applied
 
 _HARDLY = 0.1  # the largest share of the time for which an idle program runs or waits for a CPU
 _RUNNABLE, _DISK = "R", "D"  # states of a thread: running or waiting for a CPU; waiting for a disk

@@ -256,7 +256,7 @@ class Network:
 
     @contextlib.contextmanager
     def _expected(self, node_name: str, link_name: str) -> Iterator[None]:
-        """Raise `DistrustError` that names an interface of a pod if the interface has disappeared."""
+        """Raise a `DistrustError` that names a pod's interface if the kernel reports that it is missing (ENODEV)."""
         try:
             yield
         except rtnetlink.NetlinkError as error:

@@ -33,7 +33,7 @@ def tracking(namespace: Namespace, what: str, *, family: int = 0) -> Iterator[An
 
 
 def ports_of(family: int, protocol: int, source: int, destination: int) -> Any:
-    """Return a `Conntrack` filter for ports (AF_…, IPPROTO_…) only, because it could not match IPv6 addresses."""
+    """Return a `Conntrack` filter (AF_…, IPPROTO_…) for ports only, because it could not match IPv6 addresses."""
     from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
     return NFCTAttrTuple(family, proto=protocol, sport=source, dport=destination)

@@ -1,6 +1,6 @@
 """Finds kernel features that an embedded cluster needs and this kernel lacks, by trying each in a new netns.
 
-The kernel's configuration is not sufficient: it may be unreadable, modules load on first use (but not for every user),
+The kernel's configuration does not suffice: it may be unreadable, modules load on first use (but not for every user),
 and containers hide modules. For nf_tables, this module sends a batch without an end message, which the kernel checks
 and then discards. pyroute2 always ends a batch, and importing it would slow down a boot.
 """

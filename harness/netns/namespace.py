@@ -156,7 +156,7 @@ class Namespace:
             _place.last = None
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Create a socket in this netns, for any thread. Raises `OSError`, or `UnavailableError` if none is left."""
+        """Create a socket in this netns, for any thread. Raises `OSError`, or `UnavailableError` (no descriptors)."""
         if not _place.roams:
             with self.entered():
                 return _open(family, kind, proto)

@@ -1,4 +1,4 @@
-"""Run any proxy on every node from a recipe, so that a vendor writes a YAML file instead of code."""
+"""Runs any proxy on every node from a recipe, so that a vendor writes a YAML file instead of code."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ class ExecutableProxy:
         self._has_cluster_programs = bool(recipe.cluster_programs)
         self._outside: Host | None = None
         self._programs = Programs(plane, recipe)
-        # Only programs on nodes can be observed for idleness.
+        # The harness can detect only whether programs on nodes are idle.
         self.tells_when_done = any(each.synced for each in recipe.programs) and not self._has_cluster_programs
         self.wiring = self._programs.pods
         self.clients = self._programs.clients
@@ -37,7 +37,7 @@ class ExecutableProxy:
         self._programs.apply_objects()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the programs on a node. Raises `UnavailableError` for another release."""
+        """Start the programs on a node. Raises `UnavailableError` for a release that differs from the first one."""
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
             raise UnavailableError(f"{self.name} has only one version, which is not release {release}")
@@ -51,7 +51,7 @@ class ExecutableProxy:
         self._programs.start(node, namespace, self._families, values | of_node)
 
     def stop(self, node: str) -> None:
-        """Stop the programs on a node. The rules remain. The cluster programs stop with the last node's programs."""
+        """Stop the programs on a node. Their rules remain. The cluster programs stop with the last node's programs."""
         self._programs.stop(node)
         if not self._programs.running:
             self._programs.stop(CLUSTER)

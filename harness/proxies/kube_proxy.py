@@ -1,7 +1,7 @@
-"""Run kube-proxy on every node: a binary of any version, configured for a bare netns.
+"""Runs kube-proxy on every node: a binary of any version, configured for a bare netns.
 
 The configuration differs from the defaults only if a netns requires it, or if a default would hide an effect from
-tests. kube-proxy does not write sysctls that exist only in the initial netns, and syncs more than once per second.
+tests. So kube-proxy writes no sysctls that exist only in the initial netns, and syncs more than once per second.
 """
 
 import functools
@@ -30,8 +30,8 @@ HEALTH_PORT, METRICS_PORT = 10256, 10249
 
 READY_SECONDS = 20.0
 BARRIER_SECONDS = 1.0  # time limit for one call of `synced`
-_LABEL_SECONDS = 1.0  # from readiness to the log line with the node's labels
-_STARTS = 5  # maximum time in seconds until a proxy knows its node's zone
+_LABEL_SECONDS = 1.0  # seconds from readiness to the log line with the node's labels
+_STARTS = 5  # maximum number of starts until a proxy knows its node's zone
 _QUIET_SECONDS = 0.05  # seconds without a log line, for versions that do not log the IP family of a sync
 _LOOK = 0.002
 
@@ -147,7 +147,7 @@ class KubeProxy:
         return synced
 
     def _zones(self) -> dict[str, str]:
-        """Return the zone label of each node, or "" without a label. The result is empty during an outage."""
+        """Return the zone label of each node, or "" without a label. Empty if the API server does not answer."""
         try:
             nodes = self._connections.api.list("nodes", "")
         except InconclusiveError:
@@ -188,7 +188,7 @@ class KubeProxy:
         return queued if min(queued.values(), default=0.0) >= self._followers[node].labels_at else None
 
     def _has_synced(self, node: str, queued: dict[str, float]) -> bool:
-        """Return whether syncs that began after they were queued have ended. All times use this machine's clock."""
+        """Return whether syncs that began after the times `queued` have ended. All times use this machine's clock."""
         follower = self._followers[node]
         follower.update()
         known = follower.syncs

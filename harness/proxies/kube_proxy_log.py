@@ -1,15 +1,15 @@
-"""Read kube-proxy's progress from its log: the barrier objects that it has seen, and its last syncs. Write barrier
-objects.
+"""Reads kube-proxy's progress from its log: the barrier objects that it has seen, and its last syncs. Also writes
+the barrier objects.
 
 Metrics show only when the last sync was queued and when it ended. They cannot distinguish a sync that began before a
 change arrived from a sync that includes the change. The log shows how long each sync took. The lines of versions 1.29
 to 1.37 at verbosity 4 are:
 
-    "Skipping service due to ..." service="trafficdist-barrier/c-7"      an event of the Services' watch is handled
-    "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    one of the EndpointSlices' watch
-    "Syncing nftables rules" ipFamily="IPv4"                             a sync has its changes
+    "Skipping service due to ..." service="trafficdist-barrier/c-7"      it has processed this Service
+    "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    it has processed this EndpointSlice
+    "Syncing nftables rules" ipFamily="IPv4"                             a sync has begun with all changes so far
     "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           and are in the kernel
-    "Updated proxier node topology labels" labels={...}                  it knows its node's labels
+    "Updated proxier node topology labels" labels={...}                  it has received its node's labels
 
 Before 1.31 the lines about syncs do not contain the IP family.
 """
@@ -113,7 +113,7 @@ def _seconds(duration: str) -> float:
 class BarrierObjects:
     """Writes new Services and EndpointSlices, which change no rule, and deletes the previous ones.
 
-    Once both appear in a proxy's log, it has received all earlier writes, because it watches each kind in order.
+    Once both appear in a proxy's log, the proxy has received all earlier writes, because a watch keeps their order.
     """
 
     def __init__(self, api: Api) -> None:
@@ -122,7 +122,7 @@ class BarrierObjects:
         self._last = ""
 
     def revision(self) -> str:
-        """Return the API server's resource version, which each write increases, or "" during an outage."""
+        """Return the API server's resource version, which each write increases, or "" without an answer."""
         try:
             listed = self._api.request("GET", path_of("services"), query={"limit": "1"})
         except InconclusiveError:
@@ -130,7 +130,7 @@ class BarrierObjects:
         return str((listed.body.get("metadata") or {}).get("resourceVersion") or "")
 
     def write(self) -> tuple[str, str]:
-        """Write a new Service and EndpointSlice. Return their name and resource version, or "" during an outage."""
+        """Write a new Service and EndpointSlice. Return their name and resource version, or "" without an answer."""
         name = f"c-{next(self._numbers)}"
         try:
             if not self._last:

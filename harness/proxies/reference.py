@@ -1,4 +1,4 @@
-"""Run the reference proxy of every node in this process."""
+"""Runs the reference proxy of every node in this process."""
 
 import shutil
 import threading

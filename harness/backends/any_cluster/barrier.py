@@ -37,12 +37,12 @@ CANARY = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
 """Probes per check. If a proxy balances over two endpoints, all probes reach the same one in 1 of 4,096 checks."""
-KNOWN = 10.0  # seconds, before the time scale, within which a proxy must use its node's initial zone
+KNOWN = 10.0  # seconds, before `time_scale` is applied, within which a proxy must use its node's initial zone
 
 Named = tuple[str, Mapping[str, str]]  # a pod's hostname, which its server sends as answer, and its addresses by family
 
-QUIET = 0.3  # seconds, before the time scale, without a write, after which slices are stable
-LONGEST = 10.0  # maximum wait in seconds, before the time scale; scenarios detect writes that never stop
+QUIET = 0.3  # seconds, before `time_scale` is applied, without a write, after which slices are stable
+LONGEST = 10.0  # maximum wait in seconds, before `time_scale` is applied; scenarios detect writes that never stop
 
 
 class ProbeSender(Protocol):

@@ -295,7 +295,7 @@ class Dialer:
             return outcomes
         if _client(probe).on_host:
             return [outcome for each in seen for outcome in _cautious(each)] if _client(probe) in doubted else outcomes
-        hidden = sum(int(each.seconds // REPEATED_SYN) for each in seen)  # each lost packet costs a request a second
+        hidden = sum(int(each.seconds // REPEATED_SYN) for each in seen)  # each lost packet delays a request by 1 s
         lost = min(self._syns.lost(_client(probe)), hidden)
         made: list[Observation] = []
         for outcome in outcomes:

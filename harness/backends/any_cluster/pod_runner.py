@@ -11,7 +11,7 @@ from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
 from harness.guest import errors
 
-READY_SECONDS = 120.0  # seconds for a pod to start, before the time scale; a node may have to pull the image
+READY_SECONDS = 120.0  # seconds for a pod to start, before `time_scale` is applied; a node may have to pull the image
 TROUBLED_SECONDS = 15.0  # seconds after which a problem that prevents a pod from running is an error
 LATE_SECONDS = 90.0  # seconds for a kubelet to react after it reconnects to an API server, or on a shared machine
 ADMITTED_SECONDS = 10.0  # seconds until a new namespace has its service account

@@ -18,7 +18,7 @@ from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Server
 
-SEEN_SECONDS = 120.0  # seconds for a pod to start, before the time scale; its kubelet may be busy
+SEEN_SECONDS = 120.0  # seconds for a pod to start, before `time_scale` is applied; its kubelet may be busy
 _LOOK = 0.05
 
 PodKey = tuple[str, str]  # Kubernetes namespace and name

@@ -30,7 +30,7 @@ from harness.netns.namespace import PROC, Namespace, processes_by_netns
 
 _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # systemd's names have no "-"
 
-_SECONDS = 60.0  # seconds for the engine to start the container, before the time scale
+_SECONDS = 60.0  # seconds for the engine to start the container, before `time_scale` is applied
 _LINK = "eth0"
 
 
@@ -66,7 +66,7 @@ class NetnsLookup:
 
     @contextlib.contextmanager
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Iterator[Host]:
-        """Run a container on the nodes' network, with routes to the `cidrs`. Yield its netns as a host."""
+        """Run a container on the nodes' network, with routes to the `cidrs`. Raises `UnavailableError`."""
         engine, name = self._engine, self._who
         model = _inspect(engine, next(iter(self._containers.values())))
         network, image = next(iter(model["NetworkSettings"]["Networks"])), str(model["Image"])

@@ -46,7 +46,7 @@ ABILITIES = frozenset(
         Ability.EVERY_REFUSAL,
     }
 )
-START_SECONDS = 180.0  # seconds before the time scale; a static pod starts in 5 to 30 s
+START_SECONDS = 180.0  # seconds before `time_scale` is applied; a static pod starts in 5 to 30 s
 PULL_SECONDS = 600.0
 _LOOK = 0.5
 _ENTER_SECONDS = 10.0  # seconds for an engine to start a command on a node
