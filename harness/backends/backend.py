@@ -104,7 +104,7 @@ class Backend(Protocol):
         """Wait until components have processed all writes so far. Return for how many seconds they were busy."""
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if recent ones cannot."""
+        """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if recent observations cannot."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""

@@ -22,12 +22,12 @@ from harness.probes.loop import Probe
 from harness.run_delay import RUN_DELAY
 
 AGAIN = 1.0
-"""Seconds, before the time scale, for each wait after one that timed out: the component may only have been slow."""
+"""Seconds, before `time_scale` is applied, for a wait after one that timed out: the component may be slow."""
 
 CHECK_SECONDS = 10.0
 """Seconds, before `time_scale` is applied, between two checks of proxies that have stopped processing changes."""
 
-CHAIN = 1.5  # factor by which the wait for all changes is longer, because a component also processes its own writes
+CHAIN = 1.5  # factor that extends the time limit: components also process the writes of the components before them
 
 _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
@@ -45,7 +45,7 @@ class ComponentSync:
     ) -> None:
         """`synced` raises `EndedError` if the component has crashed. The other functions return a reason, or "".
 
-        `unresponsive` takes a time limit in seconds before the time scale. `hangs` is called repeatedly during waits.
+        `unresponsive` takes seconds, before `time_scale` is applied. `hangs` is called repeatedly during waits.
         """
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
@@ -211,7 +211,7 @@ class ProxyLiveness:
         try:
             return last_value(look, lambda seen: not seen, within=within, every=0.02, describe="a new Service")
         except StarvedError:
-            if RUN_DELAY.stopped:  # a stopped proxy processes no changes, for any reason
+            if RUN_DELAY.stopped:  # a stopped proxy processes no changes, whatever the reason
                 return left
             raise
 

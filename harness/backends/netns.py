@@ -45,7 +45,7 @@ from harness.recipes.node_processes import server_of
 
 _NODES = re.compile(r"/api/v1/nodes(/[^/]+)?")
 BOOT_SECONDS = 15.0  # seconds before `time_scale` is applied, for controller and proxies to process the first objects
-RECONNECTED = 40.0  # the same after an API server was unavailable, because client-go may back off for 30 s
+RECONNECTED = 40.0  # like `BOOT_SECONDS`, after an API server was unavailable: client-go may back off for 30 s
 IDLE_SECONDS = 5.0
 """A wait for a proxy ends when the proxy has been idle for this many seconds (before `time_scale` is applied)."""
 

@@ -38,7 +38,7 @@ class ComponentReleases:
         self._left = set(self._others)  # components that must be restored after the previous scenario
 
     def take_over(self, component: Component, release: Release) -> list[str]:
-        """Leave a component unrestored. Return the nodes on which it has another release, or is stopped."""
+        """Exclude a component from `restore_left`. Return the nodes on which it has another release, or is stopped."""
         self._left.discard(component)
         return self._nodes_at_another(component, release)
 

@@ -23,7 +23,7 @@ class Binary:
     module: str
     package: str
     version_pattern: re.Pattern[str]
-    """A regular expression that finds the version in the output of the binary. The group is the version."""
+    """A regular expression that finds the version in the output of the binary. Its group is the version."""
     staging: str = ""
     """A staging module of Kubernetes with the same tags. Go module proxies often list more versions of it."""
     version_arguments: tuple[str, ...] = ("--version",)  # arguments that make the binary print its version

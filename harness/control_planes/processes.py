@@ -108,7 +108,7 @@ class Processes:
 
 
 class SecurePort:
-    """The HTTPS port of a Kubernetes component on loopback. Every client on this machine may read these paths."""
+    """The HTTPS port of a Kubernetes component on loopback, which every client on this machine may read."""
 
     def __init__(self, key: Path) -> None:
         ca = trustme.CA()

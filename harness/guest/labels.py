@@ -24,7 +24,7 @@ def new_run_id() -> str:
 
 
 def checked_run_id(text: str) -> str:
-    """Return a run id. Raises `UsageError` if it is not valid."""
+    """Check a run id, and return it. Raises `UsageError` if it is not valid."""
     if not _ID.fullmatch(text):
         raise UsageError(f"run id {text!r}: expected {_LENGTH} lower-case letters and digits")
     return text

@@ -21,7 +21,7 @@ from harness.run_delay import RUN_DELAY, ThreadTimes, threads_of
 LOOKS = 5  # number of consecutive samples, after the first, in which a program must seem hung
 
 HUNG_EVERY = 1.0
-"""Seconds, before the time scale, between two samples. A correct program may look hung when it sleeps between reads."""
+"""Seconds, before `time_scale` is applied, between two samples. A program that sleeps between reads may look hung."""
 
 IDLE_EVERY = 0.5  # minimum time between two samples, in seconds before `time_scale` is applied
 

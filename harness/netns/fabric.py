@@ -48,7 +48,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class PodName:
-    """The identity of a pod in the Kubernetes API. A pod that the API does not have has only a `uid`."""
+    """The identity of a pod in the Kubernetes API. A pod that does not exist in the API has only a `uid`."""
 
     namespace: str
     name: str
@@ -179,7 +179,7 @@ class Network:
                 ip.rule(command, family=addresses.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
 
     def close(self) -> None:
-        """Close every netns. The kernel destroys each netns that has no threads and sockets. Idempotent."""
+        """Close every netns. The kernel destroys each netns that has no threads or sockets. Idempotent."""
         with self._lock:
             while self._open:
                 self._open.pop().close()
@@ -265,7 +265,7 @@ class Network:
             raise DistrustError(self.deleted(f"{link_name} of node {node_name}")) from error
 
     def deleted(self, interfaces: str) -> str:
-        """Return the error about interfaces that have disappeared."""
+        """Return the error text about interfaces that have disappeared."""
         return f"interface {interfaces} has been deleted, and not by the suite: only {self.programs} could do this"
 
 

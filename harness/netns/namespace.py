@@ -75,7 +75,7 @@ class _Place(threading.local):
     last: "Namespace | None" = None
 
     def here(self) -> _OwnNetns:
-        """Return the thread's netns. Outside of `entered`, it is opened only once: that takes as long as `setns`."""
+        """Return the thread's netns. Outside of `entered`, it is opened once, because that takes as long as `setns`."""
         if self.depth > 0:
             return _OwnNetns()
         if self.home is None:

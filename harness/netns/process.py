@@ -141,7 +141,7 @@ class Process:
             raise self.broken(late if code is None else self._ended(), exited=True)
 
     def result(self, within: float) -> int | None:
-        """Return the exit code, and kill remaining children. None means that the program did not exit in time."""
+        """Wait for the exit code, and kill remaining children. Return None if the program did not exit in time."""
         with contextlib.suppress(NotYetError):
             eventually(lambda: not self.alive, within=within, every=_LOOK, describe="its end")
         code = self._handle.poll()
@@ -182,7 +182,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     sandbox: ProgramSandbox | None = None,
 ) -> Process:
-    """Run a command, in a netns, a folder and a sandbox if given. A command that cannot run exits with 127."""
+    """Start a command, in a netns, a folder and a sandbox if given. A command that cannot run exits with 127."""
 
     def run() -> Process:
         bound = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *map(str, command)]

@@ -157,7 +157,7 @@ def address(index: int, host: str) -> list[Request]:
 
 
 def _local(index: int, packed: bytes) -> Request:
-    """Return a route that accepts packets for an IPv6 address until the kernel has added its own route."""
+    """Return a request for a route that accepts packets to an IPv6 address until the kernel has added its own route."""
     body = _ROUTE.pack(socket.AF_INET6, len(packed) * 8, 0, 0, _LOCAL_TABLE, 4, _SCOPE_UNIVERSE, _LOCAL, 0)
     body += attribute(1, packed) + attribute(4, _u32(index))
     return Request(f"accept packets for an address of link {index}", _NEWROUTE, _CREATE | _EXCL, body)
@@ -217,7 +217,7 @@ def _reason(body: bytes, flags: int) -> str:
 def _operational_state(sock: socket.socket, index: int) -> int:
     sock.send(pack([Request(f"look at link {index}", _GETLINK, 0, _LINK.pack(0, 0, index, 0, 0))]))
     answer, state = sock.recv(_BUFFER), b""
-    while HEADER.unpack_from(answer)[1] != _ERROR:  # the link, and then the acknowledgement
+    while HEADER.unpack_from(answer)[1] != _ERROR:  # the kernel sends the link, and then the acknowledgement
         state = _find(answer[HEADER.size + _LINK.size :], 16)  # IFLA_OPERSTATE
         answer = sock.recv(_BUFFER)
     return state[0] if state else -1

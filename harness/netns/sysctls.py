@@ -1,4 +1,4 @@
-"""Sets the sysctls of a netns, through /proc/sys/net of a thread in it."""
+"""Sets the sysctls of a netns, through the /proc/sys/net of a thread that is in the netns."""
 
 import errno
 from collections.abc import Iterable, Mapping

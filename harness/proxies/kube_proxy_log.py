@@ -8,7 +8,7 @@ to 1.37 at verbosity 4 are:
     "Skipping service due to ..." service="trafficdist-barrier/c-7"      it has processed this Service
     "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    it has processed this EndpointSlice
     "Syncing nftables rules" ipFamily="IPv4"                             a sync has begun with all changes so far
-    "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           and are in the kernel
+    "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           this sync has ended: the kernel has its rules
     "Updated proxier node topology labels" labels={...}                  it has received its node's labels
 
 Before 1.31 the lines about syncs do not contain the IP family.

@@ -30,8 +30,8 @@ LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 RESTARTED = 120.0
-"""Seconds, before the time scale, for proxies to process all writes after a component was replaced: clients back off
-while an API server is away."""
+"""Seconds, before `time_scale` is applied, for proxies to process all writes after a component was replaced: clients
+back off while an API server does not answer."""
 
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
@@ -47,7 +47,7 @@ LONGEST = 10.0  # maximum wait in seconds, before `time_scale` is applied; scena
 
 class ProbeSender(Protocol):
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
-        """Send probes, and return their outcomes. Equal probes may swap outcomes. `read` parses agnhost's answers."""
+        """Send probes, and return their outcomes, in any order among equal probes. `read` parses answers."""
 
 
 class Barrier:

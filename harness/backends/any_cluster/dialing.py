@@ -28,7 +28,7 @@ from harness.probes.probe import REPEATED_SYN
 
 TRIES = 20  # attempts per request: an attempt takes 1 ms, a request through the API server takes 10 ms
 STEADY_TRIES = 10  # attempts per request of steady traffic: fewer attempts make the time of an answer more precise
-THREADS = 600  # attempts that expect no answer run concurrently, since each of them waits
+THREADS = 600  # attempts without an answer run concurrently, because each of them waits
 OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
 GLANCE = 1.0  # like `OVERHEAD`, for `glance`
 PENDING = 100  # maximum number of late glances: with more of them, a slow API server would answer none
@@ -75,7 +75,7 @@ class Dialer:
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes. Equal probes may swap outcomes. Raises `UnavailableError`.
+        """Send probes, and return their outcomes, in any order among equal probes. Raises `UnavailableError`.
 
         Outcomes that an earlier flow explains are replaced (see `earlier_flows`).
         """

@@ -1,7 +1,7 @@
 """Evidence from a cluster's API about a node's proxy, and commands that show the parts of a path that the API hides.
 
 No Kubernetes API exposes a node's rules, connections or packets, because reading them needs root on the node. The
-proxy's log is read if the run has permission. The suite does not require that permission, which would cover all pods.
+proxy's log is read if the run has permission. The suite does not require it: it would cover the logs of all pods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class ProxyLog:
 
 
 def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY) -> dict[str, ProxyLog]:
-    """Return the log of the proxy on each of these nodes of the API. Stop at the first request that fails."""
+    """Return the proxy's log for each of these nodes (names as in the API). Stop at the first failed request."""
     none = f"no pod in {place.namespace} with label {place.selector} is on its node"
     found = dict.fromkeys(nodes, ProxyLog(missing=none))
     try:

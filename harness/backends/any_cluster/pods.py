@@ -105,7 +105,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def runs(pod: Object) -> bool:
-    """Return whether all containers of a pod run and the pod has its addresses. Readiness does not matter."""
+    """Return whether all containers of a pod run and the pod has its addresses. Its readiness gate does not matter."""
     status = pod.get("status") or {}
     return bool(status.get("podIPs")) and has_condition(pod, "ContainersReady")
 

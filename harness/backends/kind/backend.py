@@ -1,4 +1,4 @@
-"""One worker's share of a kind cluster. Its components and nodes can be changed."""
+"""One worker's share of a kind cluster. Its components can be replaced, and its nodes can be stopped."""
 
 from collections.abc import Sequence
 
@@ -132,7 +132,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._look_up_addresses()
         self._barrier.expect_news()
         if self._proxy_exits:
-            self._proxy_exits.latest()  # skip exits that the stop of the node or its new address caused
+            self._proxy_exits.latest()  # ignore exits that the stop of the node or its new address caused
         self.settle()
 
     def _is_silent(self, node: str) -> bool:

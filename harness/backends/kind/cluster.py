@@ -46,7 +46,7 @@ from harness.recipes.installation import Installation, images_in
 from harness.recipes.objects import apply, parse_objects
 from harness.recipes.recipe import Recipe
 
-CREATE_SECONDS = 1200.0  # seconds before the time scale, mostly to download the node image over a slow connection
+CREATE_SECONDS = 1200.0  # seconds before `time_scale` is applied; the node image may have to be downloaded slowly
 READY_SECONDS = 300.0
 _LOOK = 0.5
 _TAIL = 12  # lines of kind's output in an error
