@@ -328,7 +328,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self,
         probe: Probe,
         node: str,
-        is_same: Callable[[Observation], bool],  # noqa: ARG002  nothing is asked again
+        is_same: Callable[[Observation], bool],  # noqa: ARG002  no probe is repeated
         *,
         servers: Sequence[Pod] = (),  # noqa: ARG002
     ) -> Followed:

@@ -88,7 +88,7 @@ class Probing(Protocol):
         """Send probes with a short time limit, and return their outcomes in order. Not for verdicts."""
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return the client address that the server saw for each outcome."""
+        """Send probes, and return for each the client address that the server saw."""
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
         """Send probes in the background. Each is sent every `interval` seconds, or as fast as the backend can."""

@@ -1,7 +1,7 @@
 """Sets the releases of components for scenarios, and restores the initial releases.
 
-A scenario starts with the releases that the cluster booted with. But while the scenario only sets releases with
-`take_over`, other releases that the previous scenario left remain, because one of them may be the requested release.
+A scenario starts with the releases that the cluster booted with. But as long as it has only called `take_over`, the
+releases that the previous scenario left remain, because one of them may be the release that the scenario requests.
 """
 
 import contextlib

@@ -57,7 +57,7 @@ class FromRelease:
         component: Binary,
         wanted: Wanted,
         watcher: Watcher,
-        without: Collection[Version] = (),  # noqa: ARG002  what was released is whole
+        without: Collection[Version] = (),  # noqa: ARG002  official releases are complete
     ) -> tuple[Version, Callable[[Path], NewBinary]]:
         version = self._releases.resolve(component, wanted)
 

@@ -1,6 +1,6 @@
 """Runs etcd, kube-apiserver and kube-controller-manager in containers of their official images, without compiling.
 
-Only the way to start programs differs from local processes. The containers use the host network, because each component
+Only how programs are started differs from local processes. The containers use the host network, because each component
 needs only a loopback port. The control plane's folder is mounted at the same path, so arguments, secrets and data are
 the same as for processes. The output of containers is copied to log files in that folder.
 

@@ -39,7 +39,7 @@ class LocalControllerManager:
         controllers: Sequence[str] = (SLICES,),
         queue: str = "endpoint_slice",
     ) -> None:
-        """`port` returns the API server's port, or 0 during an outage. It is ready once its metrics have `queue`."""
+        """`port` returns the API server's port (0 if stopped). The manager is ready when its metrics have `queue`."""
         self._processes = processes
         self._controllers = controllers
         self._ready = f'workqueue_depth{{name="{queue}"}}'

@@ -15,7 +15,7 @@ class ExecutableDns:
         self._programs = Programs(plane, recipe)
 
     def start(self, pod: Host) -> None:
-        """Create the objects of the recipe, and start its programs in a pod, in order. Raises `StartError`."""
+        """Create the recipe's objects, and start its programs in a pod, in the recipe's order. Raises `StartError`."""
         self._programs.apply_objects()
         values = {"pod_ips": ",".join(pod.addresses.values()), "zone": ZONE}
         self._programs.start(POD, pod.namespace, pod.addresses, values)

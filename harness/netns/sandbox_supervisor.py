@@ -375,7 +375,7 @@ class Supervisor:
         return True
 
     def _watch(self) -> float | None:
-        """End all programs if they reach a limit. Returns the seconds until the next measurement."""
+        """End all programs if they reach a limit. Return the seconds until the next check, or None if there is none."""
         if self._why or not any(self._limits.values()) or not (used := self._used()):
             return None
         for name, limit in self._limits.items():

@@ -28,7 +28,7 @@ KUBE_PROXY = ProxySelector("kube-proxy", "kube-system", "k8s-app=kube-proxy")
 
 @dataclass(frozen=True, slots=True)
 class ProxyLog:
-    """The end of the kube-proxy log of a node. If there is no log, `missing` is the reason."""
+    """The end of the log of a node's proxy. If there is no log, `missing` is the reason."""
 
     text: str = ""
     missing: str = ""

@@ -53,7 +53,7 @@ class EnteredNetns:
     def __init__(
         self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
     ) -> None:
-        """`cidrs` are the address ranges behind each node. Raises `UnavailableError` if a node has no netns."""
+        """`cidrs` are the address ranges behind each node. Raises `UnavailableError` if a netns is missing."""
         self._places = places
         self._lock = threading.RLock()
         self._pods: dict[PodKey, _EnteredPod] = {}

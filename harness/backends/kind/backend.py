@@ -46,7 +46,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._proxy_exits: ProxyExits | None = None
 
     def settle(self) -> float:
-        """Settle, and raise `EndedError` if a proxy has crashed, even if it runs again: this explains other errors."""
+        """Settle. Raises `EndedError` if a proxy has crashed, even if it runs again: a crash explains other errors."""
         if self._proxy_exits is None:
             self._proxy_exits = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
         try:

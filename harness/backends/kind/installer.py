@@ -42,7 +42,7 @@ class Installer:
         return self.recipe.installation
 
     def apply(self, log: Path) -> None:
-        """Apply the objects, and run the installer. Raises `StartError` with the rejected object or the first error."""
+        """Apply objects, and run the install command. Raises `StartError` with the rejected object or first error."""
         self.say(f"{self.recipe.name} is being installed in place of kube-proxy")
         server = next(iter(self.nodes))
         known = {
