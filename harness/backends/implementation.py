@@ -1,4 +1,4 @@
-"""The judged parts of an embedded cluster: factories for the control plane, the proxies and the DNS server."""
+"""The components under test of an embedded cluster: factories for control plane, proxies and DNS server."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Creates the judged parts of a cluster. The fields in `services` are defaults for each Service."""
+    """Creates the components under test of a cluster. The fields in `services` are defaults for each Service."""
 
     control_plane: "MakeControlPlane"
     proxy: "MakeProxy"

@@ -44,7 +44,7 @@ API_TIMEOUT = 15.0  # seconds per request, so that a wait for a lost cluster end
 
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
-    """One worker's share of a cluster whose components are not replaced and whose nodes are not stopped."""
+    """One pytest worker's share of a cluster whose components are not replaced and whose nodes are not stopped."""
 
     _kubelet_patience = TROUBLED_SECONDS
     _server_pod = staticmethod(pods.server)

@@ -30,7 +30,7 @@ class NetnsProbing(ABC):
 
     @abstractmethod
     def host_of(self, client: Client | Pod) -> Host:
-        """Return the host of a client."""
+        """Return the netns and addresses of a client."""
 
     @abstractmethod
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:

@@ -60,7 +60,7 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
-        """Download from one mirror. Retry only if some data has arrived, because another mirror may respond."""
+        """Download from one mirror. Retry if the connection is lost after some data, otherwise raise the error."""
         target.unlink(missing_ok=True)
         for left in reversed(range(self.attempts)):
             try:

@@ -24,7 +24,7 @@ _SECONDS = 5  # time limit per tool in seconds
 
 
 class Proxy(Protocol):
-    """One implementation on the nodes of one cluster. Methods raise `UnavailableError`."""
+    """One proxy implementation on all nodes of a cluster. Methods raise `UnavailableError`."""
 
     name: str
     version: str  # version for reports, or "" if it equals the version of the release

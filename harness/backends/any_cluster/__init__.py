@@ -1,1 +1,1 @@
-"""Runs scenarios on a cluster through its API alone."""
+"""Runs scenarios on a cluster, using only its API."""

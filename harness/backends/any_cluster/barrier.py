@@ -51,7 +51,7 @@ class ProbeSender(Protocol):
 
 
 class Barrier:
-    """One worker's Service that shows the progress of proxies. Its endpoints are dedicated pods."""
+    """The Service with which a pytest worker observes the progress of proxies. Its endpoints are dedicated pods."""
 
     def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""The pods of a worker: a client on each node, host-network clients on demand, and endpoints of the barrier."""
+"""The pods of a pytest worker: a client on each node, host-network clients on demand, and endpoints of the barrier."""
 
 import contextlib
 import itertools

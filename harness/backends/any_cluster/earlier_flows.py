@@ -29,7 +29,7 @@ TCP_SECONDS = 120.0  # nf_conntrack_tcp_timeout_syn_sent
 UDP_SECONDS = 60.0  # Linux tracks a query and its answer for 30 s (nf_conntrack_udp_timeout), Cilium for 60
 PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
 TIMES = (4, 8, 16, 32)  # factors by which the number of probes is multiplied
-LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the smallest number of probes that is multiplied
+LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the minimum of the number that is multiplied
 
 _WHY = "an earlier flow may have had the same source port: there were too many earlier flows to exclude it"
 

@@ -79,7 +79,7 @@ class PodRunner:
         return self.wait(namespace, dict.fromkeys(wanted, True))
 
     def create(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod. `settle` waits until it is ready."""
+        """Create a pod. `settle` waits until it has the wanted readiness."""
         self._create(namespace, [self._made(wanted, namespace)])
         self.open_gate(namespace, wanted.name, wanted.ready)
 

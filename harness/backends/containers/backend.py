@@ -1,4 +1,4 @@
-"""One worker's share of a cluster of containers on this machine. Probes are packets from the netns of pods.
+"""One pytest worker's share of a cluster of containers on this machine. Probes are packets from the netns of pods.
 
 Pods, nodes and objects are created through the API, as on any cluster. But this process sends probes from sockets in
 the netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods running.
@@ -36,7 +36,7 @@ from harness.probes.loop import Loop, Probe, Server, ServerPort
 from harness.tracing.path import Followed
 
 STEP = 61
-"""The distance between two scenarios' first address numbers. Adjacent numbers are used 25 scenarios apart."""
+"""The distance between two scenarios' first address numbers. Scenarios with adjacent numbers are 25 scenarios apart."""
 
 
 class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses):

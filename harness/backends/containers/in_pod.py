@@ -178,7 +178,7 @@ def fits_pool(wanted: WantedPod) -> bool:
 
 
 class PodPool:
-    """One worker's pods that remain running between scenarios, because a kubelet needs a second to start a pod.
+    """Pods of a pytest worker that keep running between scenarios, because a kubelet needs a second to start a pod.
 
     A scenario gets pooled pods where it needs only an address with a server (`fits_pool`). Earlier scenarios leave no
     state behind, because servers end with their scenario and each probe uses a new port.

@@ -1,4 +1,4 @@
-"""One worker's share of a kind cluster. Its components can be replaced, and its nodes can be stopped."""
+"""One pytest worker's share of a kind cluster. Its components can be replaced, and its nodes can be stopped."""
 
 from collections.abc import Sequence
 
@@ -70,7 +70,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             raise EndedError(crash, Component.PROXY) from because
 
     def close(self) -> None:
-        """Restore components, and delete all namespaces of this worker. Idempotent."""
+        """Restore the initial components, and delete all namespaces of this worker. Idempotent."""
         try:
             self._components.close()
         finally:
@@ -152,4 +152,4 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
 
 
 class KindPacketsBackend(PacketsBackend, KindBackend):
-    """One worker's share of a kind cluster whose containers are on this machine. Probes are packets."""
+    """One pytest worker's share of a kind cluster whose containers are on this machine. Probes are packets."""
