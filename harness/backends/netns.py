@@ -73,7 +73,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._implementation = implementation or reference()
         self._off: dict[str, ReportedNode] = {}
         self._begun = contextlib.ExitStack()
-        self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # sources of logs, by name
+        self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # functions that return logs, by program
         self._dns: tuple[ClusterDns, Host] | None = None
         self._components = ComponentSync(
             (Component.CONTROLLER, Component.PROXY, LOCATOR_CONTROLLER, DNS_SERVER),

@@ -71,7 +71,7 @@ class _Watch:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Return a sample per netns. It has threads only if the netns has unread data, or if not `unread`, has none."""
+        """Return a sample of each netns, with threads only where data is unread (or where none is, if not `unread`)."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])
