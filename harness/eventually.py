@@ -19,12 +19,12 @@ from harness.run_delay import RUN_DELAY, program_text, time_left
 T = TypeVar("T")
 V = TypeVar("V")
 
-FAR = 30.0  # default time limit if the implementation claims none, in seconds before the time scale
+FAR = 30.0  # default time limit if the implementation claims none, in seconds (times the time scale)
 
 MOST, MOST_IF_STOPPED = 10, 2
-"""The numbers by which a limit is multiplied at most: if programs wait for a CPU, and if a program is stopped."""
+"""The maximum factors by which a limit is extended: if programs wait for a CPU, and if a program is stopped."""
 
-OWN_FAULT = 2  # the CPU time of the judged programs on one node, as a multiple of a limit, that ends a wait for them
+OWN_FAULT = 2  # a wait ends if the judged programs on one node used this multiple of its limit as CPU time
 
 _LATER = 0.05
 """The shortest pause between checks, as a share of the time waited so far. Long waits therefore poll less often."""
@@ -60,7 +60,7 @@ def eventually(
 ) -> T:
     """Call `check` until it returns a true value, and return that value.
 
-    `within` is in seconds before the time scale, by default `FAR`. It counts the time in which the programs could run.
+    `within` is in seconds (times the time scale), by default `FAR`. It counts the time in which the programs could run.
     `every` is the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a
     function, it is called only after a timeout. `in_vain` returns a reason to stop early, or "". `check` may raise
     `AssertionError` with a reason instead of returning False. Other errors end the wait. The last call always happens
@@ -102,7 +102,7 @@ def eventually(
 
 
 def is_over(begin: float, within: float) -> bool:
-    """Return whether a wait since `begin` (monotonic seconds) has lasted `within` seconds before the time scale.
+    """Return whether a wait since `begin` (monotonic seconds) has lasted `within` seconds (times the time scale).
 
     Raises `StarvedError` if the programs could not run for long enough.
     """
@@ -138,7 +138,7 @@ def last_value(
 ) -> V:
     """Call `look` until its value is correct or the time is up. Return the last value; the caller compares it.
 
-    `within`, `every` and `describe` are those of `eventually`. `look` may raise `AssertionError` if there is no value
+    `within`, `every` and `describe` are passed to `eventually`. `look` may raise `AssertionError` if there is no value
     yet. If its last call does so, `NotYetError` is raised.
     """
     seen: list[V] = []

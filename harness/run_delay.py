@@ -49,9 +49,9 @@ class ThreadTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of all threads by number, at a time (monotonic seconds), with the CPU time of this process.
+    """The times of all threads by number, and the CPU time of this process (`used`), at a time in monotonic seconds.
 
-    `programs` has the child of this process from which a thread descends, and the thread's process.
+    `programs` has two processes for each thread: a child of this process, and the thread's process below that child.
     """
 
     at: float
@@ -60,7 +60,7 @@ class Sample:
     programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def lost_since(self, earlier: "Sample") -> float:
-        """Return for how many seconds since an earlier sample some thread could not run, at most.
+        """Return an upper bound of the seconds since an earlier sample in which some thread could not run.
 
         The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable in both
         samples, and has neither run nor waited, has waited. So has a runnable thread that ended in between.
@@ -177,7 +177,7 @@ class RunDelay:
             self._thread.join()
 
     def lost(self, since: float, until: float | None = None) -> float:
-        """Return for how many seconds between two times (monotonic) the programs could not run, at most."""
+        """Return an upper bound of the seconds between two monotonic times in which the programs could not run."""
         until = time.monotonic() if until is None else until
         if self._watching and until - self._last.at > 2 * EVERY:  # the thread may be late itself
             self._update()

@@ -14,7 +14,7 @@ class Ability(enum.StrEnum):
     REPORT_NODES = "report-nodes"  # report CPU and readiness, as kubelets do
     STOP_NODES = "stop-nodes"  # power nodes off, as in a power failure, and on again
     CREATE_NODES = "create-nodes"  # create nodes that exist in the API only
-    EQUAL_NODES = "equal-nodes"  # only the nodes of the topology, with its CPU
+    EQUAL_NODES = "equal-nodes"  # no other nodes than those of the topology, with its CPU
     REPORT_PODS = "report-pods"  # create pods that exist in the API only, in any phase
     EXTERNAL_CLIENT = "external-client"  # packets from a client that is not in the cluster
     LOAD_BALANCER = "load-balancer"  # load balancer addresses that are routed to a chosen node

@@ -36,7 +36,7 @@ class Generation:
         return f"{self.part + 1} of {self.parts}"
 
     def split(self, tests: int, workers: int) -> "list[Generation]":
-        """Return the parts of one test, if this number of tests and workers share the time or the cases."""
+        """Return the parts of one test, if so many tests share the time or the cases and run on so many workers."""
         if self.replay:
             return [self]
         if self.cases:
@@ -65,7 +65,7 @@ def check_amount(text: str) -> str:
 
 
 def amount(text: str) -> tuple[float, int]:
-    """Parse a string like 60s, 10m or 500 into seconds and a number of cases. One is 0. Raises `UsageError`."""
+    """Parse a string like 60s, 10m or 500 into seconds and a number of cases. One of them is 0. Raises `UsageError`."""
     found = _AMOUNT.fullmatch(text)
     if not found:
         raise UsageError(f"{text[:100]!r}: expected a time like 60s, 10m or 1h, or a number of cases like 500")

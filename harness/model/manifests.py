@@ -13,7 +13,7 @@ MANAGED_BY = "trafficdist.dev"
 TARGET_PORT = 8080
 CONTAINER = "server"
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
-CAPACITY = "96"  # CPUs of every node, so that capacity instead of allocatable makes all nodes equal
+CAPACITY = "96"  # CPUs of every node; all nodes are equal for a controller that uses this instead of allocatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
 
 
 def service_with_usual(obj: Object, usual: Mapping[str, Any]) -> Object:
-    """Return a Service with missing fields of `usual`. With trafficDistribution "", it gets no request for hints."""
+    """Return a Service with missing fields from `usual`, but none that request hints if trafficDistribution is ""."""
     whole = with_usual(obj, usual)
     if whole.get("spec", {}).get("trafficDistribution") != "":
         return whole

@@ -15,7 +15,7 @@ def enabled_gates(metrics: str) -> dict[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class MetricReleases:
-    """The minor versions in which a metric was added and hidden, and the name that replaces it then."""
+    """The minor versions in which a metric was added and hidden, and the metric that replaces a hidden one."""
 
     since: int
     hidden: int | None = None
@@ -68,5 +68,5 @@ class Metrics:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of these values. It is 0 without a sample, because components may omit unused counters."""
+        """Return the sum of `values`. It is 0 without a sample, because components may omit unused counters."""
         return sum(self.values(name, **labels))

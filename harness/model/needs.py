@@ -45,7 +45,7 @@ def read(place: Path) -> dict[str, Needs]:
 
 @functools.cache
 def table_for(folder: Path) -> dict[str, Needs]:
-    """Return the needs from the suite of the tests in this folder. Raises `UsageError`."""
+    """Return the needs from the file `FILE` in this folder or the nearest folder above. Raises `UsageError`."""
     if (folder / FILE).exists() or folder == folder.parent:
         return read(folder)
     return table_for(folder.parent)

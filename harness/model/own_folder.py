@@ -1,4 +1,4 @@
-"""A temporary folder of a process. If the process was killed, the next process removes the folder."""
+"""A temporary folder of a process. If the process is killed, the next process with an `OwnFolder` removes it."""
 
 import contextlib
 import fcntl

@@ -12,9 +12,9 @@ HIDDEN = "***"
 SOUNDS_SECRET = re.compile(r"token|passw|secret|credential|private_?key|api_?key|access_?key", re.IGNORECASE)
 
 _SHORTEST = 8
-"""The minimum length of a secret. A secret of letters only may be a word, and must be 50 % longer."""
+"""The minimum length of a secret. If it has only letters, it may be a word, so the minimum is 50 % higher."""
 
-_USER = r"""[^/\s@"'\\<>]+"""  # with a password, before the host of a URL
+_USER = r"""[^/\s@"'\\<>]+"""  # user and password before the host of a URL
 _IN_URL = re.compile(f"://{_USER}@")
 
 
@@ -42,7 +42,7 @@ def private(text: str) -> str:
 
 
 def _may_be_private(text: str, words: Sequence[str]) -> bool:
-    """Return whether a string may contain private data. This is a hundred times as fast as the full pattern."""
+    """Return whether a string may contain private data. This check is a hundred times as fast as the full pattern."""
     if any(each in text for each in words) or _IN_URL.search(text):
         return True
     small = text.lower()

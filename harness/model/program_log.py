@@ -1,4 +1,4 @@
-"""Read a program's log: its end, and its first error. Later lines are mostly consequences, or a usage message."""
+"""Read the end and the first error of a program's log. Later errors are mostly consequences of the first."""
 
 import os
 import re

@@ -58,7 +58,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, ReleaseCondition]] = {
         "NodeLevelTopology": _NODE_LEVEL,
         "ProxyHealth": ReleaseCondition(("KubeProxyDrainingTerminatingNodes",)),
         "TerminatingEndpoints": ReleaseCondition(("ProxyTerminatingEndpoints",)),
-        "ZoneHints": _DISTRIBUTION,  # with any annotations of the Service
+        "ZoneHints": _DISTRIBUTION,  # whatever annotations the Service has
     },
     CONTROLLER: {
         **dict.fromkeys(("PreferClose", "TrafficDistributionConditions"), _DISTRIBUTION),

@@ -76,7 +76,7 @@ class Requirement:
 
     @property
     def section(self) -> str:
-        """Return the section in `source`, after the document if that is not the document of the id."""
+        """Return the section in `source`. It begins with the document, unless that is the document of the id."""
         heading = re.split("[;:]", _ASIDE.sub("", self.source), maxsplit=1)[0]
         return heading.removeprefix(f"{self.document}, ")
 

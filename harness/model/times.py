@@ -1,7 +1,7 @@
 """Formats times and durations in the same way in all messages, and rounds them in the same way in all files.
 
-Messages about a scenario count times from its start. They show whole milliseconds, files have tenths. Durations of
-tests are rounded to milliseconds in files, and messages show this rounded value.
+Messages about a scenario count times from its start, in whole milliseconds. Files contain tenths of a millisecond.
+Durations of tests are rounded to milliseconds in files, and messages show this rounded value.
 """
 
 
@@ -20,7 +20,7 @@ def milliseconds(seconds: float) -> float:
 
 
 def thousandths(seconds: float) -> float:
-    """Round the duration of a test or a run in seconds, as in all files."""
+    """Round the duration of a test or a run, in seconds, to milliseconds, as in all files."""
     return round(seconds, 3)
 
 

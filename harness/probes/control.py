@@ -28,11 +28,11 @@ from harness.probes.reactor import Reactor
 from harness.run_delay import RUN_DELAY
 
 EVERY = 0.05
-"""Seconds between rounds. The first round for a missing answer starts at most two such intervals later."""
-LIMIT = 0.25  # seconds, before the time scale, after which an unanswered control probe counts as lost
+"""Seconds between two rounds. The first round for a missing answer starts at most two intervals after its probe."""
+LIMIT = 0.25  # seconds (times the time scale) after which an unanswered control probe counts as lost
 MOST = 64
 """The maximum number of control probes in one round. If there are more pairs of clients and pods, they take turns."""
-_LISTED = 3  # lost control probes to list in a sentence
+_LISTED = 3  # maximum number of lost control probes in a message
 
 Pair = tuple[str, str]  # names of a client and a pod
 
@@ -45,7 +45,7 @@ class ControlTargets(Protocol):
         """Return the address and UDP port of each pod that should be reachable now, by pod name."""
 
     def overflows(self) -> Callable[[], int]:
-        """Return a function that returns how many connections have found the conntrack table full since this call."""
+        """Return a function that counts the connections since this call that found the conntrack table full."""
 
 
 def once(probe: Probe) -> Callable[[], list[Probe]]:
@@ -56,7 +56,7 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
 
 @dataclass(slots=True, eq=False)
 class Control:
-    """Sends control probes for the probes that `missing` returns every `EVERY` seconds, until `conclude` or `end`."""
+    """Calls `missing` every `EVERY` seconds and sends control probes for its probes, until `conclude` or `end`."""
 
     targets: ControlTargets | None
     reactor: Reactor
@@ -75,7 +75,7 @@ class Control:
         self.reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        """Start a round of control probes for the missing answers, whose time limits depend on the run delay."""
+        """Start a round of control probes for missing answers, and watch the run delay, which extends time limits."""
         missing = list(self.missing())
         if not self._samples and not all(each.silent for each in missing):
             self._samples = True
@@ -102,7 +102,7 @@ class Control:
         self._settle()
 
     def lost(self, client: SocketSource, family: int, pods: Iterable[str], why: str) -> None:
-        """Record lost control probes, except for clients and pods that were deleted or disconnected by then."""
+        """Record lost control probes, unless their client or pod has been deleted or disconnected on purpose."""
         if self.targets and (name := self.targets.who(client)):
             reachable = self.targets.pods(family)
             self._lost.update({(name, pod): why for pod in pods if pod in reachable})

@@ -1,4 +1,4 @@
-"""The probe loop, which runs all echo servers and all probes of a cluster on one thread. Callers block.
+"""The probe loop, which runs all echo servers and all probes of a cluster on one thread. Calling threads block.
 
 Probes are sent either as fast as possible with a limited number in flight, or at a fixed rate. At a fixed rate, the
 next probe is sent even if the previous one has no answer, so gaps are measured in milliseconds.
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 class _ProbeSender(ABC):
-    """Probes with their outcomes, and control probes for missing answers. Runs on the loop's thread."""
+    """Sends probes, and control probes for missing answers, and keeps outcomes. Runs on the loop's thread."""
 
     def __init__(
         self, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers, targets: ControlTargets | None
@@ -49,14 +49,14 @@ class _ProbeSender(ABC):
         self._outcomes: list[Observation] = []
         self._result: Future[list[Observation]] | None = None
         self._control = Control(targets=targets, reactor=reactor, missing=self._missing)
-        self._looked_at = self._sent = 0  # each missing answer gets one round, after some time to arrive
+        self._looked_at = self._sent = 0  # probes sent before the last two calls of `_missing`
 
     @property
     def asked(self) -> int:
         return len(self._outcomes)
 
     def _send(self) -> None:
-        """Send the next probe. The first probe follows the last."""
+        """Send the next probe. After the last probe, begin again with the first."""
         number = len(self._outcomes)
         self._outcomes.append(_PENDING)
         probe = self._probes[number % len(self._probes)]
@@ -115,7 +115,7 @@ class Batch(_ProbeSender):
 
 
 class Recording(_ProbeSender):
-    """Sends each probe every `interval` seconds. The probes are evenly spaced, so shorter gaps are detected too."""
+    """Sends each probe every `interval` seconds. They are evenly spaced, so shorter outages are detected too."""
 
     done = False
 
@@ -157,7 +157,7 @@ class Recording(_ProbeSender):
 
 
 class Loop:
-    """Serves pods and probes Services. A context manager. Its methods must not be called on the loop's own thread."""
+    """Runs echo servers and probes. A context manager. Its methods must not be called on the loop's own thread."""
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
         """`targets` are the targets of control probes. Without targets, no control probes are sent."""

@@ -33,7 +33,7 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 REPEATED_SYN = 1.0  # seconds after which the kernel retransmits a SYN
 
 MOST, MOST_IF_STOPPED = 5, 2
-"""The numbers by which the time limit of a probe is multiplied at most, if the programs of the run could not run."""
+"""The maximum factors by which a probe's time limit is extended: if programs wait for a CPU, or one is stopped."""
 
 _REFUSALS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
 """Errors that only the path causes. Socket-level load balancers usually refuse with EPERM."""
@@ -63,7 +63,7 @@ class Probe:
     """A request: its client's netns, its destination, and its time limit in seconds. `protocol` is "TCP" or "UDP".
 
     The kernel retransmits a lost SYN after one second, so a longer time limit would hide a short drop. If `silent` is
-    true, no answer is expected, so the time limit counts by the clock.
+    true, no answer is expected, so the time limit is never extended.
     """
 
     namespace: SocketSource
@@ -170,7 +170,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 
 
 def _so_far(sock: socket.socket) -> int:
-    """Return the error of a TCP socket that was just connecting, or 0.
+    """Return the error of a TCP socket for which `connect` has just returned EINPROGRESS, or 0.
 
     Within one machine, the socket is usually connected by now. Then quick acknowledgements are disabled, which saves
     one of six segments. Before the handshake, this would delay it.
@@ -200,13 +200,13 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 
 
 def send(sock: socket.socket, question: bytes) -> None:
-    """Send a request. Raises `OSError`. EPERM means a drop on the client's node, or a reject if ICMP follows."""
+    """Send a request. Raises `OSError`. EPERM means that the client's node drops the packet, or rejects it by ICMP."""
     with contextlib.suppress(PermissionError):
         sock.send(question)
 
 
 def forget_errors(sock: socket.socket) -> None:
-    """Drain the error queue of a UDP socket. Otherwise, epoll would report it forever."""
+    """Drain the error queue of a UDP socket. Otherwise, epoll would report the socket forever."""
     with contextlib.suppress(BlockingIOError):
         while True:
             sock.recvmsg(0, 0, socket.MSG_ERRQUEUE)

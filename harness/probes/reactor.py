@@ -26,11 +26,11 @@ from harness.errors import HarnessError, InconclusiveError
 
 T = TypeVar("T")
 
-LATE = 0.05  # seconds of delay of a timer after which the loop itself is late, and all timers move by the delay
+LATE = 0.05  # seconds; if a timer is later than this, the loop itself is late, and all deadlines move by the delay
 _HUNG = 60.0  # seconds after the time limit of a command at which the loop itself counts as hung
 
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""EADDRNOTAVAIL means that the netns has no free port left."""
+"""Errors for which a resource of this machine or process is exhausted. EADDRNOTAVAIL: the netns has no free port."""
 
 
 class Watched(Protocol):
@@ -56,7 +56,7 @@ class Timer(Protocol):
 class Reactor:
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # with which other threads wake the loop
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # other threads write to it to wake the loop
         self._watched: dict[int, Watched] = {}
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()

@@ -99,7 +99,7 @@ def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int)
 
 
 class _Part:
-    """A socket of a server. It continues after a fault of the harness; only probes end as `Unknown`."""
+    """A socket of a server. It stays open after a fault of the harness; only probes end as `Unknown`."""
 
     __slots__ = ("_reactor", "_socket")
 

@@ -1,4 +1,4 @@
-"""A long-lived connection. It shows whether it survives a change, and which server is at its other end."""
+"""A long-lived connection, which shows whether connections survive a change, and which server they reach."""
 
 import contextlib
 import socket
@@ -80,7 +80,7 @@ class Stream:
         return self._result is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
-        """Set the outcome of the current request. If the answer is missing, the control probes end first."""
+        """Set the outcome of the current request. If the answer is missing, wait for control probes first."""
         control, self._control = self._control, None
         if control is None:
             return

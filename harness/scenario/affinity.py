@@ -17,13 +17,13 @@ from harness.scenario.service_address import ClientRef, in_words, named, service
 from harness.scenario.traffic import expect_traffic
 
 AWAY = (1.5, 3.0, 6.0)  # pauses of clients between probes, as multiples of the affinity timeout
-SPREAD = 24  # number of clients; all of them miss one of two endpoints only once in eight million runs
+SPREAD = 24  # number of clients; they all reach the same one of two endpoints in one of eight million runs
 
 
 def expect_affinity(
     cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
 ) -> dict[ClientRef, Pod]:
-    """Expect each client to reach only one allowed pod, which is returned. Raises `AssertionError` with the grid."""
+    """Expect each client to always reach the same allowed pod. Returns these pods. Raises `AssertionError`."""
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
@@ -33,7 +33,7 @@ def expect_affinity(
 def _first(
     cluster: Cluster, service: Service, who: ClientRef, allowed: AbstractSet[Pod], address: Mapping[str, Any]
 ) -> Pod:
-    """Return the first allowed pod that answers a client. If none answers, return any pod, so that the check fails."""
+    """Return the first allowed pod that answers a client. If none answers, return any allowed pod."""
     by_name = {pod.name: pod for pod in allowed}
     seen = wait_for_value(
         cluster,
@@ -48,7 +48,7 @@ def _first(
 def answering_pods(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any
 ) -> dict[ClientRef, str]:
-    """Return the pod that answers each client's probe, or the outcome. Raises `InconclusiveError` if it is unknown."""
+    """Return the name of the pod that answers each client, or the kind of failure. Raises `InconclusiveError`."""
     seen = _ask(cluster, service, clients, **address)
     for who, each in zip(clients, seen, strict=True):
         if isinstance(each, Unknown):
@@ -59,9 +59,9 @@ def answering_pods(
 def clients_that_moved(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send probes for longer than a timeout of one second. Return the clients that reach a pod other than `kept`.
+    """Send probes for longer than the affinity timeout of one second. Return the clients that reach another pod.
 
-    `asked` is the start of the clients' first probes (monotonic seconds). Raises `InconclusiveError` on a slow machine.
+    `asked` is the time of the clients' first probes (monotonic seconds). Raises `InconclusiveError` on a slow machine.
     """
     last = asked
     moved: set[str] = set()
@@ -89,7 +89,7 @@ def expect_affinity_expires(
     seconds: float,
     **address: Any,
 ) -> None:
-    """Expect all these pods to answer clients that pause for longer than the timeout. Raises `AssertionError`."""
+    """Expect clients to reach all these pods after pauses longer than the affinity timeout. Raises `AssertionError`."""
     seen: dict[ClientRef, str] = {}
     for away in AWAY:
         time.sleep(away * seconds)  # the pause of the clients

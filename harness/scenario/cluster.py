@@ -1,8 +1,8 @@
-"""A scenario's view of a cluster. It has its own Kubernetes namespace on a booted backend, and creates objects.
+"""The cluster as a scenario sees it: it creates objects in the scenario's own Kubernetes namespace.
 
-A backend serves many scenarios, but a `Cluster` serves only one. `close` deletes the scenario's objects and restores
-the nodes. Scenarios for proxies write EndpointSlices themselves (`publish`), so that the controller has no influence.
-Scenarios for controllers create pods that exist in the API only (`create_pod`).
+A backend (a booted cluster) serves many scenarios, but a `Cluster` serves only one. `close` deletes the scenario's
+objects and restores the nodes. Scenarios for proxies write EndpointSlices themselves (`publish`), so that the
+controller has no influence. Scenarios for controllers create pods that exist in the API only (`create_pod`).
 """
 
 import contextlib
@@ -52,9 +52,9 @@ from harness.variation.axes import PLAIN, Draw
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""Fields that fix the address of a Service. It has no other address, or the KEPs do not mention other addresses."""
+"""Fields with which a Service gets no random kind of address: it has no other, or the KEPs mention no other."""
 
-_FEW_PORTS = 8  # ports of a server that any cluster can run; each port may need a container
+_FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
 
 class Cluster(ComponentOperations, Observations):
@@ -75,13 +75,13 @@ class Cluster(ComponentOperations, Observations):
     ) -> None:
         """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
-        `converges_within` is the claimed time limit for changes in seconds before the time scale, or 0 for no limit.
+        `converges_within` is the claimed time limit for changes in seconds (times the time scale), or 0 for no limit.
         `ended_before` maps components that ended in other scenarios of the run to the way they ended. `releases` are
         the component releases that the previous scenario left. Without it, `close` restores the initial releases.
         `draw` varies everything that the scenario does not specify. `shared` are the unrelated Services that the
-        previous scenario left. Without it, `close` deletes them. `unanswered` returns the basic checks that failed, of
-        those given, each with the requirements that fail for this reason. `claims` returns whether the implementation
-        claims a feature.
+        previous scenario left. Without it, `close` deletes them. `unanswered` returns those of the given basic
+        checks that failed, each with the requirements that test it. `claims` returns whether the implementation claims
+        a feature.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
@@ -98,17 +98,17 @@ class Cluster(ComponentOperations, Observations):
         self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
         self.expects_running = False  # true if the test itself checks whether a component runs
         self._numbers = itertools.count(1)
-        self._draws: dict[str, Draw] = {}  # of Services by name, since the last `clear`
+        self._draws: dict[str, Draw] = {}  # the draw of each Service by name, since the last `clear`
         self._pods: dict[str, Pod] = {}
-        self._terminating: set[str] = set()  # names of pods
+        self._terminating: set[str] = set()  # names of terminating pods
         self.pod_variation = PodVariation(self.backend, namespace, draw)
         self.published = PublishedSlices(self.backend, namespace, self._unrelated)
         self.backend.booted.create_namespace(namespace)
         self._controller_inputs = UnrelatedControllerInputs(self.backend, namespace, draw)
 
     def close(self) -> None:
-        """Restore components, then delete all objects. The next scenario reports components that have ended."""
-        self._forget_connections()  # otherwise proxies search all entries, and so does the kernel for each pod
+        """Restore components, then delete all objects. A component that has exited is reported by the next scenario."""
+        self._forget_connections()  # otherwise the kernel (for each pod) and proxies search all conntrack entries
         self.backend.releases.end()
         with contextlib.suppress(EndedError):
             self.nodes.restore()
@@ -147,7 +147,7 @@ class Cluster(ComponentOperations, Observations):
         """Create a Service, by default with one port. If it has no `selector`, its slices are written by `publish`.
 
         A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds such
-        addresses to spec.externalIPs. `spec` has more fields, by their Kubernetes names. A `traffic_distribution` of ""
+        addresses to spec.externalIPs. `spec` has more fields of the spec, by API name. A `traffic_distribution` of ""
         also prevents the recipe of a proxy from adding the field. Raises `RefusedError`.
         """
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
@@ -224,7 +224,7 @@ class Cluster(ComponentOperations, Observations):
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
-        """Perform a random restart of a component now, if any, because the scenario reads its counters."""
+        """Perform the random restart of a component, if any, before its counters are read, because it resets them."""
         self._events.begin_to_count(component)
 
     def next_number(self) -> int:
@@ -387,7 +387,7 @@ class Cluster(ComponentOperations, Observations):
                 self.published.write(service, wanted)
 
     def publish_slice(self, wanted: Object) -> None:
-        """Write a new slice with random values, as `publish` does. Its Service need not exist yet."""
+        """Create this slice, with the same random variation as in `publish`. Its Service need not exist yet."""
         self._begin("write slice", slice=wanted["metadata"]["name"], endpoints=wanted["endpoints"])
         self.published.write_without_service(self.draw, wanted)
 
@@ -407,7 +407,7 @@ class Cluster(ComponentOperations, Observations):
         return sorted(self._controller_inputs.without_own(found), key=lambda each: str(each["metadata"]["name"]))
 
     def disturb(self, service: Service) -> bool:
-        """Delete a controller's slices of a Service and change a label, if the draw asks. Return whether it did."""
+        """If `draw` says so, delete a Service's slices and label it, as another client would. Return whether it did."""
         if not service.selector or not self._controller_inputs.is_to_disturb(service.name):
             return False
         self._begin("delete slices of service", service=service.name)
@@ -419,7 +419,7 @@ class Cluster(ComponentOperations, Observations):
     # Time
 
     def settle(self) -> float:
-        """Wait until all components have processed all writes (see `Backend.settle`). Raises `InconclusiveError`."""
+        """Wait for components to process all writes. Return how long they had work. Raises `InconclusiveError`."""
         begin = time.monotonic()
         busy = self.backend.settle()
         self.took(SETTLED, time.monotonic() - begin)
@@ -432,11 +432,11 @@ class Cluster(ComponentOperations, Observations):
     # Evidence
 
     def needs(self) -> dict[str, list[str]]:
-        """Return what the scenario has required of the cluster up to now."""
+        """Return the abilities and nodes that the scenario has needed so far."""
         return self.backend.needs.to_json()
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` or `DistrustError` if a component has ended, because observations are then invalid."""
+        """Raise `EndedError` if a component has ended, or `DistrustError`, because observations are then invalid."""
         try:
             self.backend.booted.check_instruments()
         except EndedError:
@@ -446,7 +446,7 @@ class Cluster(ComponentOperations, Observations):
     def check_preliminaries(self, text: str) -> None:
         """Raise `InconclusiveJudgementError` if a basic check that the scenario depends on, such as DNS, has failed.
 
-        `text` is the scenario's own failure. It counts as usual for a requirement that tests this basic check.
+        `text` is the scenario's own failure message. A requirement that tests this basic check itself raises nothing.
         """
         for question, about in self._unanswered(self.record.used).items():
             if self.record.test in about:
@@ -459,7 +459,7 @@ class Cluster(ComponentOperations, Observations):
         return self.backend.booted.environment()
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
-        """Return the known decisions of the proxies on these nodes for a Service, with the reasons."""
+        """Return the decisions for a Service that the proxies on these nodes report, with the reasons."""
         text = gathered(partial(self.backend.booted.explain, self.namespace, service.name, nodes))
         return with_names(text, self.record.pod_names)
 
@@ -467,9 +467,9 @@ class Cluster(ComponentOperations, Observations):
 def virtual_addresses(
     backend: ScenarioBackend, kinds: Collection[AddressKind], number: int, *, needed: bool = True
 ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
-    """Return addresses of these kinds for all nodes. They repeat after 254 numbers.
+    """Return addresses of these kinds for all nodes. `number` chooses them, and they repeat after 254 numbers.
 
-    If `needed`, the scenario requires a cluster that can route such addresses.
+    If `needed`, record that the scenario needs a cluster that can route such addresses.
     """
     last, nodes = (number - 1) % VIRTUAL_ADDRESSES + 1, [node.name for node in backend.booted.topology.nodes]
     found: dict[tuple[AddressKind, str], Mapping[str, str]] = {}

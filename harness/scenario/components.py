@@ -1,4 +1,4 @@
-"""A scenario's operations on components of its cluster. `harness.backends.releases` restores the components."""
+"""The operations of a scenario on the components of its cluster. `harness.backends.releases` restores them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from harness.scenario.steps import step
 
 
 class ComponentOperations:
-    """Control and metrics of components. Methods raise `UnavailableError` if the cluster lacks an ability."""
+    """Stops and starts components, and reads metrics. Raises `UnavailableError` if the cluster lacks an ability."""
 
     def __init__(self, backend: ScenarioBackend, history: History) -> None:
         self.backend = backend
@@ -53,7 +53,7 @@ class ComponentOperations:
             self.restart(component, replace(self.release, gates={**self.release.gates, gate: True}))
 
     def bring_to(self, component: Component, release: Release) -> None:
-        """Replace a component with one of this release, where the previous scenario left a different release."""
+        """Replace a component with one of this release, on nodes where the previous scenario left another release."""
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
         if nodes := self.backend.releases.take_over(component, wanted):
@@ -65,7 +65,7 @@ class ComponentOperations:
         self.backend.releases.start(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Wait until components have settled, and restart one that has exited, as a kubelet would.
+        """Wait until components have settled. If this component has exited, restart it, as a kubelet would.
 
         Raises `EndedError` if a component still runs but has stopped processing changes.
         """

@@ -33,7 +33,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A Service address, and the pods that must answer each client. With `kept`, each client must keep one of them.
+    """A Service address, and the pods that must answer each client. With `kept`, a client must not change its pod.
 
     The defaults are a random kind of address, the first IP family and the first port of the Service.
     """
@@ -57,7 +57,7 @@ def expect_concurrent_traffic(
 ) -> None:
     """Expect the traffic of each question, as `expect_traffic` does.
 
-    `explain` is called with the names of failed questions. If `timed`, the traffic must be correct within the time
+    `explain` is called with the name of each failed question. If `timed`, the traffic must be correct within the time
     limit that the implementation claims.
 
     Raises `AssertionError` with the names and grids of failed questions, `InconclusiveError`, and `UsageError` for a
@@ -81,7 +81,7 @@ def expect_concurrent_traffic(
 
 
 def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
-    """Expect a few probes of each client to get the expected answers. No window is opened. Raises `AssertionError`."""
+    """Expect a few probes of each client to get the expected answers, without a window. Raises `AssertionError`."""
     paths: list[Path] = []
     for each in questions:
         paths += (some := _paths(cluster, each))
@@ -101,7 +101,7 @@ def expect_traffic_during(
     """Require that only the expected pods answer the clients in these questions (see `Question`) during the block.
 
     Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For the
-    others, missing answers and refused connections are allowed. `explain` is called with the names of failed questions.
+    others, missing answers and refused connections are allowed. `explain` is called with each failed question's name.
     Raises `AssertionError` and `InconclusiveError`, unless the block itself raises an exception.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]
@@ -147,7 +147,7 @@ def _paths(cluster: Cluster, question: Question) -> list[Path]:
 
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
-    """Return the paths, but expect the pod that answers now if several pods may answer."""
+    """Return the paths. Where any one of several pods may answer, expect the pod that answers now."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
 
     def kept(path: Path) -> Path:

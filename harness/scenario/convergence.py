@@ -3,7 +3,7 @@
 No KEP specifies how soon a component must process a change. So a check waits for the time that the implementation
 claims, or up to `harness.eventually.FAR`, and then judges the last value.
 
-If a change is late only because the programs could not run for some time, the result is inconclusive.
+If a change is late only because the programs of the run got no CPU time, the result is inconclusive.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from harness.scenario.record import SeenValue
 
 V = TypeVar("V")
 
-STAYS = 0.5  # seconds, before the time scale, for which a value must stay unchanged after all components have settled
-QUIET = 0.1  # seconds, before the time scale, without a change by the scenario before `recheck` reads values
+STAYS = 0.5  # seconds (times the time scale) for which a value must stay unchanged after all components have settled
+QUIET = 0.1  # seconds (times the time scale) that `recheck` waits after the last check
 
 
 def wait_for_value(
@@ -34,7 +34,7 @@ def wait_for_value(
 ) -> V:
     """Call `look` until the value is as expected or the time is up. Return the last value, which the caller compares.
 
-    `look` and `every` are those of `last_value`. `kept` is for how many seconds caches may return an old value.
+    `look` and `every` are passed to `last_value`. For `kept` more seconds, caches may return an old value.
     """
     cluster.backend.restored.await_pods()  # exclude the time that kubelets need
     begin = wrong_at = time.monotonic()
@@ -101,7 +101,7 @@ def value_after_wait(what: str, look: Callable[[], V], is_right: Callable[[V], b
 
 
 def patience(cluster: Cluster) -> float:
-    """Return the time limit for a change in seconds, before the time scale."""
+    """Return the time limit for a change in seconds, not yet multiplied by the time scale."""
     return cluster.converges_within or eventually.FAR
 
 
@@ -110,7 +110,7 @@ def limit(cluster: Cluster) -> str:
 
 
 def delayed(begin: float, until: float, within: float) -> str:
-    """Return why a change may have taken no longer than `within` after all, or "". Times are in seconds."""
+    """Return the reason if a change took over `within` s only because programs could not run, or "". All times in s."""
     seconds, most, lost = until - begin, within * eventually.time_scale(), RUN_DELAY.lost(begin, until)
     if seconds <= most or seconds - lost > most:
         return ""
@@ -118,7 +118,7 @@ def delayed(begin: float, until: float, within: float) -> str:
 
 
 def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
-    """Expect the values seen since the last change to be the same `quiet` seconds (before the time scale) later.
+    """Expect the values checked since the last change to be the same `quiet` seconds (times the time scale) later.
 
     A controller may first write the expected value, and a moment later a wrong one. Waiting after each check would slow
     down every step, so all checks share one wait at the end of the scenario. The plugin calls this function after each

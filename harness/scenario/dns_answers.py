@@ -1,6 +1,6 @@
 """Expectations about answers of the cluster's DNS, and about PodLocators, written as literal tables.
 
-Queries are sent from the client's own netns. One answer is complete, so no sample sizes are needed. After the first
+Queries are sent from the client's own netns. One answer has all records, so no sample sizes are needed. After the first
 correct answer, the server is queried several more times, and every answer must be correct.
 
 Caches may return an old record until its time to live has expired. So a check waits until earlier answers have expired.
@@ -65,8 +65,8 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `data` is the data of the answer's records. `additional` has (name, address) of the records in the section of this
-    name. `ttl` is the time in seconds for which the answer may be cached, even if it has no records.
+    `data` is the data of the answer's records. `additional` has (name, address) of the records in the additional
+    section. `ttl` is the time in seconds for which the answer may be cached, even if it has no records.
     """
 
     rcode: str
@@ -99,11 +99,11 @@ def ask_dns(
     payload: int = PAYLOAD,
     family: str = "",
 ) -> DnsAnswer:
-    """Send one query from a client's netns, without EDNS if `payload` is 0. A timeout is returned as an answer.
+    """Send a query from a client's netns, without EDNS if `payload` is 0. A timeout is returned as a `DnsAnswer`.
 
-    A malformed answer is returned as well, if a second query gets one too. Without `tcp`, the protocol is random if
-    `payload` is the default. `family` is the IP family of the packets, by default the cluster's primary family. Raises
-    `InconclusiveError` if control probes are lost as well, or if the programs could not run during the wait.
+    A malformed answer is returned as well, if a second query gets one too. If `tcp` is None, the protocol is random, or
+    UDP for a special `payload`. `family` is the IP family of the packets, by default the cluster's primary family.
+    Raises `InconclusiveError` if control probes are lost as well, or if the programs could not run during the wait.
     """
     server = cluster.backend.part(ServesDns).dns()
     cluster.record.used.add("DNS")
@@ -136,7 +136,7 @@ def _is_malformed(error: Exception) -> bool:
 
 
 def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Message:
-    """Return the answer to a query, which is repeated after a malformed answer, or if the programs could not run.
+    """Return the answer to a query. Repeat the query after one malformed answer, or if the programs could not run.
 
     Raises `dns.exception.Timeout` or `StarvedError`.
     """
@@ -212,7 +212,7 @@ def expect_dns_pods(
     families = list(cluster.backend.part(ServesDns).dns())
 
     def look_at_all() -> tuple[dict[str, list[str]], list[DnsAnswer]]:
-        """Return the answers over the first family with unexpected answers, which a cache may keep for longer."""
+        """Return the answers over the first IP family with unexpected answers, or else over the last family."""
         for family in families:
             found = look(family)
             if found[0] != wanted:
@@ -227,7 +227,7 @@ def expect_dns_pods(
 def _expect_eventually(
     cluster: Cluster, what: str, look: Callable[[], tuple[Any, Sequence[DnsAnswer]]], *, expected: Any
 ) -> None:
-    """Wait until `look` returns `expected` and the answers. The first time to live extends the time limit.
+    """Wait until the value that `look` returns is `expected`. The time to live of the first answers extends the limit.
 
     A malformed first answer is judged immediately. Raises `InconclusiveError` if the last value may be a cached answer.
     """
@@ -268,7 +268,7 @@ def _answered_pods(cluster: Cluster, who: DnsClient, answer: DnsAnswer, names: M
 
 
 def _address_at(cluster: Cluster, who: DnsClient, answer: DnsAnswer, data: str) -> str:
-    """Return the address of an address record, or the first address of an SRV target, which may take a query."""
+    """Return the address of an address record, or the first address of an SRV target, which may require a query."""
     if not data.endswith("."):
         return data
     asked = (each for kind in ("A", "AAAA") for each in ask_dns(cluster, who, data, kind).data)
@@ -284,7 +284,7 @@ def expect_dns_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has arguments of `ask_dns`.
+    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has more arguments of `ask_dns`.
 
     The order of `data` does not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
     """
@@ -305,7 +305,7 @@ def expect_dns_answer(
 
 
 def plain_fields(fields: Mapping[str, Any]) -> Object:
-    """Return expected fields of an answer as they are recorded."""
+    """Convert expected fields of an answer to the form in which the history records them."""
     either = {field: " or ".join(sorted(value)) for field, value in fields.items() if isinstance(value, AbstractSet)}
     return {field: sorted(value) if field == "data" else value for field, value in fields.items()} | either
 

@@ -1,4 +1,4 @@
-"""Expectations about metrics, health checks, conditions, Events and API reads. Compared values are JSON, and short."""
+"""Expectations about metrics, health checks, conditions, Events and API reads. Compared values are short JSON."""
 
 import contextlib
 import json
@@ -139,7 +139,7 @@ def expect_http_answer(
     body: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Expect this answer from the HTTP server on a port at the first address of a node.
+    """Expect this answer to a GET request for `path`. `to` is a node, whose first address is used, and a port.
 
     Only these fields of the JSON body and of the headers are compared. A `code` of None means no answer, or any answer
     except 200. Raises `AssertionError`.
@@ -168,7 +168,7 @@ def expect_http_answer(
 def http_fields(
     code: int | None, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
 ) -> Object | str:
-    """Return the expected fields of an answer as they are recorded."""
+    """Convert the expected fields of an answer to the form in which the history records them."""
     return {"code": code, **(body or {}), **(headers or {})} if code else NO_SUCCESS
 
 
@@ -179,7 +179,7 @@ def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
 
 
 def expect_condition(cluster: Cluster, service: Service, kind: str, status: str | None) -> Object:
-    """Expect and return a Service condition with this status, or None for no condition. Raises `AssertionError`."""
+    """Expect a Service condition to have this status, or to be absent if None. Return it. Raises `AssertionError`."""
     expect_eventually(
         cluster,
         f"condition {kind} of service {service.name}",
@@ -201,15 +201,15 @@ def warnings_about(cluster: Cluster, service: Service) -> list[Object]:
 def expect_no_more_reads(
     cluster: Cluster, component: Component, play: Callable[[V], AbstractSet[str]], *, without: V, values: Iterable[V]
 ) -> None:
-    """Expect a feature without new API calls to cause no more reads of a component.
+    """Expect that a feature does not make a component send more read requests to the API server.
 
-    Restart the component. Play several rounds without the feature, then as many with each value of the feature. No
-    value may cause additional reads in every round (a Kubernetes client may restart watches and lists at any time), or
-    a read of a resource that the restarted component has not read before (at the first use of a feature).
+    Restart the component. Call `play` for several rounds with the value `without`, then for as many with each of
+    `values`. No value may cause additional reads in every round (single reads prove nothing, because a Kubernetes
+    client may restart watches and lists at any time), or a read of a resource that was not read before.
 
-    Reads are GET, LIST and WATCH requests, as in "get nodes", that the API server counts. `play` returns those reads of
-    a round that have another cause. Raises `AssertionError`, or `UnavailableError` if the API server does not count
-    reads.
+    Reads are GET, LIST and WATCH requests, as in "get nodes", that the API server counts. `play` plays one round, and
+    returns the reads that have another cause. Raises `AssertionError`, or `UnavailableError` if the API server does not
+    count reads.
     """
     begin = time.monotonic()
     cluster.backend.part(RecordsReads).reads(component, since=begin)  # fail early if counting is unavailable

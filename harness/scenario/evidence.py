@@ -1,6 +1,6 @@
 """The evidence of a failed scenario: its objects, logs of components, and the path of the first wrong packet.
 
-To trace the path, the failed probe is repeated after the window has been judged. The repeated probe does not count.
+To trace the path, the failed probe is repeated after the window has been judged. It does not change the verdict.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from harness.tracing.path import Followed, at_node, path, wire
 from harness.tracing.rules import rules_of
 
 SECONDS = 0.7
-"""The time limit for tracing, in seconds. Later windows are only listed. Tracing a window takes a second at most."""
+"""Seconds after which no trace starts: further failed windows are only listed. One trace takes at most a second."""
 
 ENDS = 3  # maximum number of servers at which packets are captured
 _SERVICES = 10  # maximum number of Services whose decisions are derived from objects
@@ -40,7 +40,7 @@ _KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 
 @dataclass(frozen=True, slots=True)
 class _WrongPacket:
-    """A client's path and its first wrong observation in a window, or None if an expected answer is missing."""
+    """A client's path. `saw` is its first wrong observation in a window, or None if an expected answer is missing."""
 
     path: Path
     saw: Observation | None
@@ -49,7 +49,7 @@ class _WrongPacket:
 
 
 def explain_failure(cluster: Cluster, record: Record) -> Iterator[tuple[str, str | bytes]]:
-    """Yield the scenario's objects, the evidence of components, and the paths of wrong packets, by file name."""
+    """Yield (file name, content) of the objects, the evidence of components, and the paths of wrong packets."""
     names = _pod_names(cluster, record)
     components = cluster.backend.booted.evidence(cluster.namespace, since=record.begun)
     yield from components.items()
@@ -91,7 +91,7 @@ def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
 def _paths(
     cluster: Cluster, record: Record, files: Mapping[str, str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Yield the packet path and capture of each failed window, by file name. `files` are those gathered before."""
+    """Yield (file name, content) of each failed window's packet path and capture. `files` are components' evidence."""
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
     for _, window, paths in list(record.windows):

@@ -24,7 +24,7 @@ LINK_LOCAL = {"IPv4": "169.254.1.9", "IPv6": "fe80::9"}
 
 @dataclass(frozen=True, slots=True)
 class WrittenEndpoint:
-    """An endpoint that a controller wrote, and the slices that contain it. Conditions without a value are `None`."""
+    """An endpoint that a controller wrote, and the slices that contain it. Omitted conditions are `None`."""
 
     pod: str
     ready: bool | None
@@ -121,7 +121,7 @@ def expect_min_hint_counts(
     """Expect each of the `endpoints` to have a hint for one of these zones, with at least `fewest` per zone.
 
     A KEP may leave the exact numbers open: it limits the overload of a zone, and all hints within the limit are
-    correct. The report lists the numbers. Returns the value, and raises the errors, of `expect_hint_counts`.
+    correct. The report lists the numbers. Returns and raises the same as `expect_hint_counts`.
     """
     family = family or first_family(service)
 
@@ -149,7 +149,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 def _hinted(
     cluster: Cluster, service: Service, family: str, is_right: Callable[[dict[str, set[str]]], bool]
 ) -> dict[str, set[str]]:
-    """Wait for the names of pods by the zone of their hints, or by the number of zones if there is not exactly one."""
+    """Wait, then return pod names by the zone of their hints, or by "N zones" for hints with no or several zones."""
 
     def look() -> dict[str, set[str]]:
         pods: dict[str, set[str]] = {}
@@ -303,7 +303,7 @@ def _tables(wanted: Mapping[str, Hints | None], seen: Mapping[str, Hints | None]
 
 
 def table(expected: Mapping[str, Hints | None]) -> dict[str, str]:
-    """Return hints as they are recorded, by endpoint."""
+    """Convert the hints of endpoints to the form in which the history records them."""
     return {pod: _cell(expected, pod) for pod in sorted(expected)}
 
 

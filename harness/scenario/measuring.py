@@ -32,8 +32,8 @@ from harness.scenario.steps import step
 IN_FLIGHT = 32  # maximum number of unanswered probes if answers are expected
 MANY_IN_FLIGHT = 256  # maximum number of unanswered probes for load tests and very many probes
 FIRST_ROUND = 4  # probes per client in a round of polling
-SECOND_ROUND = 28  # probes after an expected first round, which may have missed unexpected endpoints
-FEW = 4  # maximum number of pods for which a second round reaches all pods
+SECOND_ROUND = 28  # probes per client after a first round as expected, which may have missed unexpected endpoints
+FEW = 4  # if no more pods are expected than this, a second round must reach all of them
 OUTCOMES = {TimedOut: "got no answer", Refused: "was refused", Unknown: "got an inconclusive answer"}
 
 
@@ -123,7 +123,7 @@ def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str
 def wait_for_packets(
     cluster: Cluster, paths: Sequence[Path], awaited: str, *, begin: float, within: float | None
 ) -> Waited:
-    """Wait for the expected outcomes, even if components have not settled."""
+    """Wait for the expected outcomes of probes, but not for components to settle."""
     wrong_until = 0.0
     sees_idle = cluster.backend.find(DetectsIdleProxies)
     mismatch, in_vain = _Mismatch(""), sees_idle.watch_idle() if sees_idle else str
@@ -153,7 +153,7 @@ def wait_for_packets(
 
 
 def _judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
-    """Judge a failed wait again with full probes, because quick probes may miss answers on a busy machine."""
+    """Judge a failed wait again with longer time limits: quick probes may miss answers on a busy machine."""
     path = waited.silent
     if path is None:
         return waited
@@ -246,7 +246,7 @@ def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_fl
 def probe_all(
     cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT
 ) -> dict[Path, list[Observation]]:
-    """Send these numbers of probes along each path. Probes that expect no answer are all sent concurrently."""
+    """Send `counts[path]` probes along each path. Probes that expect no answer are all sent concurrently."""
     seen: dict[Path, list[Observation]] = {path: [] for path in counts}
     for silent in (False, True):
         chosen = {path: count for path, count in counts.items() if count and path.silent is silent}

@@ -25,7 +25,7 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 
 class Nodes:
     def __init__(self, backend: ScenarioBackend, history: History, variation: LabelVariation) -> None:
-        """`variation` changes labels other than Kubernetes' own. Methods raise `UnavailableError`."""
+        """`variation` changes labels without "kubernetes.io/" in the key. Methods raise `UnavailableError`."""
         self._backend = backend
         self._need = backend.need
         self._history = history
@@ -51,7 +51,7 @@ class Nodes:
     ) -> None:
         """Create a node that exists in the API only. A `cpu_milli` of 0 means that the CPU is unknown.
 
-        Without a zone, the node has only these `labels`, not even the hostname label.
+        If `zone` is "", the node has only these `labels`, not even the hostname label.
         """
         self._need(Ability.CREATE_NODES)
         self._begin("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
@@ -110,7 +110,7 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: Readiness | None = None) -> None:
         """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
 
-        Readiness is "Unknown" if the kubelet is silent. Controllers may ignore a change of only the CPU (see `resize`).
+        `ready` is "Unknown" for a silent kubelet. Controllers may ignore a change of only the CPU (see `resize`).
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)

@@ -1,4 +1,4 @@
-"""Variation of a scenario's pods, and of the Services that select them. The expected answers do not depend on it."""
+"""Random variation of a scenario's pods and of the Services that select them. It does not change expected answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,8 +16,8 @@ from harness.variation.objects import LabelVariation
 FORMER = ("former-1", "former-2")  # names of pods that had the labels of a scenario's pod, and lost them
 
 _NAMES = {"TCP": "drawn-tcp", "UDP": "drawn-udp"}  # names of target ports by protocol
-_FIRST_NUMBER, _NUMBERS = 8091, 3  # of target ports
-_MOST = 2  # pods whose labels change; a scenario may have hundreds
+_FIRST_NUMBER, _NUMBERS = 8091, 3  # the first number, and the count, of random target ports
+_MOST = 2  # number of pods whose labels change; a scenario may have hundreds of pods
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class PodVariation:
     namespace: str
     draw: Draw
     labels: LabelVariation = field(init=False)
-    _numbers: dict[str, int] = field(default_factory=dict)  # of the named ports, by pod
-    _final: dict[str, Mapping[str, str]] = field(default_factory=dict)  # labels of pods that first have other labels
+    _numbers: dict[str, int] = field(default_factory=dict)  # number of the named target ports of each pod
+    _final: dict[str, Mapping[str, str]] = field(default_factory=dict)  # final labels of pods that have others
     _changed: int = 0
     _has_former: bool = False
     _hosts: set[str] = field(default_factory=set)  # nodes with a host-network pod
@@ -36,7 +36,7 @@ class PodVariation:
         self.labels = LabelVariation(self.draw)
 
     def service(self, obj: Object) -> Object:
-        """Return a Service with its variation, if it selects pods."""
+        """Return a Service with the variation of its selector and target ports, if it selects pods."""
         spec = obj["spec"]
         if not spec.get("selector"):
             return obj
@@ -47,7 +47,7 @@ class PodVariation:
         return {**obj, "spec": {**spec, "selector": self.labels.of(spec["selector"]), "ports": ports}}
 
     def wanted(self, pod: WantedPod, *, runs: bool) -> WantedPod:
-        """Return a pod with its variation. `runs` is false if it exists in the API only."""
+        """Return a pod with its variation, to create it in this form. `runs` is false if it exists in the API only."""
         if pod.labels:
             pod = self._selected(pod)
         free = runs and not pod.tells_port and pod.node not in self._hosts
@@ -77,7 +77,7 @@ class PodVariation:
         return [(name, self._numbers[pod], protocol) for protocol, name in _NAMES.items()]
 
     def after(self, pod: WantedPod) -> None:
-        """Perform the random events after a new pod: it gets its final labels, and other pods lose theirs."""
+        """Perform random events after a pod is created: set its final labels, or create pods that lose these labels."""
         if (labels := self._final.pop(pod.name, None)) is not None:
             self.backend.settle()
             self.backend.api.patch("pods", self.namespace, pod.name, {"metadata": {"labels": dict(labels)}})

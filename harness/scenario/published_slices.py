@@ -1,4 +1,4 @@
-"""The EndpointSlices that a scenario writes by hand. Random values may split each into several slices."""
+"""The EndpointSlices that a scenario writes by hand. The draw may split each of them into several slices."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ _NOWHERE = f"{axes.ADDRESSES}=nowhere"
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """One slice of the scenario, its draw, and the slices that represent it, by name."""
+    """A slice as the scenario wrote it, its draw, and the slices in the API that represent it, by name."""
 
     service: Service
     draw: Draw
@@ -25,21 +25,21 @@ class _Published:
 
 @dataclass(slots=True)
 class PublishedSlices:
-    """The hand-written slices of one scenario. `nodes` has the last written nodeName of each address."""
+    """The hand-written slices of one scenario. `nodes` maps each address to its last written nodeName."""
 
     backend: ScenarioBackend
     namespace: str
     unrelated: UnrelatedObjects
     nodes: dict[str, str | None] = field(default_factory=dict)
-    _known: dict[str, _Published] = field(default_factory=dict)  # by the name that the scenario knows
-    _number: int = 0  # of slices since the last `forget`
+    _known: dict[str, _Published] = field(default_factory=dict)  # by the slice name that the scenario uses
+    _number: int = 0  # number of slices written since the last `forget`
 
     def forget(self) -> None:
         self._known.clear()
         self._number = 0
 
     def write(self, service: Service, wanted: Object) -> None:
-        """Create or replace the slices that represent one slice of the scenario. Skip equal ones, as controllers do."""
+        """Create or replace the slices that represent one slice of the scenario. Unchanged parts are not written."""
         name = wanted["metadata"]["name"]
         known = self._known.get(name) or _Published(service, self._draw_of_new(service), wanted, {})
         owner = self.unrelated.owner_of_slices(known.draw)
@@ -62,7 +62,7 @@ class PublishedSlices:
             self._create(draw, each)
 
     def write_nodes(self, service: Service, patch: Object) -> None:
-        """Write the nodes of endpoints that lack them, if a Service begins to need nodes."""
+        """Add the omitted nodeName to endpoints, if this patch makes the traffic of a Service depend on nodes."""
         for name, each in list(self._known.items()) if objects.needs_nodes(patch) else ():
             if each.service is service and each.draw.without(_NOWHERE) != each.draw:
                 self._known[name] = replace(each, draw=each.draw.without(_NOWHERE))

@@ -22,7 +22,7 @@ from harness.variation.axes import Draw
 
 _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 _CIDRS = ("podCIDR", "podCIDRs")
-_FEW = 4  # Services that are created again; a scenario may have thousands
+_FEW = 4  # number of Services that are created again; a scenario may have thousands
 
 
 @dataclass(slots=True)
@@ -36,14 +36,14 @@ class RandomEvents:
     _disconnected_again: bool = False
     _counts: bool = False
     _created_again: int = 0
-    without_slices: set[str] = field(default_factory=set)  # Services that the scenario has not deleted
+    without_slices: set[str] = field(default_factory=set)  # existing Services without slices so far
 
     @property
     def _first_node(self) -> str:
         return self.backend.booted.topology.nodes[0].name
 
     def before_service(self) -> None:
-        """Recreate a Node before the first Service."""
+        """Recreate a Node before the first Service, if `draw` says so."""
         if self._has_service or self.draw[axes.NODES] != "remade":
             return
         self._has_service = True
@@ -113,13 +113,13 @@ class RandomEvents:
             dns.restart_dns()
 
     def begin_to_count(self, component: Component) -> None:
-        """Perform a random restart of a component now, if any, because it resets the component's counters."""
+        """Perform the random restart of a component, if any, before its counters are read, because it resets them."""
         if self.draw[axes.COMPONENTS] == "restarted" and not (self._has_objects or self._counts):
             self._restart(component)
         self._counts = True
 
     def _restart(self, component: Component, node: str = "") -> None:
-        """Restart a component at its release, or only one node's proxy, to save time."""
+        """Restart a component at its current release. A proxy restarts on one node only, to save time."""
         nodes = [node or self._first_node]
         release = self.backend.releases.current(component, nodes[0])
         if release is not None and (control := self.backend.find(ComponentControl)) is not None:

@@ -22,7 +22,7 @@ _LONGEST_EXPLANATION = 20_000
 
 @dataclass(frozen=True, slots=True)
 class SeenValue:
-    """A value that was as expected at time `at` (monotonic seconds), after these numbers of writes and changes."""
+    """A value that was as expected at `at` (monotonic seconds). `changes` counts the writes and changes before it."""
 
     at: float
     changes: tuple[int, int]
@@ -35,7 +35,7 @@ class Record:
     test: str
     begun: float = field(default_factory=lambda: round(time.monotonic(), 6))
     answered: set[str] = field(default_factory=set)  # Services that have answered; silence of others proves nothing
-    pod_names: dict[str, str] = field(default_factory=dict)  # of all pods that ran, including deleted pods, by address
+    pod_names: dict[str, str] = field(default_factory=dict)  # names by address of all pods that ran, even if deleted
     used: set[str] = field(default_factory=set)  # basic checks that the scenario depends on: "TCP node-port IPv4"
     sightings: dict[str, SeenValue] = field(default_factory=dict)  # the last expected value of each checked subject
     windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)  # with titles and paths
@@ -48,7 +48,7 @@ class Record:
         return bool(self.answered or self.sightings)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan of the probes, the counts of each window, and the numbers. Empty entries are omitted."""
+        """Return the plan of the probes, the counts of each window, and measured numbers. Empty entries are omitted."""
         measured: dict[str, Any] = dict(self.measured)
         if self.slowest:
             measured[CONVERGENCE] = {"slowestSeconds": round(self.slowest, 3)}

@@ -47,10 +47,10 @@ class Rehearsable:
 
 @dataclass(slots=True)
 class ExpectedRecords:
-    """The windows and comparisons of a case, and the rates of its windows that are not listed.
+    """The windows and comparisons of a case that passed. `rates` are the error rates of windows that are not listed.
 
-    A comparison has a part of its subject, for `fits`, and the expected value, or a set of accepted values. `left` has
-    the values that must not change, which a history may compare again. `complete` is true if nothing is unknown.
+    `compared` has pairs: a part of the subject (see `fits`), and the expected value or a frozenset of accepted values.
+    `left` has values that `recheck` may compare again. `complete` is true if the records contain all expectations.
     """
 
     windows: list[tuple[verdict.Expectation, Rates]] = field(default_factory=list)
@@ -148,7 +148,7 @@ class _Service(_Unknown):
 
 
 class _Cluster(_Unknown):
-    """The stand-in. It has the methods of a cluster whose results determine an expectation."""
+    """The stand-in for a cluster. It implements the methods whose results determine an expectation."""
 
     namespace = _GAP
     generation = None  # a run that generates cases cannot be certified
@@ -280,7 +280,7 @@ def _no_loss(
 
 
 def _flow(first: str, last: str) -> Callable[..., Any]:
-    """Return the records of an open connection or flow before and after the block. Without `first`, none before."""
+    """Return a recorder of a flow's servers before and after the block. Without `first`, it records none before."""
 
     @contextlib.contextmanager
     def note(cluster: _Cluster, service: _Service, who: Any, pod: Any = None, **given: Any) -> Iterator[None]:
@@ -311,7 +311,7 @@ def _hint_counts(cluster: _Cluster, service: _Service, expected: Mapping[str, in
 def _min_hint_counts(cluster: _Cluster, service: _Service, _: object, *, endpoints: int, **__: Any) -> _Unknown:
     what = f" endpoints of service {service.name}, and counts of zones with fewer than allowed"
     cluster.expect_equal(what, expected={"in all": endpoints})
-    cluster.gaps = True  # the counts that are left alone
+    cluster.gaps = True  # the counts that `recheck` compares are unknown
     return _Unknown()
 
 
@@ -417,7 +417,7 @@ _NOTED: Mapping[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def _replaced(tests: Iterable[FunctionType], packages: Collection[str]) -> Iterator[None]:
-    """Replace the functions of scenarios that take a cluster, in the modules of tests and in their packages."""
+    """Replace functions of `harness.scenario` that take a cluster, in the modules of tests and in their packages."""
     modules = [vars(module) for name, module in sys.modules.items() if name.partition(".")[0] in packages]
     before = [
         (space, name, value)

@@ -75,7 +75,7 @@ def placeless(pod: Pod, **conditions: Any) -> Endpoint:
 
 
 def at_port(pod: Pod, port: int) -> Pod:
-    """Return the server at one port of a pod, if the pod answers with the name of the port."""
+    """Return a pod with the name that it answers with on this port (see `tells_port` of `run_servers`)."""
     return replace(pod, name=f"{pod.name}.{port}")
 
 

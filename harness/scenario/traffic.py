@@ -96,7 +96,7 @@ def expect_traffic(
 
 
 def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
-    """Expect the outcome of a few probes within `seconds`, before the time scale. Raises `AssertionError`."""
+    """Expect a few probes to be as expected within `seconds` (times the time scale). Raises `AssertionError`."""
     target = service_address(cluster, service)
     begin = time.monotonic()
     with RUN_DELAY.watched():
@@ -127,7 +127,7 @@ def expect_client_address(
 
 @contextlib.contextmanager
 def _long_connection(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
-    """If the draw asks for it, expect a connection of one client to reach the same pod until the end of the block."""
+    """With connections=long in `draw`, expect an open connection of one client to keep its pod during the block."""
     connections = cluster.backend.find(Connections)
     path = next((each for each in paths if each.speaks), None)
     if cluster.draw[axes.CONNECTIONS] != "long" or path is None or connections is None:
@@ -194,7 +194,7 @@ def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
 def expect_no_overload(
     cluster: Cluster, service: Service, clients: Sequence[str], zones: Mapping[str, AbstractSet[Pod]], *, percent: int
 ) -> None:
-    """Send the same number of probes from each client. No pod may get over `percent` more than an equal share.
+    """Send the same number of probes from each client. No pod may get over `percent` % more than an equal share.
 
     `clients` lists nodes. `zones` has all pods by the zone of their hints, for the report. Raises `AssertionError` if
     a pod gets significantly more or an answer is missing. Raises `InconclusiveError`.

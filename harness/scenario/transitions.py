@@ -83,7 +83,7 @@ def expect_no_loss(
     """Expect an allowed pod to answer each probe of these clients during the block.
 
     Clients and addresses are given as for `expect_traffic`. Before the block, every client must get an answer. Pods are
-    compared by name, so the block may create an allowed pod again. If not `lossless`, only answers count. Raises
+    compared by name, so the block may recreate an allowed pod. If not `lossless`, missing answers are ignored. Raises
     `AssertionError` with the grid or `InconclusiveError`, unless the block itself raises an exception.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)

@@ -19,10 +19,10 @@ from harness.variation import axes
 from harness.variation.axes import Draw
 
 NUMBERS = {"many": 30, "crowd": 300}
-"""The number of unrelated Services by value of the axis. The first 30 have endpoints."""
+"""The number of unrelated Services for each value of the axis `neighbours`. The first 30 have endpoints."""
 
-CHANGES = 200  # of a slice, with history=busy
-MOST_TWINS = 40  # number of objects in the twin namespace from which the next scenario gets a new namespace
+CHANGES = 200  # number of changes of a slice, if the draw has history=busy
+MOST_TWINS = 40  # once the twin namespace has this number of objects, the next scenario gets a new one
 
 _DECOYS = {"IPv4": "192.0.2.7", "IPv6": "2001:db8::7"}
 """Addresses of endpoints that must never receive a packet. No node routes these documentation addresses."""
@@ -38,7 +38,7 @@ _NODES: Mapping[str, Sequence[tuple[str, str, Mapping[str, str], int]]] = {
     ),
     "unready": (("a", "False", {}, 64_000), ("drawn-zone", "Unknown", {}, 64_000), ("", "Unknown", {}, 0)),
 }
-"""The zone, readiness, labels and millicores of nodes by value of the axis. 0 means that the CPU is unknown."""
+"""The zone, readiness, labels and millicores of nodes, by value of the axis `bystanders`. 0 means unknown CPU."""
 
 _MOST_NAMES = 4  # number of pods and Services of a scenario for which unrelated objects are created
 _ELSEWHERE = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:1::7"}
@@ -46,7 +46,7 @@ _ELSEWHERE = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:1::7"}
 
 @dataclass(slots=True)
 class SharedServices:
-    """The unrelated Services of a cluster. They remain until a scenario has another value of the axis."""
+    """The unrelated Services of a cluster. They remain until a scenario has another value of `neighbours`."""
 
     prefix: str = "td-"
     kind: str = "none"
@@ -59,7 +59,7 @@ class SharedServices:
         return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}-{self._number}"
 
     def make(self, backend: Backend, wanted: str) -> None:
-        """Create the Services of a value of the axis, and delete those of the previous value."""
+        """Create the Services for a value of the axis `neighbours`, and delete those of the previous value."""
         if wanted == self.kind and len(self._twins) < MOST_TWINS:
             return
         if self.kind != "none":
@@ -113,7 +113,7 @@ class UnrelatedObjects:
             self._own.make(self.backend.booted, "none")
 
     def owner_of_slices(self, draw: Draw) -> Object | None:
-        """Return the owner of slices, which is their namespace, or None if the draw has no owner."""
+        """Return the owner (ownerReferences) of slices, which is their Namespace, or None if the draw has no owner."""
         if draw[axes.EXTRAS] != "newer":
             return None
         if self._owner is None:
@@ -121,7 +121,7 @@ class UnrelatedObjects:
         return self._owner
 
     def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
-        """Create and delete a Service of the same name, or create a twin in another namespace."""
+        """If `draw` says so, create and delete a Service of the same name, or create one in another namespace."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: Draw, obj: Object) -> bool:
-        """Write an earlier form of a slice, or a twin in another namespace. Return whether the slice exists now."""
+        """If `draw` says so, write the slice with other endpoints first, or a twin. Return whether the slice exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
@@ -158,13 +158,13 @@ class UnrelatedObjects:
         return True
 
     def with_pods(self, node: str, labels: Mapping[str, str] | None) -> None:
-        """Create a failed and a completed pod with these labels, once."""
+        """If `draw` says so, create a failed and a completed pod with these labels, once per scenario."""
         if self._begins_pods("others", labels):
             for phase in ("Failed", "Succeeded"):
                 self._create_ended(phase, node, labels)
 
     def after_pod(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """Create a failed pod with the labels and the addresses of a pod, once."""
+        """If `draw` says so, create a failed pod with the labels and addresses of a pod, once per scenario."""
         if self._begins_pods("reused", labels):
             pod = self.backend.api.get("pods", self.namespace, name)
             ended = self._create_ended("Failed", pod["spec"]["nodeName"], labels)
@@ -189,7 +189,7 @@ def _decoy(**conditions: Any) -> Endpoint:
 
 
 class UnrelatedControllerInputs:
-    """Other inputs of a controller: nodes that do not count, and pods and slices. All names begin with `PREFIX`."""
+    """Nodes, pods and slices that must not change what a controller writes. All names begin with `PREFIX`."""
 
     def __init__(self, backend: ScenarioBackend, namespace: str, draw: Draw) -> None:
         self._backend, self._namespace, self._draw = backend, namespace, draw
@@ -208,7 +208,7 @@ class UnrelatedControllerInputs:
             self._backend.booted.api.delete("nodes", "", f"{PREFIX}{number}")
 
     def accompany_pod(self, wanted: WantedPod) -> None:
-        """Create a pod with the same labels on the same node that is not ready, and may lack named ports."""
+        """If `draw` says so, create an unready pod with the same labels and node. It may lack the named ports."""
         pods, lacks = self._backend.find(PodLifecycle), self._draw[axes.TARGETS] == "lacking"
         if not wanted.labels or pods is None:
             return
@@ -233,7 +233,7 @@ class UnrelatedControllerInputs:
             self._backend.api.create("endpointslices", self._namespace, made)
 
     def is_to_disturb(self, service: str) -> bool:
-        """Return whether another client deletes the slices of a Service now. This happens once."""
+        """Return whether to delete the slices of a Service now, as another client would. True once per Service."""
         return self._applies("deleted", service)
 
     def _applies(self, value: str, name: str) -> bool:

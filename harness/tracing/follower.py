@@ -18,10 +18,10 @@ from harness.tracing.path import Followed
 from harness.tracing.tracer import Take, rules_in, tracing
 
 MOST = 50  # maximum number of repetitions of a probe
-SECONDS = 0.8  # time limit for all repetitions
+SECONDS = 0.8  # time limit for all repetitions, in seconds
 
 SILENCE = 0.2
-"""The time limit of one repetition, before the time scale. By then, the packet has passed the rules."""
+"""The time limit of one repetition in seconds (times the time scale). By then, the packet has passed the rules."""
 
 _EVERYTHING = socket.htons(3)  # ETH_P_ALL
 _TIMES, _LONGEST = 35, 1 << 16  # SO_TIMESTAMPNS
@@ -39,7 +39,7 @@ def follow(
     ask: Callable[[Probe], Observation],
     is_same: Callable[[Observation], bool],
 ) -> Followed:
-    """Repeat a probe with `ask` until its outcome is the same, and trace that repetition in the netns `node`.
+    """Repeat a probe with `ask` until its outcome is the same again, and trace that repetition in the netns `node`.
 
     `places` maps names to the netns in which packets are captured. If the kernel cannot trace, the result has only
     captured packets.

@@ -68,7 +68,7 @@ def about(packet: Packet, data: bytes) -> Packet | None:
 
 
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:
-    """Return the packet with this IP header, or None. Without `transport`, the transport header follows."""
+    """Return the packet with this IP header, or None. Without `transport`, `network` also contains that header."""
     version = network[0] >> 4 if network else 0
     if version not in _HEADERS or len(network) < _HEADERS[version].size:
         return None

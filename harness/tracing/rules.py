@@ -15,7 +15,7 @@ _FIELD = r"(?:ip6? [sd]addr|meta l4proto|(?:th|tcp|udp|sctp) [sd]port|meta mark)
 _LOOKUP = re.compile(rf"({_FIELD}(?: \. {_FIELD})*) (?:map |vmap )?@([\w-]+)")
 _RANGE = re.compile(r"[\w.:]+[/-]")
 _ELEMENTS = "elements = {"
-_PROPERTY = re.compile(r"\s*(comment |policy |type .* hook )")  # of a chain
+_PROPERTY = re.compile(r"\s*(comment |policy |type .* hook )")  # of a chain; these lines are not rules
 
 Place = tuple[str, str]  # table, as in "ip nat", and the name of a chain, set or map in this table
 
@@ -86,7 +86,7 @@ def from_iptables(text: str, family: str) -> Rules:
 
 
 def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[Lookup]:
-    """Yield the lookups of a packet's keys in a printed rule, except lookups in sets of ranges."""
+    """Yield the lookups of a packet's keys in a printed rule, except lookups in sets with ranges."""
     values = _values(packet, mark)
     for fields, name in _LOOKUP.findall(text):
         key = " . ".join(values.get(each, "?") for each in fields.split(" . "))

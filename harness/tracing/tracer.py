@@ -25,10 +25,10 @@ _SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
 _ERROR, _DONE = 2, 3
 _GET_RULES, _DUMP = 10 << 8 | 7, 0x300
 _BUFFER = 1 << 18
-_SECONDS = 2.0  # seconds for the kernel's reply to a request, which is immediate
+_SECONDS = 2.0  # time limit in seconds for the kernel's reply to a request, which is normally immediate
 
 _INET, _OWNER = 1, 0x2  # NFPROTO_INET, NFT_TABLE_F_OWNER
-_FIRST, _LAST = -350, (1 << 31) - 100  # before raw (-300), and after the translation of sources
+_FIRST, _LAST = -350, (1 << 31) - 100  # chain priorities: before raw (-300), and after source NAT
 _HOOKS = {"prerouting": 0, "input": 1, "output": 3, "postrouting": 4}
 _ACK, _CREATE, _APPEND = 0x4, 0x400, 0x800
 _REGISTER = 1
@@ -40,7 +40,7 @@ _SYN_AND_ACK, _SYN = b"\x12", b"\x02"
 
 @contextlib.contextmanager
 def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Iterator[Take]:
-    """Trace packets to this address. Yield a function that returns new messages. Raises `UnavailableError`."""
+    """Trace packets to this address. Yield a function that returns new trace events. Raises `UnavailableError`."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.bind((0, 0))
         sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)

@@ -177,7 +177,7 @@ def plain(axis: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The random value of each axis, unless it is the plain value."""
+    """The random value of each axis. Axes with their first value, the plain value, are omitted."""
 
     values: tuple[tuple[str, str], ...] = ()
 
@@ -208,7 +208,7 @@ SHARES: Mapping[Value, float] = {
     (HISTORY, "busy"): 0.1,
     (NODES, "bare"): 0.5,
 }
-"""The relative frequencies of expensive values on their axes, by default 1. They never prevent coverage."""
+"""The relative frequency of each expensive value on its axis. It is 1 for other values. All pairs still occur."""
 
 _MOST: Mapping[Value, int] = {
     (SLICES, "each"): 2,
@@ -225,11 +225,11 @@ _MOST: Mapping[Value, int] = {
     (HISTORY, "changed"): 8,
     (HISTORY, "busy"): 1,
 }
-"""The maximum number of Services or slices of a scenario that have a value, if it costs requests or many rules."""
+"""The maximum number of Services or slices of a scenario that have a value which costs requests or many rules."""
 
 
 def within_limits(draw: Draw, number: int) -> Draw:
-    """Return the draw of the Service or slice of a scenario with this number, starting from 1."""
+    """Return the draw for Service or slice `number` (from 1) of a scenario, without values that exceed their limit."""
     return draw.without(*(axis for axis, value in draw.values if _MOST.get((axis, value), number) < number))
 
 

@@ -1,8 +1,8 @@
-"""Choose values for all requirements of a run. Every pair of values occurs, and the seed determines the result.
+"""Choose values for all requirements of a run. Every pair of values of two axes occurs. The seed determines the result.
 
 The draws of a profile form a covering array over its requirements. Each value of each axis occurs with each feature,
 and each pair of values of two axes occurs in some requirement, unless the requirements fix these axes or exclude these
-values. Expensive values occur no more often than that.
+values. Expensive values occur no more often than this requires.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any
 from harness.variation.axes import AXES, SHARES, Draw, Value, draw_of
 
 _RARE = 400
-"""The weight of a feature of one requirement, compared with a pair of values. Few requirements meet such a feature."""
+"""The weight of a new pair of a value and a feature of only one requirement. A new pair of two values has weight 1."""
 
 Combination = frozenset[Value] | tuple[str, Value]
 
@@ -44,7 +44,7 @@ def draws(subjects: Iterable[Subject], seed: int) -> dict[str, Draw]:
 
 
 def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]:
-    met: defaultdict[Value, set[Value | str]] = defaultdict(set)  # the values and features that a value has met
+    met: defaultdict[Value, set[Value | str]] = defaultdict(set)  # the values and features that occurred with a value
     common = Counter(feature for subject in subjects for feature in subject.features)
     rare = {feature: max(1, _RARE // number) for feature, number in common.items()}
     features: AbstractSet[str] = frozenset()  # of the requirement whose row is built

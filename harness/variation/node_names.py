@@ -1,4 +1,4 @@
-"""Names for nodes and zones other than those in scenarios. Careless components may confuse these names."""
+"""Other names for the nodes and zones of scenarios. A faulty component may confuse these names with one another."""
 
 import itertools
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from harness.model.manifests import MANAGED_BY_LABEL, TCP, UDP, Object, Port
 from harness.variation import axes
 from harness.variation.axes import Draw
 
-_PARTS = {"several": 3, "each": 12}  # maximum number of slices
+_PARTS = {"several": 3, "each": 12}  # maximum number of slices for each value of the axis `slices`
 PORT_NAME = "drawn-web"  # name of a Service's only port if it gets more, because several ports need names
 
 MORE_PORTS = (Port(8443, "TCP", "drawn-tls", 8099), Port(8443, "UDP", "drawn-quic", 8099))
@@ -86,7 +86,7 @@ def slices(
 ) -> list[Object]:
     """Return the EndpointSlices that represent one slice of a scenario, with names that begin with its name.
 
-    `before` are the slices so far: an endpoint remains in its slice. `owner` exists as long as the slices.
+    `before` has the current slices by name: an endpoint remains in its slice. `owner` is for their ownerReferences.
     """
     family, endpoints = obj["addressType"], [*obj["endpoints"]]
     endpoints += _unready(endpoints, family, min(_UNREADY.get(draw[axes.ENDPOINTS], 0), _MOST - len(endpoints)))
@@ -207,7 +207,7 @@ class LabelVariation:
     _empty: dict[str, str] = field(default_factory=dict)
 
     def of(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return these labels, or this selector, with their variation. `None` removes a label."""
+        """Return these labels, or this selector, with random variation. `None` removes a label."""
         if self.draw[axes.LABELS] != "empty":
             return dict(labels)
         return {
