@@ -64,7 +64,7 @@ def eventually(
     `every` is the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a
     function, it is called only after a timeout. `in_vain` returns a reason to stop early, or "". `check` may raise
     `AssertionError` with a reason instead of returning False. Other errors end the wait. The last call always happens
-    after the deadline. Raises `error(message)`, or `StarvedError` if the programs could not run for long enough.
+    after the deadline. Raises `error(message)`, or `StarvedError` if the programs got too little time to run.
     """
     begin = time.monotonic()
     limit = (FAR if within is None else within) * _scale
@@ -104,7 +104,7 @@ def eventually(
 def is_over(begin: float, within: float) -> bool:
     """Return whether a wait since `begin` (monotonic seconds) has lasted `within` seconds (times the time scale).
 
-    Raises `StarvedError` if the programs could not run for long enough.
+    Raises `StarvedError` if the programs got too little time to run.
     """
     now = time.monotonic()
     left, had_limit = _left(begin, now, within * _scale)

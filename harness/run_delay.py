@@ -1,11 +1,11 @@
 """Measure for how long the programs of this run could not run, so that a limit counts only the rest of the time.
 
 A limit such as "within 5 s" is about a program, and not about the machine. On a busy machine, a correct program waits
-for a CPU; in a stopped process or control group, it does not run at all. The kernel counts the first for each
-thread (`run_delay` in /proc/…/schedstat), and shows the second as the state "T". A thread that wakes late although
-this process has not run shows that all of it was stopped, by SIGSTOP or a suspend.
+for a CPU; in a stopped process or control group, it does not run at all. The kernel counts the waiting time of each
+thread (`run_delay` in /proc/…/schedstat), and shows a stopped thread as state "T". If a thread wakes late although this
+process used no CPU time, the whole process was stopped, by SIGSTOP or a suspend.
 
-The programs are this process, which contains the API server, the observer and the reference, and its descendants.
+The programs are this process, with the API server, observer and reference implementation, and its descendants.
 Waits of several threads are added, up to the time that passed, because a change goes through one program after the
 other. So the result is an upper bound: a limit that is exceeded without this time is exceeded for certain.
 """
@@ -103,7 +103,7 @@ def sample(without: int = 0) -> Sample:
 
 
 def family(process: Path) -> Iterator[Path]:
-    """Yield a process and its descendants as folders of /proc, or only the process without `CONFIG_PROC_CHILDREN`."""
+    """Yield the /proc folders of a process and its descendants (only with `CONFIG_PROC_CHILDREN` in the kernel)."""
     yield process
     for child in _children(process):
         yield from family(child)
@@ -189,7 +189,7 @@ class RunDelay:
         return lost
 
     def busiest(self, since: float) -> tuple[float, str]:
-        """Return the CPU seconds of the programs on the node whose programs ran longest, and their busiest process."""
+        """Find the node whose judged programs ran longest. Return their CPU seconds, and their busiest process."""
         ran: Counter[tuple[str, str]] = Counter()
         for end, each in reversed(list(self._ran)):
             if end <= since:

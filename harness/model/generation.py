@@ -36,7 +36,7 @@ class Generation:
         return f"{self.part + 1} of {self.parts}"
 
     def split(self, tests: int, workers: int) -> "list[Generation]":
-        """Return the parts of one test, if so many tests share the time or the cases and run on so many workers."""
+        """Return the parts of one test. `tests` tests share the time or the cases, and run on `workers` workers."""
         if self.replay:
             return [self]
         if self.cases:

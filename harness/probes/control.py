@@ -6,7 +6,7 @@ answer arrives or times out. If a control probe is lost, a missing answer counts
 about the proxy. An answer from a wrong pod stays wrong. While all answers arrive, no control probes are sent, so nodes
 track no additional connections.
 
-Faults shorter than twice `EVERY` may remain undetected. All code in this module runs on the loop's thread.
+Faults shorter than twice `EVERY` may remain undetected. All code except `ControlledBlock` runs on the loop's thread.
 """
 
 import contextlib

@@ -36,7 +36,7 @@ MOST, MOST_IF_STOPPED = 5, 2
 """The maximum factors by which a probe's time limit is extended: if programs wait for a CPU, or one is stopped."""
 
 _REFUSALS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
-"""Errors that only the path causes. Socket-level load balancers usually refuse with EPERM."""
+"""Errors that the network path causes, but never the client. Socket-level load balancers usually refuse with EPERM."""
 _UNREACHABLE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET}
 """Errors of the path, or of a client without a route (Linux: icmp_err_convert, icmpv6_err_convert)."""
 

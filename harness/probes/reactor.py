@@ -1,7 +1,7 @@
 """An event loop: one thread that waits for many sockets.
 
 Servers and probes are callbacks on file descriptors, without tasks, futures or processes, because the cost of a probe
-limits the number of probes that a requirement can use. Everything runs on the loop's thread, except `start`, `close`,
+limits the number of probes that a requirement can use. All methods run on the loop's thread, except `start`, `close`,
 `run` and `call`.
 
 Unlike in other event loops, an exception in a callback ends the loop, and all current and later callers get an error,
@@ -89,7 +89,7 @@ class Reactor:
                 os.close(self._wake)
 
     def run(self, command: Callable[[Future[T]], None], *, within: float, what: str) -> T:
-        """Run `command` on the loop's thread, and return what it finishes with. Raises `InconclusiveError`."""
+        """Run `command` on the loop's thread. Return the value it passes to `finish`. Raises `InconclusiveError`."""
         result: Future[T] = Future()
         with self._mutex:
             if self._state != "running":

@@ -1,4 +1,4 @@
-"""The cluster as a scenario sees it: it creates objects in the scenario's own Kubernetes namespace.
+"""The `Cluster` of a scenario, which creates objects in the scenario's own Kubernetes namespace.
 
 A backend (a booted cluster) serves many scenarios, but a `Cluster` serves only one. `close` deletes the scenario's
 objects and restores the nodes. Scenarios for proxies write EndpointSlices themselves (`publish`), so that the
@@ -52,7 +52,7 @@ from harness.variation.axes import PLAIN, Draw
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""Fields with which a Service gets no random kind of address: it has no other, or the KEPs mention no other."""
+"""A Service with one of these fields gets no random kind of address: it has no other, or no KEP mentions one."""
 
 _FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
@@ -144,7 +144,7 @@ class Cluster(ComponentOperations, Observations):
         external_ips: bool = False,
         **spec: Any,
     ) -> Service:
-        """Create a Service, by default with one port. If it has no `selector`, its slices are written by `publish`.
+        """Create a Service, by default with one port. If it has no `selector`, `publish` writes its slices.
 
         A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds such
         addresses to spec.externalIPs. `spec` has more fields of the spec, by API name. A `traffic_distribution` of ""
@@ -316,7 +316,7 @@ class Cluster(ComponentOperations, Observations):
         restart_policy: str = "Always",
         container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
     ) -> None:
-        """Create a pod that exists in the API only, with addresses of its node. The node need not exist."""
+        """Create a pod without traffic. In embedded clusters, it exists in the API only. Its node need not exist."""
         self._unrelated.with_pods(node, labels)
         wanted = self.pod_variation.wanted(
             WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy), runs=False
@@ -446,7 +446,7 @@ class Cluster(ComponentOperations, Observations):
     def check_preliminaries(self, text: str) -> None:
         """Raise `InconclusiveJudgementError` if a basic check that the scenario depends on, such as DNS, has failed.
 
-        `text` is the scenario's own failure message. A requirement that tests this basic check itself raises nothing.
+        `text` is the scenario's own failure message. Nothing is raised for a requirement that tests this check.
         """
         for question, about in self._unanswered(self.record.used).items():
             if self.record.test in about:

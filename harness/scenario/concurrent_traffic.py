@@ -33,7 +33,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A Service address, and the pods that must answer each client. With `kept`, a client must not change its pod.
+    """A Service address, and the pods that must answer each client (with `kept`, always the same one of them).
 
     The defaults are a random kind of address, the first IP family and the first port of the Service.
     """
@@ -81,7 +81,7 @@ def expect_concurrent_traffic(
 
 
 def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
-    """Expect a few probes of each client to get the expected answers, without a window. Raises `AssertionError`."""
+    """Expect a few probes of each client to have the expected outcome. Opens no window. Raises `AssertionError`."""
     paths: list[Path] = []
     for each in questions:
         paths += (some := _paths(cluster, each))

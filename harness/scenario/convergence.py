@@ -34,7 +34,7 @@ def wait_for_value(
 ) -> V:
     """Call `look` until the value is as expected or the time is up. Return the last value, which the caller compares.
 
-    `look` and `every` are passed to `last_value`. For `kept` more seconds, caches may return an old value.
+    `look` and `every` are passed to `last_value`. `kept` seconds are added to the limit for caches.
     """
     cluster.backend.restored.await_pods()  # exclude the time that kubelets need
     begin = wrong_at = time.monotonic()

@@ -102,7 +102,7 @@ def ask_dns(
     """Send a query from a client's netns, without EDNS if `payload` is 0. A timeout is returned as a `DnsAnswer`.
 
     A malformed answer is returned as well, if a second query gets one too. If `tcp` is None, the protocol is random, or
-    UDP for a special `payload`. `family` is the IP family of the packets, by default the cluster's primary family.
+    UDP if `payload` is given. `family` is the IP family of the packets, by default the cluster's primary family.
     Raises `InconclusiveError` if control probes are lost as well, or if the programs could not run during the wait.
     """
     server = cluster.backend.part(ServesDns).dns()
@@ -245,7 +245,7 @@ def _expect_eventually(
 
 
 def answers_now(cluster: Cluster) -> str:
-    """Return the DNS server's current answers to the scenario's running pods about its Services, as a list of lines."""
+    """Return lines with the DNS server's current answers to queries of running pods for the scenario's Services."""
     server = " ".join(cluster.backend.part(ServesDns).dns().values())
     lines = [f"Answers of the DNS server at {server} at the end of the scenario:"]
     services = cluster.api.list("services", cluster.namespace)[:_SHOWN]

@@ -93,7 +93,7 @@ class MetricChanges:
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
-        """Expect the sum to increase, where a component may repeat an action. For `unless`, see `expect_eventually`."""
+        """Expect the sum to increase by any amount, because actions may repeat. `unless`: see `expect_eventually`."""
         self._expect("grown", name, labels, lambda change: change > 0, expected=True, unless=unless)
 
     def _expect(
@@ -114,7 +114,7 @@ class MetricChanges:
 
 
 def metric_text(component: Component, node: str, how: str, name: str, labels: Mapping[str, str]) -> str:
-    """Return the subject of a comparison: how a metric of a component, or of the proxy on a node, has changed."""
+    """Return a phrase for a comparison: how a metric of a component, or of the proxy on a node, has changed."""
     chosen = ",".join(f"{key}={value or '(empty)'}" for key, value in labels.items())
     return f"metric {name}{{{chosen}}} of {f'the proxy on {node}' if node else component} has {how}"
 
@@ -141,8 +141,8 @@ def expect_http_answer(
 ) -> None:
     """Expect this answer to a GET request for `path`. `to` is a node, whose first address is used, and a port.
 
-    Only these fields of the JSON body and of the headers are compared. A `code` of None means no answer, or any answer
-    except 200. Raises `AssertionError`.
+    Only the given fields of the JSON body and the given headers are compared. A `code` of None means no answer, or any
+    answer except 200. Raises `AssertionError`.
     """
     node, port = to
     address = next(iter(cluster.backend.part(Probing, nodes=[node]).node_addresses(node).values()))

@@ -1,6 +1,6 @@
 """The evidence of a failed scenario: its objects, logs of components, and the path of the first wrong packet.
 
-To trace the path, the failed probe is repeated after the window has been judged. It does not change the verdict.
+To trace the path, the failed probe is repeated after the verdict on the window, which does not change.
 """
 
 import contextlib

@@ -65,7 +65,7 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> d
 def expect_hints(
     cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "", exactly: bool = False
 ) -> dict[str, WrittenEndpoint]:
-    """Expect exactly these endpoints with these hints. `None` means no hints. See `wait_for_stable_value`.
+    """Expect exactly these endpoints with these hints. `None` means no hints. Both must be stable.
 
     If no node is expected in any hint, node hints in addition to zone hints are ignored unless `exactly` is true, so
     that a scenario about zones does not fail for a controller that also writes node hints. Returns the endpoints.
@@ -243,8 +243,8 @@ def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: in
 def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Mapping[str, str]) -> None:
     """Create a ready API-only pod with an address that the API server rejects in every slice.
 
-    A second pod has a valid address. A sync that includes both pods fails. A controller that omits the first pod writes
-    a slice with only the second pod. Raises `InconclusiveError` if the API server accepts the address.
+    Also create a pod with a valid address. A sync that includes both pods fails. A controller that omits the first pod
+    writes a slice with only the second pod. Raises `InconclusiveError` if the API server accepts the address.
     """
     trial = manifests.endpoint_slice(f"{name}-trial", "trial", [Endpoint(LINK_LOCAL)])
     answer = cluster.api.request("POST", path_of("endpointslices", cluster.namespace), trial, query={"dryRun": "All"})

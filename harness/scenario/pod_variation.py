@@ -36,7 +36,7 @@ class PodVariation:
         self.labels = LabelVariation(self.draw)
 
     def service(self, obj: Object) -> Object:
-        """Return a Service with the variation of its selector and target ports, if it selects pods."""
+        """Return a Service with random variation of its selector and target ports, if it selects pods."""
         spec = obj["spec"]
         if not spec.get("selector"):
             return obj
@@ -47,7 +47,7 @@ class PodVariation:
         return {**obj, "spec": {**spec, "selector": self.labels.of(spec["selector"]), "ports": ports}}
 
     def wanted(self, pod: WantedPod, *, runs: bool) -> WantedPod:
-        """Return a pod with its variation, to create it in this form. `runs` is false if it exists in the API only."""
+        """Return a pod with random variation. `runs` is false if it exists in the API only."""
         if pod.labels:
             pod = self._selected(pod)
         free = runs and not pod.tells_port and pod.node not in self._hosts

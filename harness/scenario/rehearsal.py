@@ -88,7 +88,7 @@ def rehearse(cases: Sequence[Rehearsable], run: RunFacts) -> dict[tuple[str, str
 
 
 class _OnlyOnAClusterError(BaseException):
-    """Ends a rehearsal. No scenario catches it."""
+    """Ends a rehearsal. It is a `BaseException`, so that no scenario catches it."""
 
 
 def _end(*_: object) -> Any:
@@ -188,7 +188,7 @@ class _Cluster(_Unknown):
         self._pods.remove(pod.name)
 
     def expect_equal(self, what: str, *, expected: Any, **_: object) -> None:
-        """Record a comparison if its value is known."""
+        """Record a comparison, unless its expected value is unknown."""
         values = expected if isinstance(expected, frozenset) else [expected]
         try:
             known = [orjson.loads(orjson.dumps(each)) for each in values]

@@ -55,7 +55,7 @@ class ServiceAddress:
         return self._path(who, node_client(who) if on_node else pod_client(who), expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:
-        """Return the path of each client. With client=endpoint in `draw`, probes come from the endpoint on its node.
+        """Return the path of each client. With client=endpoint in `draw`, an endpoint on its node is the client.
 
         A proxy may need the node of an endpoint to let the endpoint connect to itself, so a slice must name this node.
         """

@@ -23,7 +23,7 @@ _FAMILY_BYTES = 4  # struct nfgenmsg
 class TraceEvent:
     """The effect of one rule on the packet, or of the end of a chain (`ends` is "return" or "policy", handle 0).
 
-    `table` is as in "ip nat", and `verdict` in nft's words, as in "goto lb-2". `into` and `out` are link indexes, or 0.
+    `table` is family and name ("ip nat"). `verdict` is in nft syntax ("goto lb-2"). `into` and `out`: link index, or 0.
     """
 
     table: str

@@ -50,7 +50,7 @@ class Frame:
 
 
 def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list[Frame]:
-    """Return the frames of a flow, with ICMP errors. `last` is the packet `first` after the rules."""
+    """Return the frames of the flow of packet `first`, and its ICMP errors. `last` is that packet after the rules."""
     known = {each.ends for each in (first, last) if each}
     client = (first.source, first.source_port)
     return [
@@ -68,7 +68,7 @@ def about(packet: Packet, data: bytes) -> Packet | None:
 
 
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:
-    """Return the packet with this IP header, or None. Without `transport`, `network` also contains that header."""
+    """Return the packet with this IP header, or None. Without `transport`, `network` is the whole packet."""
     version = network[0] >> 4 if network else 0
     if version not in _HEADERS or len(network) < _HEADERS[version].size:
         return None

@@ -85,7 +85,7 @@ def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
 
 
 def _requests(protocol: str, address: str, port: int) -> Sequence[Request]:
-    """Return the batch that creates the table. It matches packets that open a connection to this address and port."""
+    """Return the batch that creates the table. Rules match packets that open a connection to this address and port."""
     matched = _matched(protocol, address, port)
     return [
         Request("begin", 0x10, 0, struct.pack(">BBH", 0, 0, 10)),

@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The data about a requirement that the algorithm uses. `fixed` has axes, and single values ("client=endpoint")."""
+    """A requirement, as the algorithm needs it. `fixed` has fixed axes and excluded values ("client=endpoint")."""
 
     id: str
     profile: str
@@ -97,7 +97,7 @@ class RowBuilder:
     def __init__(
         self, gain: Callable[[Row, str, Any], int], shares: Mapping[tuple[str, Any], float] | None = None
     ) -> None:
-        """`gain` is the number of combinations that a value would add. `shares` are relative, by default 1."""
+        """`gain` is the number of combinations that a value would add. `shares` are relative weights, by default 1."""
         self._gain, self._shares = gain, shares or {}
         self._used: Counter[tuple[str, Any]] = Counter()
 
@@ -106,7 +106,7 @@ class RowBuilder:
     ) -> dict[str, Any]:
         """Return a row with the values of `begin`, and one for each other axis. The order of axes breaks ties.
 
-        `axes` maps an axis to a function from the row so far to possible values. Each extra pass chooses values again.
+        `axes` has axes, each with a function that returns its values for the row so far. Each extra pass chooses again.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:

@@ -216,6 +216,6 @@ class LabelVariation:
         }
 
     def before(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return the labels that an object has before these, or {} if the draw does not change labels."""
+        """Return labels for the creation of an object that gets `labels` later, or {} if its labels never change."""
         changed = self.draw[axes.LABELS] == "changed"
         return {key: "before" for key, value in labels.items() if changed and value is not None}
