@@ -26,7 +26,7 @@ LATE = 0.5
 """Seconds without running after which this process counts as stopped. Shorter delays are part of `run_delay`."""
 
 _SUPERVISOR = b"sandbox_supervisor.main()"  # in the command line of the ancestor of all programs in a sandbox
-_SHOWN = 200  # characters of a command line
+_SHOWN = 200  # maximum number of characters of a command line
 _INTERVALS = 6_000  # ten minutes of samples
 _RUNNABLE, _STOPPED = "R", "T"  # states of a thread
 
@@ -199,7 +199,7 @@ class RunDelay:
         for (child, _), nanoseconds in ran.items():
             by_child[child] += nanoseconds
         for child, nanoseconds in by_child.most_common():
-            if _SUPERVISOR in _command(child):  # others are workers and helpers of the run
+            if _SUPERVISOR in _command(child):  # other children are workers and helpers of the run
                 process = next(process for (at, process), _ in ran.most_common() if at == child)
                 return nanoseconds / 1e9, process
         return 0.0, ""

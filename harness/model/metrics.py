@@ -35,7 +35,7 @@ METRIC_RELEASES: Mapping[str, MetricReleases] = {
     "endpoint_slice_controller_num_endpoint_slices": MetricReleases(17),
     "endpoint_slice_controller_services_count_by_traffic_distribution": MetricReleases(30),
     "endpoint_slice_controller_syncs": MetricReleases(21),
-    "kubeproxy_proxy_healthz_total": MetricReleases(28),  # in 1.28 without the prefix
+    "kubeproxy_proxy_healthz_total": MetricReleases(28),  # in 1.28, its name has no prefix "kubeproxy_"
     "kubeproxy_proxy_livez_total": MetricReleases(28),
     "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds": MetricReleases(17),
     "kubeproxy_sync_proxy_rules_last_timestamp_seconds": MetricReleases(17),

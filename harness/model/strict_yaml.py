@@ -23,7 +23,7 @@ MAX_DOCUMENTS = 100
 MAX_ALIASED = 10_000
 """The maximum numbers of values. A report of the whole suite has about 15,000 values and no alias."""
 
-_DIGITS = 100  # characters of the longest number
+_DIGITS = 100  # maximum number of characters of a number
 _PREFIX = "tag:yaml.org,2002:"
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

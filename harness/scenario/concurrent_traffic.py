@@ -60,7 +60,7 @@ def expect_concurrent_traffic(
     `explain` is called with the name of each failed question. If `timed`, the traffic must be correct within the time
     limit that the implementation claims.
 
-    Raises `AssertionError` with the names and grids of failed questions, `InconclusiveError`, and `UsageError` for a
+    Raises `AssertionError` with names and outcomes of failed questions, `InconclusiveError`, and `UsageError` for a
     Service that is expected not to answer and has not answered yet.
     """
     paths = {each.name: _paths(cluster, each) for each in questions}

@@ -11,7 +11,7 @@ from harness.model.workloads import Pod
 from harness.probes.loop import Probe, SocketSource
 
 ANSWER_LIMIT = 0.9  # seconds; the kernel retransmits a lost SYN after one second, which would hide the loss
-SILENCE_LIMIT = 0.4  # seconds
+SILENCE_LIMIT = 0.4  # seconds, for probes that expect no answer
 
 
 @dataclass(frozen=True, slots=True)

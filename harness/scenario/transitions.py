@@ -1,4 +1,4 @@
-"""Expects an answer to every probe of steady traffic during a block of changes, and flows that outlive a change.
+"""Expectations about traffic during changes: each probe gets an answer, and open flows keep or change their server.
 
     with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
         cluster.publish(service, [same_zone(b1)])
@@ -44,7 +44,7 @@ from harness.scenario.service_address import ClientRef, in_words, named, service
 INTERVAL = 0.004  # seconds between two probes of a client
 BEFORE = 10  # probes of each client before the block begins
 LOSSES = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)  # a short outage may affect only one client
-PATIENCE = 30.0  # time limit for the required number of probes, in seconds before the time scale
+PATIENCE = 30.0  # time limit for the required number of probes, in seconds (times the time scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def expect_no_loss(
 
     Clients and addresses are given as for `expect_traffic`. Before the block, every client must get an answer. Pods are
     compared by name, so the block may recreate an allowed pod. If not `lossless`, missing answers are ignored. Raises
-    `AssertionError` with the grid or `InconclusiveError`, unless the block itself raises an exception.
+    `AssertionError` with a grid of outcomes or `InconclusiveError`, unless the block itself raises an exception.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]

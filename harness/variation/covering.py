@@ -47,7 +47,7 @@ def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]
     met: defaultdict[Value, set[Value | str]] = defaultdict(set)  # the values and features that occurred with a value
     common = Counter(feature for subject in subjects for feature in subject.features)
     rare = {feature: max(1, _RARE // number) for feature, number in common.items()}
-    features: AbstractSet[str] = frozenset()  # of the requirement whose row is built
+    features: AbstractSet[str] = frozenset()  # features of the requirement whose row is built
 
     def gain(row: Row, axis: str, value: str) -> int:
         known = met[axis, value]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from harness.api.names import Names
 from harness.model.topology import Topology
 
-MAX_NODE_NAME = 253  # characters: a DNS subdomain
-MAX_ZONE = 63  # characters: a label value
+MAX_NODE_NAME = 253  # characters of a DNS subdomain
+MAX_ZONE = 63  # characters of a label value
 
 
 def cloud_names(topology: Topology) -> Names:
