@@ -1,4 +1,4 @@
-"""A long-lived connection, which shows whether connections survive a change, and which server they reach."""
+"""A long-lived connection, to test whether it survives a change, and which server it reaches then."""
 
 import contextlib
 import socket

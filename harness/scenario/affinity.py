@@ -59,7 +59,7 @@ def answering_pods(
 def clients_that_moved(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send probes for longer than the affinity timeout of one second. Return the clients that reach another pod.
+    """Send probes for longer than the affinity timeout of one second. Return the clients that left the pod `kept`.
 
     `asked` is the time of the clients' first probes (monotonic seconds). Raises `InconclusiveError` on a slow machine.
     """

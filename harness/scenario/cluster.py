@@ -107,7 +107,7 @@ class Cluster(ComponentOperations, Observations):
         self._controller_inputs = UnrelatedControllerInputs(self.backend, namespace, draw)
 
     def close(self) -> None:
-        """Restore components, then delete all objects. A component that has exited is reported by the next scenario."""
+        """Restore components, then delete all objects. The next scenario reports a component that has exited."""
         self._forget_connections()  # otherwise the kernel (for each pod) and proxies search all conntrack entries
         self.backend.releases.end()
         with contextlib.suppress(EndedError):
@@ -419,7 +419,7 @@ class Cluster(ComponentOperations, Observations):
     # Time
 
     def settle(self) -> float:
-        """Wait for components to process all writes. Return how long they had work. Raises `InconclusiveError`."""
+        """Wait for components to process all writes. Return how many seconds they took. Raises `InconclusiveError`."""
         begin = time.monotonic()
         busy = self.backend.settle()
         self.took(SETTLED, time.monotonic() - begin)

@@ -90,7 +90,7 @@ class RandomEvents:
 
     @contextlib.contextmanager
     def change(self, component: Component, *, observed: bool = False) -> Iterator[None]:
-        """Perform random events around a change in this block. `observed`: whether the scenario has observed values."""
+        """Perform random events around a change in this block. `observed`: whether the scenario has observations."""
         first, self._has_objects = not self._has_objects, True
         again = observed and not self._disconnected_again
         disconnects = self.backend.find(Disconnects)
