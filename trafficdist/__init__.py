@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-TYPE_CHECKING = False  # without `typing` and other imports, the command soon handles interrupts
+TYPE_CHECKING = False  # with few imports (not even `typing`), the command handles interrupts sooner
 if TYPE_CHECKING:
     from typing import Any
 

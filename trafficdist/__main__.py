@@ -19,7 +19,7 @@ def main() -> None:
         print("interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     except (ImportError, MemoryError) as error:
-        if isinstance(error, ImportError) and "failed to map" not in str(error):  # without memory
+        if isinstance(error, ImportError) and "failed to map" not in str(error):  # not a lack of memory
             raise
         print("error: out of memory: raise `ulimit -v`", file=sys.stderr)  # noqa: T201
         sys.exit(12)

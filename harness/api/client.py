@@ -43,7 +43,7 @@ _PREFIXES = {
 }
 _TRIES = 10  # maximum number of attempts for a request that gets status 429 with Retry-After, as in client-go
 
-_FULL = 507  # only the embedded API server, when a client has filled its storage
+_FULL = 507  # status that only the embedded API server returns, when a client has filled its storage
 _REMEMBERED = 10_000  # number of requests in the evidence of a failure
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
@@ -90,7 +90,7 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
 
 
 def log_of_pod(api: "Api", namespace: str, pod: str, **options: str) -> str:
-    """Return the log of a pod, with API options, or "" if the request is refused. Raises `InconclusiveError`."""
+    """Return a pod's log, or "" if it is refused. `options` are query parameters. Raises `InconclusiveError`."""
     return api.text(f"{path_of('pods', namespace, pod, 'log')}?{urlencode(options)}")
 
 
@@ -189,7 +189,7 @@ class Api:
             raise InconclusiveError(f"the API server did not respond to {method} {shown}: {error}") from error
 
     def watch(self, resource: str, *, resource_version: str) -> "Watch":
-        """Watch all objects of a resource from a resource version on. Raises `RefusedError` and `InconclusiveError`."""
+        """Watch all objects of a resource after a resource version. Raises `RefusedError` and `InconclusiveError`."""
         path = path_of(resource)
         headers = {"Accept": "application/json", **self.authentication()}
         query = urlencode({"watch": "true", "resourceVersion": resource_version})

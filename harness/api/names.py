@@ -30,11 +30,11 @@ class Names:
         return "".join(f"{kind} {ours}: {theirs}\n" for kind, names in kinds for ours, theirs in names.items())
 
     def outgoing(self, value: Any) -> Any:
-        """Return an object, or part of an object, with the cluster's names."""
+        """Return an object, or part of an object, in which the cluster's names replace those of the topology."""
         return _translated(value, self)
 
     def incoming(self, value: Any) -> Any:
-        """Return an object, or part of an object, with the names of the topology."""
+        """Return an object, or part of an object, in which the topology's names replace those of the cluster."""
         return _translated(value, Names(_inverse(self.nodes), _inverse(self.zones), _inverse(self.hostnames)))
 
     def node(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The types of a check and of its findings. Runs require some checks, and `trafficdist doctor` shows all."""
+"""The types of a check and of its findings. A run needs some checks to succeed; `trafficdist doctor` shows all."""
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from harness.judging.exit_codes import ExitCode
 from harness.model.needs import Needs
 from harness.model.requirements import Profile, Requirement
 
-S_contra = TypeVar("S_contra", contravariant=True)  # a check of any subject is also a check of a machine
+S_contra = TypeVar("S_contra", contravariant=True)  # a Check[object] fits any subject
 
 
 class State(enum.StrEnum):

@@ -55,7 +55,7 @@ _FEATURES_OF_GATES: Mapping[str, frozenset[str]] = {
     "ServiceTrafficDistribution": frozenset({"PreferClose", "ZoneHints"}),
     "PreferSameTrafficDistribution": frozenset({"PreferSameZone", "PreferSameNode", "NodeHints"}),
 }
-"""The features that most requirements need, by feature gate."""
+"""The features of the suite that need each feature gate. Most requirements need one of these features."""
 
 
 def gate_version(answer: Mapping[str, Any]) -> Version:
@@ -178,7 +178,7 @@ def _zones(nodes: Nodes) -> str | Finding:
     by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
     parts = [f"{len(usable)} of {len(nodes.nodes)} nodes accept pods, by zone: {by_zone or 'none'}"]
     parts += [f"{each['metadata']['name']} {_why_not(each)}" for each in nodes.nodes if not takes_pods(each)]
-    if len(nodes.names) < 2:  # one zone cannot show topology
+    if len(nodes.names) < 2:  # topology has no effect in a single zone
         return unusable("; ".join(parts), f"at least two zones must have nodes that accept pods (label {ZONE_LABEL})")
     if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios need these nodes, regardless of the option
         parts.append(f"only {len(topology.nodes)} are requested")

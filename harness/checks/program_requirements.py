@@ -1,7 +1,7 @@
-"""Requirements of programs in a netns for this machine. Each is checked by an attempt to use it.
+"""Check what programs in a netns require of this machine, by an attempt to use each required feature.
 
 A recipe lists names from `REQUIREMENTS`. A separate process makes the attempts. For an ordinary user, this process
-becomes root of a user namespace, as in a run. When it ends, its mounts and any modules it loaded are released.
+becomes root of a user namespace, as in a run. When it ends, its mounts end too, and modules that it loaded are unused.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ PACKAGES: Mapping[str, str] = {"nft": "nftables", "ip6tables": "iptables", "ip":
 
 _SECONDS = 20.0  # seconds for all requirements together
 _GENERIC, _CONTROL, _GETFAMILY = 16, 16, 3  # NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY
-_SYSCALLS = {"x86_64": 321, "s390x": 351, "ppc64le": 361}  # bpf(2); 280 where numbers are the generic ones
+_SYSCALLS = {"x86_64": 321, "s390x": 351, "ppc64le": 361}  # bpf(2); 280 on architectures with generic numbers
 _PROG_LOAD, _SCHED_CLS = 5, 3
 _RETURN_0 = bytes.fromhex("b7000000000000009500000000000000")
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})

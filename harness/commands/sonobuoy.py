@@ -75,7 +75,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: 
     finally:
         if not (folder / "junit.xml").exists():
             write_whole(folder / "junit.xml", junit_of_no_run(code))
-        write_whole(results / "done", str(folder))  # without a newline, which the worker would keep
+        write_whole(results / "done", str(folder))  # without a newline, which the worker would add to the path
     return code
 
 

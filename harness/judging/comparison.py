@@ -1,4 +1,4 @@
-"""Compares an expected value with a value that was read and not probed: hints, metrics, answers or writes.
+"""Compares an expected value with an observed value that comes from a read, not from probes: hints or metrics, say.
 
 Both values are converted to JSON first. The history stores the same JSON, so `judge` can repeat the comparison.
 """
@@ -18,13 +18,13 @@ With "preliminary", two strings must be equal. If they differ, the scenario is i
 basic check that failed."""
 
 MOST_BYTES = 20_000
-"""The size of an observed value as JSON beyond which only a part of it is judged, recorded and shown."""
+"""The maximum size of an observed value as JSON. Of a larger value, only the first part is judged and recorded."""
 
 
 def excerpt(expected: Any, observed: Any) -> Any:
-    """Return an observed value, or its first part and an ellipsis if it is too long and not as expected.
+    """Return an observed value. If it is longer than `MOST_BYTES` and not as expected, return only its first part.
 
-    The size of what a judged component writes has no limit. The part is not as expected either.
+    A judged component may write values of any size. The first part ends with an ellipsis, so it is not as expected.
     """
     text = _canonical(observed)
     if len(text) <= MOST_BYTES or text == _canonical(expected):

@@ -35,7 +35,7 @@ def raise_for(judgement: Judgement, message: str) -> NoReturn:
 
 
 class Cause(enum.StrEnum):
-    """The cause of a verdict on a test. Only verdicts with the cause `OBSERVED` can be derived."""
+    """The cause of a verdict on a test. Only a verdict with the cause `OBSERVED` can be derived from judgements."""
 
     OBSERVED = "observed"
     NOT_TRIED = "not tried: skipped"
@@ -55,7 +55,7 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (setup, call or teardown) with a one-line message, or None without judgements."""
+    """Return the verdict on a phase (setup, call or teardown) with a one-line message, or None if none was judged."""
     if not judgements:
         return None
     decisive = _decisive(judgements)
@@ -84,7 +84,7 @@ def _decisive(judgements: Sequence[Judgement]) -> Judgement | None:
 
 
 def outside_call(phase: str, text: str) -> str:
-    """Return the message for an assertion that failed in setup or teardown. Such a failure is not a judgement."""
+    """Return the message of a test that is inconclusive because an assertion failed in setup or teardown."""
     return f"during {phase}: {text}"
 
 

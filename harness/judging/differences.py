@@ -1,4 +1,4 @@
-"""Describe how a failed scenario differs from its expectation, in words that fit several scenarios.
+"""Describe how a failed scenario differs from its expectation. One description can apply to several scenarios.
 
 Two requirements that fail with the same difference probably fail for one reason. A difference says what happened to
 connections (for example "leave the client's zone"), and under which conditions. It has no names of pods or Services.
@@ -37,10 +37,10 @@ RANKS = (
     UNREADY, TERMINATING, REMOVED, LEFT_NODE, LEFT_ZONE, HINTED_ELSEWHERE, ANSWERED, REFUSED, SILENT, REFUSED_DURING,
     SILENT_DURING, NARROW, OTHERS, UNSEEN, UNEVEN, MASKED, NOT_DROPPED, NOT_REFUSED,
 )  # fmt: skip
-"""What may happen to connections, the most informative first. All other messages are about objects and answers."""
+"""All differences that concern connections, the most informative first. Others concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
-"""Conditions that a window shows. Others are the kinds of addresses, and random values such as "slices=each"."""
+"""Conditions that follow from a measuring window. Other conditions are kinds of addresses and random values."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,7 +106,7 @@ def _of_window(window: WindowStory, changes: Sequence[Change]) -> Iterator[tuple
 def _of_outcome(
     column: str, expected: object, client: "_Client", endpoints: "_Endpoints", *, during: bool
 ) -> Iterable[str]:
-    """Return what is wrong with an outcome: a pod, "refused" or "timed out"."""
+    """Return the differences that an outcome shows. `column` is the pod that answered, "refused" or "timed out"."""
     if column == "refused":
         return [NOT_DROPPED if isinstance(expected, TimedOut) else REFUSED_DURING if during else REFUSED]
     if column == "timed out":
@@ -131,7 +131,7 @@ def _conditions(asked: str, kind: str) -> frozenset[str]:
 
 
 def _family(changes: Sequence[Change], service: str) -> frozenset[str]:
-    """Return the condition of a Service that has only IPv6 slices. Without a name, this is about all Services."""
+    """Return {IPV6} if all slices of a Service are for IPv6. If `service` is "", check the slices of all Services."""
     slices = [str(each.facts.get("slice")) for each in changes if each.what == "write slice"]
     mine = [each for each in slices if not service or each.startswith(f"{service}-")]
     return frozenset({IPV6} if mine and all(each.endswith("ipv6") for each in mine) else ())
@@ -166,7 +166,7 @@ class _Endpoints:
 
     def __init__(self, changes: Sequence[Change], service: str) -> None:
         slices: dict[str, Sequence[Mapping[str, Any]]] = {}
-        self._former: dict[str, set[str]] = {}  # addresses by node
+        self._former: dict[str, set[str]] = {}  # addresses that slices had earlier, by node
         for change in changes:
             name = str(change.facts.get("slice", ""))
             if not service or not name.startswith(f"{service}-"):
@@ -181,7 +181,7 @@ class _Endpoints:
         return [each for each in self._all if node and each.get("nodeName") == node]
 
     def state(self, pod: str) -> str | None:
-        """Return the difference for a pod on whose node no endpoint is ready, or None."""
+        """Return REMOVED, UNREADY or TERMINATING for a pod on whose node no endpoint is ready, otherwise None."""
         conditions = [each.get("conditions") or {} for each in self._on(_node(pod))]
         if not conditions:
             former = self._former.get(_node(pod), set())
@@ -226,7 +226,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _of_words(observed: str) -> Iterator[str]:
-    """Yield the possible differences behind "CLIENT reached POD" or "CLIENT got no answer", without expectation."""
+    """Yield the differences that "CLIENT reached POD" or "CLIENT got no answer" may show for an unknown expectation."""
     client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):
@@ -252,7 +252,7 @@ def _text(what: str, expected: Any, observed: Any) -> str:
     for pattern, text in _SUBJECTS.items():
         if found := re.search(pattern, what):
             return text.format(*found.groups())
-    subject = re.sub(r"\S*\d\S*", "…", what.partition(", ")[0])  # without names
+    subject = re.sub(r"\S*\d\S*", "…", what.partition(", ")[0])  # without the names of objects, which have digits
     return f"{subject}: another value than expected"
 
 

@@ -1,13 +1,13 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
-Judging needs only this file, so a corrected judge can judge old runs again, and anyone can check verdicts. Each line
+This file is enough to derive all verdicts, so a later release can judge old runs, and anyone can check them. Each line
 ends with a digest of the line and the previous digest, which reveals changed and removed lines. A line is written by
 one system call. If a process is killed, its history has no end record, and its last line may be incomplete. Both are
 reported.
 
     begin         worker, version of this format; in a merged history all workers
     run           facts about the run
-    scenario      the start of a scenario in seconds by the monotonic clock; messages count times from it
+    scenario      the start of a scenario in seconds by the monotonic clock; times in messages are relative
     change        a change of the cluster
     window        the expectation for each client in this window, the error rates, the Service and the kind of address
     observed      the counts of one client in a window, the first wrong observations in full, and for steady traffic
@@ -53,7 +53,7 @@ VERSION = 2
 SHOWN_IN_FULL = 5
 """The number of wrong observations per client and call that are written in full. All of them are counted."""
 
-_CHANGES = 1000  # kept for explanations
+_CHANGES = 1000  # the number of changes to keep for explanations
 
 
 class History:
@@ -91,7 +91,7 @@ class History:
 
     @contextlib.contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Write nothing during the block, in which a failed test is repeated. No verdict depends on the repetition."""
+        """Write nothing during the block, for example while a failed test is repeated. No verdict depends on it."""
         judged, changes, self._aside = list(self._judged), list(self.changes), True
         try:
             yield
@@ -122,7 +122,7 @@ class History:
     ) -> Judgement:
         """Compare two JSON values, and record them and the verdict (see `harness.judging.comparison`).
 
-        If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for other values.
+        If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for a non-JSON value.
         """
         expected, observed = orjson.loads(orjson.dumps(expected)), orjson.loads(orjson.dumps(observed))
         if relation != "within":
@@ -149,13 +149,13 @@ class History:
         ended_by: Judgement | None = None,
         **facts: Any,
     ) -> None:
-        """Record the verdict on a phase (setup, call or teardown) and its cause. `ended_by` is what ended the phase."""
+        """Record the verdict on a phase and its cause. `ended_by` is the judgement that ended the phase, if any."""
         why = cause(self._judged, verdict, ended_by)
         self._judged.clear()
         self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
 
     def close(self) -> None:
-        """End the file. Idempotent."""
+        """Write the end record and close the file. Idempotent."""
         if self._fd >= 0:
             try:
                 self.write("end")
@@ -187,7 +187,7 @@ class Window:
         self._count(client, observations, Tally.of(observations))
 
     def observe_flow(self, client: str, samples: Sequence[Timed]) -> list[Timed]:
-        """Count the observations of a client's steady traffic, once per client. Return the requests as recorded."""
+        """Count a client's steady traffic, once per client. Return the requests with rounded times, as recorded."""
         flow = as_json.flow(samples)
         samples = as_json.read_flow(flow)
         observations = [observation for _, observation in samples]
@@ -269,7 +269,7 @@ class Parts:
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _Part(path)).new()]
 
     def recorded(self) -> Recorded:
-        """Return all records by time, without end records. Without an end record, a part gets a "broken-off" record."""
+        """Return all records by time, without end records. A part without an end record gets a "broken-off" record."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
         entries.sort(key=lambda record: float(record["mono"]))  # stable: the records of each worker keep their order
@@ -302,7 +302,7 @@ class _Part:
         return self._records[known:]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return all records except the end record and records for Allure. Without an end record, add "broken-off"."""
+        """Return all records but the end record and records for Allure. If there is no end record, add "broken-off"."""
         found = [record for record in self._records if record["kind"] not in ("end", "steps")]
         last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
         if last["kind"] != "end":

@@ -15,7 +15,7 @@ from harness.model import files
 MOST_BYTES = 256 * files.MEGABYTE
 """The size limit of a history, compressed or not. A run of all requirements writes a history of nine megabytes."""
 
-_MEMORY = 128 * files.MEGABYTE  # memory limit for unpacking; an archive by xz -9 needs 65
+_MEMORY = 128 * files.MEGABYTE  # memory limit for unpacking; an archive by xz -9 needs 65 MiB
 
 _BEFORE, _AFTER = b',"digest":"', b'"}'
 _DIGEST = 64  # hexadecimal digits of SHA-256
@@ -24,7 +24,7 @@ TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a `run.jsonl` or `run.jsonl.xz` file. Raises `UsageError` if this is impossible."""
+    """Return the content of a `run.jsonl` or `run.jsonl.xz` file. Raises `UsageError` if it cannot be read."""
     content = files.content(path, what="history", most=MOST_BYTES)
     if path.suffix != ".xz":
         return content

@@ -26,7 +26,7 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """Return an expectation as JSON: a sorted list if all pods must answer, a mapping for other sets, or a word."""
+    """Return an expectation as JSON: a sorted list if all pods must answer, a mapping for other sets, or a name."""
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}

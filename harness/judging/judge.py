@@ -62,7 +62,7 @@ class Judged:
     allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
     """Steps and attachments of each case, in Allure's form."""
     stories: dict[Key, Story] = field(default_factory=dict)  # the story of each case that has ended
-    differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)  # what each failed case observed
+    differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)  # of failed cases
     contradictions: list[str] = field(default_factory=list)
     """Contradictions between records that are individually valid. Unmodified runs never write contradictory records."""
 
@@ -234,7 +234,7 @@ class Judge:
             self.judged.cases[key] = new
 
     def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
-        """Record contradictions: a cause without judgements, counts of no known window, or a better final verdict."""
+        """Record contradictions between a verdict's cause, counts or final verdict and the records before it."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
         tallies = [window.tallies for window in worker.story.windows]
@@ -265,7 +265,7 @@ _ROUNDED_MS = 2.0  # the tolerance in ms for the length of a gap, because the ti
 
 
 def _has_gap(samples: Sequence[Timed], recorded: float) -> bool:
-    """Return whether the longest gap is as recorded, in ms. In older histories, a gap needs no lost request."""
+    """Return whether the longest gap has the recorded ms. Older histories also have gaps without a lost request."""
     longest_of_all = max((after - before for before, after in gaps(samples)), default=0.0) * 1000
     return any(abs(each - recorded) <= _ROUNDED_MS for each in (longest_gap(samples), longest_of_all))
 
@@ -302,7 +302,7 @@ def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
 
 
 def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
-    """Return the facts about a requirement for the record of a verdict. `story` also gets its sentence and source."""
+    """Return the facts about a requirement for a verdict record. With `story`, they include its sentence and source."""
     found: dict[str, Any] = {"level": requirement.level, "profile": requirement.profile, "core": requirement.core}
     return {**found, "sentence": requirement.sentence, "source": requirement.source} if story else found
 

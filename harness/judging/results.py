@@ -14,7 +14,7 @@ from harness.model.requirements import Level, Requirement
 
 
 class Outcome(enum.StrEnum):
-    """The effect of a verdict on the run: MUST decides, SHOULD warns, MAY informs."""
+    """The effect of a verdict on the run. Only a MUST can fail a run; a SHOULD causes a warning, and a MAY a note."""
 
     MET = "met"
     FAILURE = "failure"  # a MUST is not met
@@ -90,7 +90,7 @@ class CaseResult:
     steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
     attachments: list[dict[str, Any]] = field(default_factory=list)
     fails_with: str = ""  # the smallest draw with which the case still fails, or "" if unknown
-    differences: tuple[Difference, ...] = ()  # what a failed case observed; empty if unknown
+    differences: tuple[Difference, ...] = ()  # how a failed case differs from its expectation; empty if unknown
     # The record of a verdict contains these fields under the same names, without empty fields.
     reason: str = ""
     explanation: str = ""
@@ -120,7 +120,7 @@ class CaseResult:
 
     @property
     def left_out(self) -> bool:
-        """True if options of the run excluded it. Reports count such cases, but do not list them."""
+        """True if options of the run excluded this case. Reports count such cases, but do not list them."""
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: "CaseResult") -> None:
@@ -164,7 +164,7 @@ class Result:
         return outcome(case.verdict, self.requirement.level, never_began=case.never_began)
 
     def message_of(self, case: CaseResult) -> str:
-        """Return the message of a case. Unless it passed or failed a MUST, a prefix states the reason or level."""
+        """Return the message of a case. A prefix states why the case did not run, or marks a warning or a note."""
         kind = self.outcome_of(case)
         if kind is Outcome.NOT_RUN:
             return f"{case.reason}: {case.message}"
@@ -253,7 +253,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
 
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:
-    """Return the longest wait of any scenario in seconds and its requirement, or None without waits."""
+    """Return the longest wait of any scenario in seconds and its requirement, or None if none waited."""
     cases = [(each.requirement.id, case.observed) for each in results for case in each.cases]
     waited = ((float(seen[CONVERGENCE]["slowestSeconds"]), name) for name, seen in cases if CONVERGENCE in seen)
     return max(waited, default=None)

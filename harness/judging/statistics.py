@@ -33,8 +33,8 @@ class Rates:
 
     All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of its own
     answers, or `leak` if `leak` is larger. If there is only one client, it detects `leak`. `chances` is how many times
-    a fault can pass by luck. It is two if correct observations from before the window count, while wrong observations
-    restart the wait. The total probability of missing a fault is below `miss`.
+    a fault can pass by luck. It is two if a wait precedes the window: correct observations during the wait count, and
+    wrong observations only restart the wait. The total probability of missing a fault is below `miss`.
     """
 
     leak: float = DEFAULT_LEAK
@@ -166,7 +166,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return the bounds of all counts of `count` equally likely endpoints, exceeded only with probability `alarm`."""
+    """Return bounds that the counts of all `count` equally likely endpoints exceed with probability `alarm` at most."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)
@@ -191,7 +191,7 @@ def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> Shar
 
 
 def at_most(successes: int, samples: int, chance: float) -> float:
-    """Return the probability of at most `successes` successes."""
+    """Return the probability of at most `successes` successes in `samples` trials."""
     return math.fsum(_binomial(samples, chance)[: max(0, successes + 1)])
 
 
@@ -211,12 +211,12 @@ def _binomial(samples: int, chance: float) -> list[float]:
 
 
 def _tail_length(probabilities: Sequence[float], tail: float) -> int:
-    """Return the number of outcomes from this end whose probabilities add up to at most `tail`."""
+    """Return how many of the first probabilities add up to at most `tail`."""
     return sum(total <= tail for total in itertools.accumulate(probabilities))
 
 
 def _smallest(enough: Callable[[int], bool], guess: float) -> int:
-    """Return the smallest sufficient n. The guess is exact except for a rounding error."""
+    """Return the smallest n for which `enough` is true. The guess is exact except for a rounding error."""
     n = max(1, math.ceil(guess) - 1)
     while not enough(n):
         n += 1

@@ -41,9 +41,9 @@ class Compared:
 
 @dataclass(slots=True)
 class Story:
-    """The events of one case by time (monotonic seconds). `took_up` has the ends of waits for components.
+    """The events of one case by time (monotonic seconds). At the times in `took_up`, components were up to date.
 
-    `begun` is the start of the scenario, from which messages count times. Older histories have none.
+    `begun` is the start of the scenario. Times in messages are relative to it. It is None in older histories.
     """
 
     changes: list[Change] = field(default_factory=list)

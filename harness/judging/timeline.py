@@ -1,6 +1,6 @@
 """The timeline of a scenario: changes of the cluster, wrong observations, and the requests of steady traffic.
 
-All times come from the same clock, and are relative to the start of the scenario, as in the log of requests.
+All times come from the monotonic clock. Messages show them relative to the start of the scenario.
 """
 
 import json
@@ -80,7 +80,7 @@ def _endpoint(endpoint: Mapping[str, Any]) -> str:
 
 
 def longest_gap(samples: Sequence[Timed]) -> float:
-    """Return the longest gap with a lost request in ms, or 0 without one."""
+    """Return the length in ms of the longest gap that contains a lost request, or 0 if there is no such gap."""
     return milliseconds(max((after - before for before, after in lossy_gaps(samples)), default=0.0))
 
 
@@ -91,7 +91,7 @@ def lossy_gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
 
 
 def gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the times of answered requests (monotonic seconds). The first and the last request count as answered."""
+    """Return each gap between answers (begin and end in monotonic s). The first and last request count as answers."""
     if not samples:
         return []
     answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]

@@ -32,7 +32,7 @@ class Phase:
 
 
 def transitions(story: Story) -> list[dict[str, Any]]:
-    """Return the numbers for each steady traffic of a scenario, as in reports."""
+    """Return the measurements of each steady traffic of a scenario, in the form of the report."""
     return [
         {"traffic": window.title, "clients": [_client(story, window, client) for client in window.flows]}
         for window in story.windows

@@ -112,7 +112,7 @@ Expectation = Mapping[str, Expected]  # the expectation for each client
 class Tally:
     """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason.
 
-    `gap_ms` is the longest time without a correct answer, if measured. `refused_by` counts refusals by error name.
+    `gap_ms` is the longest gap between answers with a lost request, or 0. `refused_by` counts refusals by error name.
     """
 
     pods: Counter[str] = field(default_factory=Counter)
@@ -171,7 +171,7 @@ class Judgement:
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan of a client's probes, if `clients` see the same faults. Raises `ValueError` for an empty set."""
+    """Return the plan for one of `clients` that see the same faults. Raises `ValueError` for an empty set."""
     if isinstance(expected, TimedOut | Refused | NoAnswer):
         return every_probe("silence", rates, clients=clients)
     if isinstance(expected, AnyOf):
@@ -282,7 +282,7 @@ class _Client:
         self.known = tally.known
         self.needed = planned.samples
         self.allowed = pods_of(expected)
-        self.bounds = 0, self.known  # of a pod's count; with enough observations, those of an equal share
+        self.bounds = 0, self.known  # of a pod's count; those of an equal share need enough observations
         if isinstance(expected, EqualShares) and self.known >= self.needed:
             self.bounds = share_bounds(self.known, len(self.allowed), planned.miss)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]

@@ -60,7 +60,7 @@ class BasicChecks:
         self._cluster = cluster
         self._about = about
         self._left: dict[str, Callable[[], bool]] = {}
-        self._hopeless: set[str] = set()  # checks that more time cannot help
+        self._hopeless: set[str] = set()  # checks that can no longer succeed
         self._closed = False
         with self._aside():
             self._prepare()
@@ -71,7 +71,7 @@ class BasicChecks:
             self.close()
 
     def unanswered(self, used: Collection[str]) -> Mapping[str, Collection[str]]:
-        """Return the checks among `used` that have never succeeded, with the requirements that are about them."""
+        """Return the checks among `used` that have never succeeded, with the requirements that test them."""
         if not self._left.keys() & set(used):
             return {}
         with self._aside():

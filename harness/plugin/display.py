@@ -66,7 +66,7 @@ def _uncaptured(file: Any) -> Any:
 
 
 class _Proxy(FileProxy):
-    """The file that pytest writes to while the state is shown, because it bypasses the streams of the command."""
+    """The file that pytest writes to while the state is shown. Pytest does not use the command's `sys.stdout`."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))

@@ -140,7 +140,7 @@ def _numbers() -> Iterator[int]:
 
 @pytest.fixture
 def generation(request: pytest.FixtureRequest) -> Generation | None:
-    """The cases that the generating test runs, or None for the cases of the suite."""
+    """The generated cases that the requesting test runs, or None if it runs the cases of the suite."""
     return getattr(request, "param", None)
 
 

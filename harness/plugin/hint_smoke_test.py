@@ -1,7 +1,7 @@
 """A smoke test before all other tests: do hints have an effect, including hints that are added to an existing slice?
 
 Proxies that ignore hints usually do so silently: a feature gate is disabled, or packets bypass the judged data plane.
-Others ignore hints when they compare endpoints, so they miss a change of hints. Dozens of failures then have one cause,
+Others ignore hints when they compare endpoints, so they miss changes of hints. Dozens of failures then have one cause,
 which the report should state first. The result is a note and does not affect verdicts.
 """
 
@@ -26,11 +26,11 @@ NAMESPACE = "td-hint-smoke-test"
 SOMETHING = "hintsChangeSomething"
 FOLLOWED = "changesOfHintsAreFollowed"
 WITHIN = 3.0  # the time for a change to affect packets, in seconds, multiplied by the time scale
-PROBES = 24  # all probes reach the same of two endpoints by chance once in 16 million
+PROBES = 24  # without hints, all probes reach the near one of two endpoints once in 16 million
 
 
 def hint_facts(backend: "Backend", namespace: str = NAMESPACE) -> dict[str, bool]:
-    """Return whether hints keep traffic away from an endpoint in another zone, or {} if this is unknown."""
+    """Return whether hints keep traffic in a zone, and whether later changes of hints do, or {} if this is unknown."""
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:
@@ -52,7 +52,7 @@ def _ask(backend: "Backend", namespace: str, pods: list[Pod]) -> dict[str, bool]
     both, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
     probe = _publish(backend, namespace, "web", pods, hinted=False)
     if not _reaches(backend, probe, both):
-        # A proxy may use the field and the endpoints' zones. Otherwise the Service does not work even without hints.
+        # The proxy may follow `trafficDistribution` without hints. If a plain Service fails too, hints are no cause.
         plain = _publish(backend, namespace, "plain", pods, hinted=False, asking=False)
         return {SOMETHING: False} if _reaches(backend, plain, both) else {}
     hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=backend.families[0])

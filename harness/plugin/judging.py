@@ -122,7 +122,7 @@ def judge(report: pytest.TestReport, error: BaseException | None, case: Case) ->
 
 
 def sentence(error: BaseException | None) -> str:
-    """Return the first line of an exception, prefixed with its type unless the project defines the type."""
+    """Return the first line of an exception, with its type unless it is an assertion or a `HarnessError`."""
     if error is None:
         return "the test failed without a message"
     first = first_line(str(error))[:_LONGEST]

@@ -185,7 +185,7 @@ class Progress:
 
 
 class Eta:
-    """Estimator of the end of a run, from expected seconds by node id. `ending` is in seconds."""
+    """Estimates the seconds left from the expected seconds of each node id. `ending` seconds follow the last case."""
 
     def __init__(self, expected: Mapping[str, float], *, at_once: int, ending: float = 0.0) -> None:
         self._ending = ending
@@ -205,7 +205,7 @@ class Eta:
             self._took += now - since
 
     def left(self, now: float) -> float:
-        """Return the estimated seconds left: expected time, scaled by the ratio of actual to expected so far."""
+        """Return the estimated seconds left: the expected time, scaled by actual over expected times so far."""
         running, todo = self.running.copy(), self._todo.copy()  # other threads change the two mappings
         late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
         took = _TRUST + self._took + sum(late.values())

@@ -26,7 +26,7 @@ _CODES: dict[type[BaseException], ExitCode] = {
     DistrustError: ExitCode.DISTRUST,
     UnavailableError: ExitCode.DISTRUST,
 }
-_RESTARTS = 1000  # of workers: a lost worker affects only the requirement that it runs
+_RESTARTS = 1000  # the maximum number of worker restarts: a lost worker affects only the requirement that it runs
 _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, controller and all proxies up to six times
 
 

@@ -42,7 +42,7 @@ DISTRUST = "trafficdist_distrust"
 
 
 MISSING = "trafficdist_missing"
-"""The user property of a test's report that holds something that the report of the run lacks."""
+"""The user property of a test's report that names a part that the run's report lacks, with the reason."""
 
 DISRUPTIVE = frozenset(
     {
@@ -71,7 +71,7 @@ class Recorder:
         self._plan = Plan()
         self._deselected: list[pytest.Item] = []
         self._lost = ""
-        self._failed = False  # the current test has failed by its own observations
+        self._failed = False  # whether the current test failed in its call phase
         self._shrinker = Shrinker(run)
         self._running = False  # a test is running
         self._start = self._seconds = 0.0  # start and elapsed time of the current test
@@ -239,7 +239,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Turn pytest-timeout off, because it ends a process anywhere. Its options and markers remain."""
+        """Unregister pytest-timeout, as its error may occur in pytest's own code. Its options and markers remain."""
         if session.config.pluginmanager.hasplugin("timeout"):
             session.config.pluginmanager.unregister(name="timeout")
 

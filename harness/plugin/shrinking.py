@@ -13,7 +13,7 @@ from harness.plugin.time_limit import TimeLimitError, limit_of, limited
 from harness.run.run import Run
 from harness.variation.axes import PLAIN, Draw
 
-SECONDS = 60.0  # per process and before the time scale, for all failures together
+SECONDS = 60.0  # per process for the repetitions of all failures, multiplied by the time scale
 
 
 class Shrinker:

@@ -94,7 +94,7 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
 
 
 def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], ExpectedByCase]:
-    """Return the catalogue, and a function that rehearses the cases of the published suite, and of no other suite.
+    """Return the catalogue, and a function that rehearses its cases. Only the published suite has such cases.
 
     Raises `DistrustError` with pytest's output.
     """
@@ -151,7 +151,7 @@ class _Collector:
 
 
 def _rehearsable(item: pytest.Item, requirement: Requirement) -> Iterator[Rehearsable]:
-    """Yield the case of a test that takes a cluster and its parameters, and nothing else."""
+    """Yield the case of a test whose only arguments are a cluster and the test's parameters."""
     if isinstance(item, pytest.Function):
         given = dict(item.callspec.params) if parameters_of(item) else {}
         if inspect.signature(item.function).parameters.keys() == {_CLUSTER, *given}:

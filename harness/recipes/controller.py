@@ -53,7 +53,7 @@ class DescribedControlPlane(EmbeddedControlPlane):
             self._place.close()
 
     def synced(self) -> bool:
-        """Return whether all checks succeed for `quiet_seconds`, or there is an outage. Raises `EndedError`."""
+        """Return whether all checks succeed for `quiet_seconds`, or the API server is down. Raises `EndedError`."""
         if self._programs is None or not self._programs.running:
             return True
         return not self._informer.connected or self._programs.synced()

@@ -39,7 +39,7 @@ class Connections:
     """Connects programs in any netns to the API server with one kubeconfig. The programs on a node share a sandbox."""
 
     def __init__(self, plane: ControlPlane, isolation: Collection[str] = (), limits: Limits | None = None) -> None:
-        """`isolation` lists what each node has of its own in addition to network, processes and mounts."""
+        """`isolation` lists what each node's sandbox isolates in addition to network, processes and mounts."""
         self._plane = plane
         self._isolation, self._limits = isolation, limits
         self._sandboxes: dict[str, ProgramSandbox] = {}
@@ -105,7 +105,7 @@ class Connections:
             return code, file.read(LOG_LETTERS).decode(errors="replace").strip()
 
     def clear(self, node: str) -> None:
-        """Kill what the stopped programs on a node have left behind."""
+        """Kill processes that the stopped programs on a node have left behind."""
         if node in self._sandboxes:
             with contextlib.suppress(OSError):  # the sandbox has ended
                 self._sandboxes[node].clear()
@@ -182,7 +182,7 @@ class NodeProcesses:
             self.stop(node)
 
     def explain(self, node: str, pattern: str, about: str) -> str:
-        """Return the last lines of a node's log that match a regular expression. `about` names their subject."""
+        """Return the last lines of a node's log that match a regular expression. `about` describes them."""
         import regex  # noqa: PLC0415  only to explain a decision; unlike `re` it has a timeout
 
         if node not in self._running:

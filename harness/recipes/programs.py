@@ -200,7 +200,7 @@ class Programs:
         return self._parts[0].environment({**self._filled[where], "log_file": log})
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command with `more` values, and run it within unscaled seconds. Raises `InconclusiveError`."""
+        """Fill in a command with `more` values, and run it. `within` is unscaled seconds. Raises `InconclusiveError`."""
         values = {**self._filled[where], **more}
         filled = [fill(part, values) for part in command]
         who, log = f"{self._recipe.name} on {where}, to {what},", self._log_of_pods(where)

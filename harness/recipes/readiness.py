@@ -1,4 +1,4 @@
-"""Check whether a program is ready and has processed all changes. Each check returns the missing condition, or ""."""
+"""Check whether a program is ready and has processed all changes. A check returns why it fails, or ""."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -100,7 +100,7 @@ class LogCheck:
 
 @dataclass(frozen=True, slots=True)
 class CommandCheck:
-    """Check that a command exits with 0. It runs on the node of the program, with its isolation and variables."""
+    """Check that a command exits with 0. It runs in the program's sandbox, with its environment variables."""
 
     command: Command
 
@@ -117,7 +117,7 @@ Check = HttpCheck | MetricsCheck | LogCheck | CommandCheck
 
 
 def missing(checks: tuple[Check, ...], place: ProgramPlace) -> str:
-    """Return why the first check that fails does so, or "" if all checks succeed."""
+    """Return the reason why the first failed check fails, or "" if all checks succeed."""
     return next((text for check in checks if (text := check.missing(place))), "")
 
 

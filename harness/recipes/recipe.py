@@ -93,7 +93,7 @@ OF_PROXY = Kind(
     },
 )
 OF_CLUSTER = Kind("proxy", (), {name: OF_PROXY.own_placeholders[name] for name in ("cluster_cidrs", "mode", "address")})
-"""The kind for entries of `cluster_programs`, which run once per cluster, and not on a node."""
+"""The keys and placeholders of `cluster_programs`, which run once per cluster, and not on a node."""
 OF_DNS = Kind(
     "DNS",
     ("objects",),
@@ -143,7 +143,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A proxy, DNS server or controller: programs that start in order, after the cluster's `objects` and programs."""
+    """A proxy, DNS server or controller: `objects` are created, then `cluster_programs` and `programs` start."""
 
     name: Name
     programs: Annotated[tuple[Program, ...], Mark.READ] = ()

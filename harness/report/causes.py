@@ -1,7 +1,7 @@
 """Group the failures of a run by what was observed: which connections went wrong how, and under which conditions.
 
-One fault usually fails several requirements. Each failed requirement belongs to exactly one cause. The causes are the
-fewest that explain all failures: the one that explains most comes first, then the one that explains most of the rest.
+One fault usually fails several requirements. Each failed requirement belongs to exactly one cause. A greedy
+algorithm first takes the cause that explains the most failures, then the one that explains most of the others.
 A mutant is named only as a hint, if it fails almost the same requirements.
 """
 
@@ -21,7 +21,7 @@ from harness.variation.axes import AXES, CLIENT, FAMILY, PROTOCOL, Draw, draw_of
 _FEWEST_ALIKE = 2  # the minimum number of requirements that a mutant must fail to be named
 _OF_KILLERS = 0.8  # the minimum share of the requirements that kill a mutant and fail in the same way
 _OF_CAUSE = 0.5  # the minimum share of a cause's requirements that kill the mutant
-_MOST_ALIKE = 3  # mutants that explain the same failures
+_MOST_ALIKE = 3  # the maximum number of mutants that are named for a cause
 
 
 _rank = list(Level).index  # MUST is first
@@ -80,8 +80,8 @@ class _Candidate:
 class _Failure:
     """The observations of a failed requirement.
 
-    `conditions` has the conditions that its windows show, by description. The descriptions `sure` are certain. `drawn`
-    are the random values that the test used, or those that it needs to fail. Without the conditions `needs`, it passes.
+    `conditions` maps each difference to its conditions. `sure` has the differences that are certain. `drawn` has the
+    random values that the test used, or those that it needs to fail if known. Without those in `needs`, it passes.
     """
 
     result: Result
@@ -132,7 +132,7 @@ def headlines(causes: Iterable[Cause]) -> dict[str, str]:
 
 
 def _candidates(failures: Iterable[_Failure]) -> set[_Candidate]:
-    """Return the conditions of each failure, and the conditions that two failures have in common."""
+    """Return the possible causes: the conditions of each failure, and those that two failures have in common."""
     found = {candidate for failure in failures for candidate in failure.candidates()}
     pairs = ((one, other) for one, other in combinations(found, 2) if one.text == other.text)
     return found | {_Candidate(one.text, both) for one, other in pairs if (both := one.conditions & other.conditions)}
@@ -163,7 +163,7 @@ _SHOWN = {f"{FAMILY}=second": seen.IPV6, f"{PROTOCOL}=udp": seen.UDP}  # random 
 
 
 def _values(draw: str) -> list[str]:
-    """Return the values of a draw. A history of another release may have unknown ones."""
+    """Return the values of a draw. A history of another release may have unknown values."""
     return [each for each in draw.split(",") if "=" in each]
 
 

@@ -16,15 +16,15 @@ class OutcomeLabels:
     style: Style
     column: str  # header of the outcome's column of numbers
     meaning: str  # label in the key of the marks
-    statistic: str  # key of the number in the conformance report, followed by the key of the list of ids
+    statistic: str  # key of the number in the conformance report
     allure: str  # one of Allure's five statuses
-    junit: str = "skipped"  # JUnit's element, followed by its type
+    junit: str = "skipped"  # name of JUnit's element
     heading: str = ""  # label in lists of unmet requirements
-    ids: str = ""
+    ids: str = ""  # key of the list of requirement ids in the conformance report
     always: bool = False  # whether the conformance report shows the number 0
     category: str = ""  # in Allure
-    junit_type: str = ""
-    pytest: str = ""  # the category of pytest -v, where pytest's own does not fit
+    junit_type: str = ""  # type attribute of JUnit's element
+    pytest: str = ""  # the category that pytest -v shows instead of pytest's own category
 
 
 SHOWN: Mapping[Outcome, OutcomeLabels] = {

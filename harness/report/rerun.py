@@ -16,7 +16,7 @@ ELSEWHERE = frozenset(
 )  # fmt: skip
 """Options that select other requirements, choose the output, or name the implementation."""
 
-_ALWAYS = ("backend", "seed")  # the plugin has no default backend, and the seed has no default at all
+_ALWAYS = ("backend", "seed")  # the plugin has no default backend, and with --generate the seed is random
 
 
 def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:

@@ -73,7 +73,7 @@ def header(
 
 
 def _judged(settings: Settings) -> str:
-    """Return all judged components. If the reference provides the others, return only the proxy."""
+    """Return all judged components. If the reference is the control plane, return only proxy and DNS server."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
     proxy += f", DNS server {settings.dns}" if settings.dns != REFERENCE else ""
     chosen = settings.components

@@ -44,7 +44,7 @@ RELEASE = "release"
 """The name of the version check. A report that fails only this check is valid, but was made by another version."""
 
 DERIVED = "derived"
-"""The name of the check of the pages. It runs last, and only if the values that they show were accepted."""
+"""The name of the check of junit.xml and the page. It runs last, and only if the values in them were accepted."""
 
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
@@ -74,9 +74,9 @@ class Evidence:
 
 
 def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
-    """Return the reasons why the attestation of a report is refused, and a sentence about it, or "" without one.
+    """Return why the attestation of a report is refused, and a sentence about the attestation ("" if there is none).
 
-    Without a repository, that of the implementation must have made the report. Raises `UsageError` without a report.
+    By default, `repository` is that of the implementation. Raises `UsageError` if the folder has no valid report.
     """
     repository = repository or attestation.repository_of(conformance.read_report(str(folder)))
     held, text = attestation.check(folder, repository)
@@ -120,7 +120,7 @@ def refusals(
 
 
 def _derived(run: Evidence) -> Iterator[str]:
-    """Yield the files that differ from those that follow from the history. A published report has none of them."""
+    """Yield a sentence for each of junit.xml and the page that differs from the file derived from the history."""
     made: Mapping[str, Callable[[], bytes]] = {
         "junit.xml": lambda: junit.as_xml(run.results, run.report["run"], run.causes),
         PAGE: lambda: page.as_html(
@@ -230,7 +230,7 @@ _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
 
 
 def _limits(run: Evidence) -> Iterator[str]:
-    """Yield windows with laxer error rates than their test names, and time limits that the report does not declare."""
+    """Yield windows with laxer error rates than their test sets, and time limits that the report does not declare."""
     declared, rates = run.report["run"].get("convergesWithin", 0), defaultdict[str, set[Rates]](set)
     for (requirement, _), each in run.foreseen.items():
         rates[requirement] |= each.rates | {DEFAULT_RATES}
@@ -248,7 +248,7 @@ _PROMISE = re.compile(r"\bthe declared (\S+) s\b")
 
 
 def _expectations(run: Evidence) -> Iterator[str]:
-    """Yield the cases that passed without everything that their tests are known to expect, in this order."""
+    """Yield passed cases whose records lack a known expectation of their test, or have another order."""
     for record in run.recorded.records if run.foreseen else ():
         for text, value in _ALWAYS.items() if record["kind"] == "comparison" else ():
             if re.match(text, record["what"]) and record["expected"] != value:
@@ -280,7 +280,7 @@ _ALWAYS: Mapping[str, Any] = {
     "connection of ": "Reached",
     "outcomes that are wrong before, during and after a change": {},
 }
-"""Values that the harness itself expects, by a pattern of the text."""
+"""The expected values that the harness itself sets, by a pattern of the comparison's subject."""
 
 
 def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowStory) -> bool:
@@ -293,7 +293,7 @@ def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowStory) -> bo
 
 
 def _is_expected(foreseen: Expected, recorded: Expected) -> bool:
-    """Return whether a client's expectation is the foreseen one. It may be stricter, where a client keeps its pods."""
+    """Return whether a recorded expectation is the foreseen one. For a foreseen `AnyOf`, a subset is accepted."""
     if isinstance(foreseen, AnyOf) and isinstance(recorded, AbstractSet):
         return bool(recorded) and recorded <= foreseen.pods
     return recorded == foreseen

@@ -47,7 +47,7 @@ def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declare
 
 
 def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
-    """Return typical seconds for each requirement in the suite's table of needs that the options may select."""
+    """Return the typical seconds of each requirement that the options may select, from the suite's table of needs."""
     try:
         known = needs.read(suite)
     except UsageError:  # the suite has no table

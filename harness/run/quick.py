@@ -21,7 +21,7 @@ _LEAST = 0.01  # the minimum seconds of a requirement, because the tables have t
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """The chosen ids, the number of all requirements, the numbers of mutants, and the predicted `seconds`."""
+    """The `ids` chosen among `of` requirements, the number of mutants that they find, and the predicted `seconds`."""
 
     ids: tuple[str, ...]
     of: int
@@ -58,7 +58,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
 
 
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:
-    """Return seconds by id of the requirements that fit, in descending order of new mutants per second."""
+    """Choose requirements that fit, each with the most new mutants per second. Return their seconds by id."""
     chosen: dict[str, float] = {}
     new = dict(kills)  # by candidate id, the mutants that no chosen requirement finds
     while new := {each: mutants for each, mutants in new.items() if mutants}:

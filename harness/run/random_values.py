@@ -23,10 +23,10 @@ _FEATURE_OF: Mapping[str, Value] = {
     "IPv6NodePorts": (axes.ADDRESS, "node-port"),
     "ExternalIPs": (axes.ADDRESS, "external-ip"),
 }
-"""The value that requires a claimed feature."""
+"""The random value that may occur only if the implementation claims this feature."""
 
 _SELDOM = 8
-"""One in this number of requirements has random events of components that need seconds to restart or to watch again."""
+"""For real programs, only one requirement in this many varies `components`, because they need seconds to restart."""
 
 _OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late", f"{axes.NODES}=bare")
 _INERT: Mapping[Profile, tuple[str, ...]] = {
@@ -56,13 +56,13 @@ _OWN: Mapping[Profile, tuple[str, ...]] = {
 """The axes and values that only some profiles have."""
 
 _INTERRUPTIONS = ("restarted", "dns-restarted", "disconnected")
-"""The values of `components` that need seconds, or that a real cluster cannot have."""
+"""The values of `components` that interrupt a component. They take seconds, or are impossible on a real cluster."""
 
 _FIXED_ON_REAL_CLUSTERS = (
     *(axes.NAMES, axes.FAMILY, axes.PODS, axes.ADDRESS, axes.TARGETS, axes.LABELS, axes.BYSTANDERS, axes.CONNECTIONS),
 )
 
-_LONG = 3.0  # seconds of a case
+_LONG = 3.0  # a case with fewer seconds never has 200 changes before it
 _RESTARTS = {*RESTART.values(), Ability.CHANGE_RELEASE}
 
 TYPICAL = 1.5  # the estimated seconds of a requirement of which only the id is known
@@ -108,10 +108,10 @@ def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mappi
 
 
 def fixed(requirement: Requirement) -> set[str]:
-    """Return the axes and values ("client=endpoint") that do not vary. A sentence about connections excludes UDP."""
+    """Return the axes and values ("client=endpoint") that a requirement does not vary. "Connections" excludes UDP."""
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
-    # A basic check, which has `answers`, fixes its own address.
+    # A requirement with `answers` is a basic check, and sets its own kind of address.
     names_address = {axes.ADDRESS} if requirement.answers or "cluster IP" in requirement.sentence else set()
     return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *names_address, *others}
 

@@ -79,7 +79,7 @@ def interrupt_was_reported() -> bool:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`. `alone`: the process ends with it."""
+    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`. `alone`: Python exits after it."""
     global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 
@@ -95,7 +95,7 @@ def as_interrupts(*, alone: bool = False) -> Iterator[None]:
 
 
 def deaf_python() -> str:
-    """Return the command of a worker, which ignores signals while it loads. They would print its traceback."""
+    """Return the command that starts a worker. While it loads, it ignores signals, which would print a traceback."""
     return shlex.join(["sh", "-c", 'trap "" INT TERM HUP; exec "$@"', "sh", sys.executable])
 
 
@@ -124,7 +124,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextlib.contextmanager
 def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
-    """Set a handler for those signals of `before` that have the handler given there, and restore it afterwards."""
+    """During the block, handle the signals that have the handler in `before` or a handler of this module."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         handlers = [(each, usual, signal.getsignal(each)) for each, usual in before.items()]

@@ -177,7 +177,7 @@ def _of_kind(values: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"--mode {WITHOUT_PROXY}: a cluster without kube-proxy needs a recipe (--proxy FILE)")
     version = version_of_image(values["kind_image"] or "")
     claims = _kube_proxy(version, values["mode"] or "default", parse_gates(values["feature_gates"]))
-    return {**claims, "converges_within": 2 * CONVERGES_WITHIN}  # its controller and API server take part too
+    return {**claims, "converges_within": 2 * CONVERGES_WITHIN}  # its controller and API server need time too
 
 
 def _kube_proxy(found: "Version | None", mode: str, gates: Mapping[str, bool]) -> dict[str, Any]:

@@ -107,8 +107,8 @@ class Settings:
     def topology_for(self, wanted: Topology) -> Topology | None:
         """Return the topology to boot for a scenario that requires `wanted`, or None if the scenario cannot run.
 
-        Scenarios for the default topology run on any topology that has at least its nodes, and on a real cluster with
-        fewer, if the table of needs permits this.
+        Scenarios for the default topology run on any topology that has at least its nodes. On a real cluster, they also
+        run with fewer nodes if the table of needs permits this.
         """
         if self.backend in REAL_CLUSTERS:
             return self.topology if wanted.name in (THREE_ZONES.name, self.topology.name) else None

@@ -20,7 +20,7 @@ from harness.report import reactions
 from harness.report.page.cluster_map import TIMES, ClusterMap, map_of
 from harness.variation.axes import when_it_fails
 
-Nodes = Sequence[tuple[str, str]]  # zone of each node, by name
+Nodes = Sequence[tuple[str, str]]  # pairs of a node's name and its zone
 
 INTERVALS = 72
 _EDGE = 1e-6  # tolerance as a fraction of an interval, for floats on its border
@@ -42,8 +42,8 @@ class Interval:
 class Timeline:
     """The lane and the gaps of each client. `written` holds the numbers of the changes written in each interval.
 
-    `took_up` holds the intervals in which all components finished processing the changes. `times` are the ends of the
-    time axis, relative to the event `zero`.
+    `took_up` holds the intervals in which all components finished processing the changes. `times` are the start
+    and end of the time axis as text, relative to the event `zero`.
     """
 
     lanes: dict[str, list[Interval]]
