@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Stop pytest if it would run requirements without a backend, which is an accident."""
+    """Stop pytest if it would run tests of requirements without a backend, which is never intended."""
     if not config.pluginmanager.hasplugin(_PLUGIN) and not config.option.collectonly:
         claimed = next((item for item in items if item.get_closest_marker("requirement")), None)
         if claimed is not None:

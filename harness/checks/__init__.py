@@ -1,1 +1,1 @@
-"""Checks of whether a machine or cluster lacks abilities, with the fix and the affected requirements."""
+"""Check whether a machine or cluster lacks abilities, how to fix this, and which requirements it affects."""

@@ -180,7 +180,7 @@ def _zones(nodes: Nodes) -> str | Finding:
     parts += [f"{each['metadata']['name']} {_why_not(each)}" for each in nodes.nodes if not takes_pods(each)]
     if len(nodes.names) < 2:  # topology has no effect in a single zone
         return unusable("; ".join(parts), f"at least two zones must have nodes that accept pods (label {ZONE_LABEL})")
-    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios need these nodes, regardless of the option
+    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios need these nodes, whatever --topology is
         parts.append(f"only {len(topology.nodes)} are requested")
         topology = THREE_ZONES
     missing = [node.name for node in topology.nodes if node.name not in nodes.names]

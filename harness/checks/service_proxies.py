@@ -6,7 +6,7 @@ from typing import Literal
 
 Reads = Literal["all", "zone", "field", "none", ""]
 """The hints that a program follows: "all" like kube-proxy, "zone" hints, "field" for zone hints if the Service sets
-trafficDistribution, "none", or "" if it depends.
+trafficDistribution, "none", or "" if this depends on the program's version or configuration.
 
 With "field", PreferSameNode selects endpoints on the client's node, or else any endpoint.
 """

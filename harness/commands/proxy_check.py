@@ -119,7 +119,7 @@ def _boot(
 def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | None:
     begun = time.monotonic()
     facts: dict[str, bool] = {}
-    with contextlib.suppress(EndedError):  # found again below
+    with contextlib.suppress(EndedError):  # `check_instruments` below raises it again
         facts = hint_facts(backend)
     holds = {REACHED: bool(facts), HINTS: facts.get(SOMETHING), CHANGES: facts.get(FOLLOWED)}
     for title, remedy in _SMOKE_TEST.items():

@@ -56,7 +56,7 @@ class Difference:
 
 
 def differences(story: Story) -> list[Difference]:
-    """Return the differences that a scenario observed, without repetitions."""
+    """Return the differences that a scenario's failed windows and comparisons show, without repetitions."""
     found: dict[tuple[str, bool], list[frozenset[str]]] = {}
     for text, conditions in _observed(story):
         found.setdefault((text.removeprefix(_MAYBE), not text.startswith(_MAYBE)), []).append(conditions)

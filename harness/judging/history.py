@@ -18,7 +18,7 @@ reported.
     verdict       verdict on a phase of a test, and whether it follows from the judgements since the previous verdict;
                   a record without a phase is the final verdict of the run, and overrides earlier verdicts
     took          the seconds of all phases of a test, and the start of the test
-    shrunk        the smallest draw with which a test still fails
+    shrunk        the fewest random values with which a test still fails
     steps         steps and attachments of a test, in Allure's form; not in a merged history
     not-run       tests that never began, with their verdict and message
     broken-off    in a merged history: the part of a worker stops here, without an end record

@@ -26,7 +26,7 @@ from harness.variation.axes import parse_draw
 Key = tuple[str, str]  # identifies a case by the id of the requirement and the parameters of the case
 
 _Tests = dict[str, dict[str, list[str]]]
-"""The parameters of all cases, by document and slug. A test without parameters has an empty entry."""
+"""The parameters of all cases, by document and slug. A test without parameters has an empty list."""
 
 
 @dataclass(slots=True)
@@ -58,10 +58,10 @@ class Judged:
     """The report's facts about the whole run. It is empty for runs of older releases."""
     seconds: dict[Key, float] = field(default_factory=dict)  # the duration of each case that has ended
     starts: dict[Key, float] = field(default_factory=dict)  # the start time of each case (Unix time)
-    fails_with: dict[Key, str] = field(default_factory=dict)  # the smallest draw with which each case still fails
+    fails_with: dict[Key, str] = field(default_factory=dict)  # the fewest random values with which a case still fails
     allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
     """Steps and attachments of each case, in Allure's form."""
-    stories: dict[Key, Story] = field(default_factory=dict)  # the story of each case that has ended
+    stories: dict[Key, Story] = field(default_factory=dict)  # the events of each case that has ended
     differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)  # of failed cases
     contradictions: list[str] = field(default_factory=list)
     """Contradictions between records that are individually valid. Unmodified runs never write contradictory records."""
@@ -111,7 +111,7 @@ def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
     return judge.judged
 
 
-_LONGEST = 1e6  # duration of a test in seconds
+_LONGEST = 1e6  # the maximum valid duration of a test in seconds
 
 _STRINGS = {
     "cause", "client", "explanation", "message", "parameters", "phase", "reason", "relation", "rerun", "sentence",

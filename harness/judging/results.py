@@ -14,7 +14,7 @@ from harness.model.requirements import Level, Requirement
 
 
 class Outcome(enum.StrEnum):
-    """The effect of a verdict on the run. Only a MUST can fail a run; a SHOULD causes a warning, and a MAY a note."""
+    """The effect of a verdict on the run: a MUST that is not met is a failure, a SHOULD a warning, and a MAY a note."""
 
     MET = "met"
     FAILURE = "failure"  # a MUST is not met
@@ -89,7 +89,7 @@ class CaseResult:
     worker: str = ""
     steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
     attachments: list[dict[str, Any]] = field(default_factory=list)
-    fails_with: str = ""  # the smallest draw with which the case still fails, or "" if unknown
+    fails_with: str = ""  # the fewest random values with which the case still fails, or "" if unknown
     differences: tuple[Difference, ...] = ()  # how a failed case differs from its expectation; empty if unknown
     # The record of a verdict contains these fields under the same names, without empty fields.
     reason: str = ""
@@ -204,7 +204,7 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> Situation:
-    """Return the situation that follows from the results alone. If `strict`, a SHOULD counts like a MUST."""
+    """Return the conditions of the exit code that depend on results. If `strict`, a SHOULD counts like a MUST."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}

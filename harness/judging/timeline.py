@@ -17,7 +17,7 @@ BEFORE = 10
 AFTER = 5
 """The numbers of changes to show: the last ones before the first wrong observation, and the first ones after it."""
 
-_LONGEST = 140  # characters per change
+_LONGEST = 140  # maximum number of characters of a change
 
 Timed = tuple[float, Observation]  # the time of a request (monotonic seconds), and its outcome
 
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 
 
 def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> str:
-    """Return changes since `zero` (monotonic seconds) and observations by time, or "" if there are no changes."""
+    """Return the changes since `zero` (monotonic s) and the observations as text, by time, or "" without changes."""
     mine = [each for each in changes if each.at >= zero and each.what != "measured"]
     first = min((each.at for each in seen), default=float("inf"))
     before = [each for each in mine if each.at <= first]
@@ -53,7 +53,7 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
 
 def said(change: Change) -> str:
     """Return a change in one line."""
-    everywhere = change.facts.get("component", "proxy") != "proxy"  # a single instance serves all nodes
+    everywhere = change.facts.get("component", "proxy") != "proxy"  # one instance serves all nodes, unlike a proxy
     known = [(name, value) for name, value in change.facts.items() if value is not None]
     facts = ", ".join(_fact(name, value) for name, value in known if not (everywhere and name == "nodes"))
     text = f"{change.what} {facts}".rstrip()

@@ -25,7 +25,7 @@ SILENCE = 3.0  # longest time without output, in seconds
 
 _LOOK = 0.5
 _MOST_SHOWN = 8
-_BAR = 40  # the maximum number of columns
+_BAR = 40  # the maximum number of columns of the progress bar
 _RICH: Mapping[Style, str] = {"faint": "dim"}  # rich's name of a style, where it differs
 _PYTEST: Mapping[Style, str] = {"faint": "light"}  # likewise pytest's name
 
@@ -66,7 +66,7 @@ def _uncaptured(file: Any) -> Any:
 
 
 class _Proxy(FileProxy):
-    """The file that pytest writes to while the state is shown. Pytest does not use the command's `sys.stdout`."""
+    """The file to which pytest writes while the state is shown. It calls `neutral`, as pytest bypasses our streams."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))

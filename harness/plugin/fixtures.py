@@ -35,8 +35,8 @@ class Backends:
         self._booted: dict[tuple[str, str], Backend] = {}
         self._standing: dict[tuple[str, str], SharedServices] = {}
         self._releases: dict[tuple[str, str], Releases] = {}
-        self._hint_facts: dict[str, bool] = {}  # of the first cluster
-        self._basic_checks: BasicChecks | None = None  # of the first cluster
+        self._hint_facts: dict[str, bool] = {}  # result of the smoke test on the first cluster
+        self._basic_checks: BasicChecks | None = None  # they use the first cluster
 
     def __call__(self, topology: Topology, draw: Draw = PLAIN) -> "Backend":
         key = topology.name, draw[axes.NAMES]

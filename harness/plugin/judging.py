@@ -71,7 +71,7 @@ def _by_kind(phase: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def called(fixtures: Mapping[str, Any], limit: AbstractContextManager[None]) -> Iterator[None]:
-    """Run the call phase of a test in this context. At its end, the last observed values are checked again."""
+    """A context for the call phase of a test. At the end of the phase, check the last observed values again."""
     with translated("call"), with_instruments_checked(fixtures), limit:
         yield
         recheck(fixtures)

@@ -38,7 +38,7 @@ class Ledger:
         self._crashed: dict[str, CaseResult] = {}  # by node id
         self._other_failures = 0
         self._stopped = ""
-        self._broke_off = False  # the run could not continue, for a known reason
+        self._broke_off = False  # whether the run could not continue, for a known reason
         self.exit_code: ExitCode | None = None
         self.report: Path | None = None  # set when the report has been written
         self.causes: Sequence[Cause] | None = None  # likewise

@@ -23,7 +23,7 @@ from harness.run.run import Run
 
 _QUIET = -2  # pytest's reporter writes only errors
 _ENDING = 0.0075  # seconds per case after the last case: measured 3.9 s for 511 cases on two CPUs
-_TRUST = 5.0  # the weight of expected durations, in seconds of durations measured in this run
+_TRUST = 5.0  # seconds; the expected durations count as much as this time measured in this run
 _WIDEST = 100
 _SHORTEST = 12  # characters of a truncated reason
 

@@ -73,7 +73,7 @@ class Recorder:
         self._lost = ""
         self._failed = False  # whether the current test failed in its call phase
         self._shrinker = Shrinker(run)
-        self._running = False  # a test is running
+        self._running = False  # whether a test is running
         self._start = self._seconds = 0.0  # start and elapsed time of the current test
 
     @pytest.hookimpl(trylast=True)
@@ -343,7 +343,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def _turn(file: Path, *, exclusive: bool) -> Iterator[None]:
-    """Wait until no disruptive test runs, or with `exclusive` until no test runs. Others wait during the block."""
+    """Wait until no disruptive test runs, or with `exclusive` until no test runs. Hold the lock during the block."""
     with file.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield

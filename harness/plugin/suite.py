@@ -33,7 +33,7 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
     configuration = resources.files("harness").joinpath("certify.ini")
     with resources.as_file(configuration) as file:
         ours = ["-c", str(file), f"--rootdir={root}", f"--confcutdir={place if place.is_dir() else root}"]
-        if suite == SUITE:  # it has no assert statements and no hypothesis tests
+        if suite == SUITE:  # the published suite has no assert statements and no hypothesis tests
             ours += ["--assert=plain", "-p", "no:hypothesispytest"]
         if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             ours += [part for name in _PLUGINS for part in ("-p", name)]

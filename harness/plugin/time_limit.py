@@ -46,7 +46,7 @@ def limit_of(item: "pytest.Item") -> float:
 
 @contextlib.contextmanager
 def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None, *, most: int = MOST) -> Iterator[None]:
-    """Raise `TimeLimitError` in this block after so many seconds (0: never) in which the programs could run.
+    """Raise `TimeLimitError` in this block after `seconds` (0: never), not counting time when programs could not run.
 
     `give_up` is called with the reason if the block ignores the error repeatedly. The error is raised after `most`
     times the limit by the clock, at the latest.

@@ -13,7 +13,7 @@ _PLACE = "controller"
 
 
 class DescribedControlPlane(EmbeddedControlPlane):
-    """The embedded control plane with a recipe's programs, which write EndpointSlices."""
+    """The embedded control plane, in which the programs of a recipe write EndpointSlices."""
 
     def __init__(self, release: Release, recipe: Recipe) -> None:
         super().__init__(release)

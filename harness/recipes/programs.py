@@ -173,7 +173,7 @@ class Programs:
         return "\n  ".join([f"{where}: {self._recipe.name} about {about}, by command:", *lines[:LINES], *more])
 
     def decisions(self, where: str) -> str:
-        """Return the output of the recipe's `explain` command for the first Services, or "" if there is no command."""
+        """Return the output of the recipe's `explain` command for up to `SERVICES` Services, or "" if it has none."""
         explain = self._recipe.explain
         if isinstance(explain, ByLog) or where not in self._filled:
             return ""
@@ -195,12 +195,12 @@ class Programs:
         return f"{said}\n(exit code {code})" if code else said
 
     def _environment(self, where: str) -> dict[str, str]:
-        """Return the environment variables of a command, which are the first program's."""
+        """Return the environment variables of the first program, which the recipe's commands also get."""
         log = str(self._parts[0].processes.log(where))
         return self._parts[0].environment({**self._filled[where], "log_file": log})
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command with `more` values, and run it. `within` is unscaled seconds. Raises `InconclusiveError`."""
+        """Fill in a command with `more` values, and run it for `within` unscaled s. Raises `InconclusiveError`."""
         values = {**self._filled[where], **more}
         filled = [fill(part, values) for part in command]
         who, log = f"{self._recipe.name} on {where}, to {what},", self._log_of_pods(where)

@@ -157,7 +157,7 @@ def _read_object(value: Any, kind: Any, where: str, allowed: Mapping[str, str]) 
 
 
 def _read_value_of(value: Any, kind: Any, where: str, allowed: Mapping[str, str]) -> Any:
-    """Return a dataclass. If it has a single field, the value is that field's value."""
+    """Convert a value to the dataclass `kind`. If `kind` has a single field, the value is that field's value."""
     fields = dataclasses.fields(kind)
     if len(fields) > 1:
         return _read_object(value, kind, where, allowed)

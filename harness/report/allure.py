@@ -88,7 +88,7 @@ def _result(result: Result, case: CaseResult, settings: Settings, cause: str) ->
 
 
 def _parameters(case: CaseResult, settings: Settings) -> dict[str, str]:
-    """Return what distinguishes the results of one requirement, if several runs share an Allure report."""
+    """Return the parameters that distinguish results of one requirement, if several runs share an Allure report."""
     own = {"case": case.parameters} if case.parameters else {}
     return {
         **own,

@@ -19,7 +19,7 @@ from harness.model.requirements import Level
 from harness.variation.axes import AXES, CLIENT, FAMILY, PROTOCOL, Draw, draw_of
 
 _FEWEST_ALIKE = 2  # the minimum number of requirements that a mutant must fail to be named
-_OF_KILLERS = 0.8  # the minimum share of the requirements that kill a mutant and fail in the same way
+_OF_KILLERS = 0.8  # of the requirements that kill a mutant, the minimum share that fails in the same way
 _OF_CAUSE = 0.5  # the minimum share of a cause's requirements that kill the mutant
 _MOST_ALIKE = 3  # the maximum number of mutants that are named for a cause
 

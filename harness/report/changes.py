@@ -46,7 +46,7 @@ class Issue:
 
 
 def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[VerdictChange]:
-    """Return the changes from `old` to `new`, by requirement and folder. Folders without an old report have none."""
+    """Return the changes from `old` to `new`, by requirement and folder. Skip folders without an old report."""
     return sorted(
         change for where, report in new.items() if where in old for change in _changes(where, old[where], report)
     )

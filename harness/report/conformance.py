@@ -34,7 +34,7 @@ SEALS = "folder"
 """The rule by which a report lists files: every file in its folder. Older reports list fewer, and lack this field."""
 
 _LONGEST = 300  # maximum number of characters of the validator's error
-MOST_BYTES = 16 * MEGABYTE  # size limit of a report; that of the whole suite has about 250 kB
+MOST_BYTES = 16 * MEGABYTE  # size limit of a report; a report of the whole suite has about 250 kB
 
 
 def build(
@@ -236,7 +236,7 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
         **_present(
             convergesWithin=run.settings.converges_within,
             slowestConvergence={"seconds": slowest[0], "test": slowest[1]} if slowest else {},
-            junitWarnings=run.settings.junit_warnings.removeprefix("skipped"),  # the default
+            junitWarnings=run.settings.junit_warnings.removeprefix("skipped"),  # omitted by default
             interrupted=run.interrupted,
             quick=plan.quick.reported() if plan.quick else {},
             deselected=left_out(results),

@@ -50,7 +50,7 @@ def suite_revision() -> str:
 
 
 def suite_of(place: Path, requirements: Iterable[Requirement], revision: str) -> dict[str, str]:
-    """Return the suite block. The published suite has a revision, and a custom suite the version of trafficdist."""
+    """Return the report's suite block. For a custom suite, it has trafficdist's version instead of a revision."""
     if place != place_of():
         more = {"harness": suite_version()}
     elif revision:
@@ -100,7 +100,7 @@ def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, An
 
 
 def implementation(settings: Settings) -> dict[str, Any]:
-    """Return the implementation block: the options, or the reference's values where options are missing."""
+    """Return the report's implementation block, from options. The reference has values for missing options."""
     own = ("The trafficdist authors", "reference", "", suite_version()) if settings.judges_reference else ("",) * 4
     given = (settings.organization, settings.project, settings.url, settings.version)
     values = [theirs or ours for theirs, ours in zip(given, own, strict=True)]

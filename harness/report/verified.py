@@ -38,7 +38,7 @@ from harness.scenario.rehearsal import ExpectedByCase, ExpectedRecords, RunFacts
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 600.0
-"""The tolerance between times in the report and in the history, in seconds. Busy machines need minutes to begin."""
+"""The tolerance between times in the report and in the history, in seconds. A busy machine needs minutes to begin."""
 
 RELEASE = "release"
 """The name of the version check. A report that fails only this check is valid, but was made by another version."""
@@ -145,7 +145,7 @@ def _history(run: Evidence) -> Iterator[str]:
 
 
 def _artifacts(run: Evidence) -> Iterator[str]:
-    """Yield what differs between the folder and the list of its files. A symbolic link is never followed."""
+    """Yield the differences between the folder and the report's list of files. A symbolic link is never followed."""
     listed = {each["path"]: each["sha256"] for each in run.report["artifacts"]}
     if run.report.get("seals") != conformance.SEALS:
         yield "it does not list all files of its folder, because an older release wrote it: verify it with that release"

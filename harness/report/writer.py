@@ -25,7 +25,7 @@ from harness.run.run import Run
 
 @gc_paused()
 def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded: Recorded) -> tuple[Path, list[Cause]]:
-    """Write all reports. `judged` derives from `recorded`. Return the report's path, and the causes.
+    """Write all reports. `judged` was derived from `recorded`. Return the report's path, and the causes.
 
     Raises `DistrustError` for the first file that cannot be written.
     """

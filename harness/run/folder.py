@@ -95,8 +95,8 @@ class OutputFolder:
                 each.unlink()
 
     def abandon(self) -> None:
-        """Remove everything that `prepare` created if nothing ran, and unlock the folder. Idempotent."""
-        if self._lock < 0:  # the folder belongs to another run
+        """Remove everything that `prepare` created, and unlock the folder. Does nothing after `finish` or `let_go`."""
+        if self._lock < 0:  # this run does not hold the lock
             return
         shutil.rmtree(self.parts, ignore_errors=True)
         if self._made:
@@ -111,7 +111,7 @@ class OutputFolder:
         self.let_go()
 
     def write(self, name: str, content: str | bytes) -> Path:
-        """Write a file atomically, by renaming a temporary file, and without secrets."""
+        """Write a file atomically, by renaming a temporary file. `***` replaces secrets in the content."""
         target = self.path / name
         with _writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ class Plan:
     quick: Quick | None = None
     seconds: dict[str, float] = field(default_factory=dict)  # the expected duration of each requirement
     draws: dict[str, str] = field(default_factory=dict)
-    """The draw of each requirement, as a string that `parse_draw` reads."""
+    """The draw (random values) of each requirement, as a string that `parse_draw` reads."""
 
     def draw_of(self, requirement_id: str) -> Draw:
         """Return the draw of a requirement. A requirement without a draw has the plain values."""
@@ -117,7 +117,7 @@ def what_is_lacking(needed: Needs, offered: Needs) -> tuple[str, str]:
 
 
 def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
-    """Return the reason if a feature cannot be observed on the cluster, in the form of `reason_to_skip`."""
+    """Return why a requirement's features cannot be observed on the cluster, in the form of `reason_to_skip`."""
     found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
     details = [f"{name} cannot be observed on this cluster ({why})" for why, name in sorted(found.items())]
     return (SkipReason.UNAVAILABLE, "; ".join(details)) if details else ("", "")

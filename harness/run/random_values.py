@@ -1,4 +1,4 @@
-"""Choose a random value on each axis of variation for each requirement of a run."""
+"""Choose random values for each requirement of a run, one on each axis of variation (such as the IP family)."""
 
 import re
 import zlib
@@ -26,7 +26,7 @@ _FEATURE_OF: Mapping[str, Value] = {
 """The random value that may occur only if the implementation claims this feature."""
 
 _SELDOM = 8
-"""For real programs, only one requirement in this many varies `components`, because they need seconds to restart."""
+"""For real programs, only one requirement in this many varies `components`, because restarts take seconds."""
 
 _OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late", f"{axes.NODES}=bare")
 _INERT: Mapping[Profile, tuple[str, ...]] = {
@@ -75,7 +75,7 @@ def draws_of(
     needs: Mapping[str, Needs] | None = None,
     seconds: Mapping[str, float] | None = None,
 ) -> dict[str, str]:
-    """Return the draw of each requirement, as a string that `parse_draw` reads.
+    """Return the draw (random values) of each requirement, as a string that `parse_draw` reads.
 
     The draws depend on the seed, the suite and the abilities of the cluster, but not on the selected requirements. So a
     requirement has the same draw when it runs alone. `needs` and `seconds` (of one case) may lack some requirements.
@@ -126,7 +126,7 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
         found.add((axes.FAMILY, "second"))
     if settings.proxy.kind == RECIPE:  # the recipe's programs know each node by one name only
         found.add((axes.NAMES, "cloud"))
-    if settings.proxy.kind in (RECIPE, INSTALLED):  # a proxy may use additional addresses, which have no semantics
+    if settings.proxy.kind in (RECIPE, INSTALLED):  # additional addresses have no defined meaning
         found.add((axes.ADDRESSES, "several"))
     if settings.reference_minor < minor_of("1.23"):  # older controllers count control plane nodes
         found.add((axes.BYSTANDERS, "control-plane"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 _USUAL = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
-_alone = False  # whether the process ends with its command
+_alone = False  # whether the process exits when its command ends
 _over = False  # whether the process is about to exit and ignores signals
 _reported = False  # whether a line about an interrupt was printed
 _LOST_SECONDS = 10.0  # after this time, another signal raises again, because an interrupt in a destructor is lost
@@ -56,7 +56,7 @@ class Signals:
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
         """Handle the signals during the block. Signals that are already ignored, as under nohup, remain ignored."""
-        self._said = os.dup(2)  # pytest captures the descriptor itself
+        self._said = os.dup(2)  # pytest captures output by replacing descriptor 2
         try:
             with _handled({signal.SIGINT: signal.default_int_handler, **_USUAL}, self.hear):
                 yield

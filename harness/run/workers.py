@@ -100,7 +100,7 @@ def usual(seconds: Mapping[str, float]) -> float:
 
 
 def _bound(settings: Settings, machine: Machine) -> tuple[int, int]:
-    """Return the maximum number of workers for a machine or a cluster, and the megabytes of each."""
+    """Return the maximum number of workers for a machine or a cluster, and the megabytes of memory that each needs."""
     if settings.backend == "kubeconfig":  # more would burden a shared cluster
         return 4, 200
     if settings.backend == "kind":  # its nodes share the CPUs of this machine

@@ -11,7 +11,7 @@ from harness.model.cluster_options import NO_CNI
 from harness.model.files import shown
 from harness.model.release import PROXY, parse_gates
 
-if TYPE_CHECKING:  # `trafficdist --help` must not wait for these
+if TYPE_CHECKING:  # `trafficdist --help` must not wait for these imports
     from harness.binaries.versions import Version
     from harness.recipes.recipe import Recipe
 

@@ -36,7 +36,7 @@ def of_settings(settings: Settings, *, runs_controller: bool = False) -> Impleme
 
 
 def _require_own_parts(fault: Mutant, settings: Settings, *, runs_controller: bool) -> None:
-    """Raise `UsageError` if a mutant changes a component that the real control plane brings."""
+    """Raise `UsageError` if a mutant changes a component that the real control plane provides."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(
             f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, and --control-plane "

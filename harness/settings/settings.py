@@ -96,7 +96,7 @@ class Settings:
 
     @property
     def generation(self) -> Generation | None:
-        """The scenarios to generate or to replay, or None if the run uses the suite's own."""
+        """The scenarios to generate or to replay, or None if the run uses the suite's own scenarios."""
         if self.replay:
             return Generation(self.seed, replay=self.replay)
         if not self.generate:

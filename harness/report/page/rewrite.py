@@ -40,7 +40,7 @@ class FormerRun:
 
 
 def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
-    """Read the folder of a run that has ended. Sentences come from the catalogue. Raises `UsageError`."""
+    """Read the folder of a run that has ended. The catalogue has the sentences of requirements. Raises `UsageError`."""
     history = place_of(run)
     folder = history.parent
     if history.name not in HISTORIES or not (folder / "report.yaml").exists():
