@@ -12,7 +12,7 @@ def main() -> None:
         from trafficdist.own_packages import find_first  # noqa: PLC0415  may be interrupted
 
         find_first()
-        from harness.commands.main import main as command  # noqa: PLC0415  found first from here on
+        from harness.commands.main import main as command  # noqa: PLC0415  imports find our packages from here on
 
         command(prog_name="trafficdist")
     except KeyboardInterrupt:

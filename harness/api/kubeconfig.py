@@ -64,7 +64,7 @@ class Kubeconfig:
 
     def _read(self) -> Any:
         for each in self._files.split(os.pathsep):
-            path = os.path.expanduser(each)  # noqa: PTH111  as the client does; pathlib's raises for unknown users
+            path = os.path.expanduser(each)  # noqa: PTH111  as the client does; Path.expanduser raises for unknown users
             if fault := fault_of_path(path):
                 raise self._error(f"is not a path: {fault}")
             if is_there(path) and not isinstance(strict_yaml.read(path, what="kubeconfig"), dict | None):

@@ -42,7 +42,7 @@ class Interruptible:
 
     def run(self, command: Sequence[str]) -> int:
         """Run the command until it ends. Return the exit code, or 128 + N for signal N, as a shell does."""
-        self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  ours, with the user's options
+        self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  our command with the user's options
         if self._interrupted:  # a signal arrived before the start
             self._interrupt()
         code = self._process.wait()

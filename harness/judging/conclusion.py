@@ -14,7 +14,7 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class UnmetError(AssertionError):
-    """A failed judgement of a scenario. The message is for human readers; no code parses it."""
+    """Raised for a failed judgement of a scenario. The message is for human readers; no code parses it."""
 
     def __init__(self, judgement: Judgement, message: str) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class UnmetError(AssertionError):
 
 
 class InconclusiveJudgementError(InconclusiveError):
-    """An inconclusive judgement, or a judgement that failed during setup or teardown."""
+    """Raised for an inconclusive judgement, or for a judgement that failed during setup or teardown."""
 
     def __init__(self, judgement: Judgement, message: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (setup, call or teardown) with a one-line message, or None if none was judged."""
+    """Return the verdict on a phase (setup, call or teardown) with one line, or None if there are no judgements."""
     if not judgements:
         return None
     decisive = _decisive(judgements)

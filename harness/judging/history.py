@@ -7,7 +7,7 @@ reported.
 
     begin         worker, version of this format; in a merged history all workers
     run           facts about the run
-    scenario      the start of a scenario in seconds by the monotonic clock; times in messages are relative
+    scenario      the start of a scenario in seconds by the monotonic clock; times in messages are relative to it
     change        a change of the cluster
     window        the expectation for each client in this window, the error rates, the Service and the kind of address
     observed      the counts of one client in a window, the first wrong observations in full, and for steady traffic

@@ -44,7 +44,7 @@ def outcome(verdict: str, level: str, *, never_began: bool = False) -> Outcome:
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
-CONVERGENCE = "convergence"  # the measurement of a scenario's longest wait for an expected state
+CONVERGENCE = "convergence"  # key of `CaseResult.observed`: a scenario's longest wait for an expected state
 
 UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 """Skip reasons that leave a claimed feature unproven, which makes the run partial."""
@@ -52,7 +52,7 @@ UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One planned test of a requirement: the pytest node id, and the parameters, or "" if there are none."""
+    """One planned test. `parameters` is "" if it has none. `reason` and `thing` state why it does not run, if so."""
 
     nodeid: str
     requirement: str
@@ -253,7 +253,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
 
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:
-    """Return the longest wait of any scenario in seconds and its requirement, or None if none waited."""
+    """Return the longest wait of any scenario in seconds and its requirement, or None if no scenario waited."""
     cases = [(each.requirement.id, case.observed) for each in results for case in each.cases]
     waited = ((float(seen[CONVERGENCE]["slowestSeconds"]), name) for name, seen in cases if CONVERGENCE in seen)
     return max(waited, default=None)

@@ -282,7 +282,7 @@ class _Client:
         self.known = tally.known
         self.needed = planned.samples
         self.allowed = pods_of(expected)
-        self.bounds = 0, self.known  # of a pod's count; those of an equal share need enough observations
+        self.bounds = 0, self.known  # of a pod's count; with enough observations, the bounds of an equal share
         if isinstance(expected, EqualShares) and self.known >= self.needed:
             self.bounds = share_bounds(self.known, len(self.allowed), planned.miss)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]

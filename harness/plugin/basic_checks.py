@@ -56,7 +56,7 @@ def required_checks(plan: Plan, families: Sequence[str]) -> dict[str, set[str]]:
 
 class BasicChecks:
     def __init__(self, cluster: Cluster, about: Mapping[str, Collection[str]]) -> None:
-        """Repeat each check of `about` until it succeeds, for a limited time."""
+        """Repeat each check until it succeeds, for a limited time. `about` has the requirements that test it."""
         self._cluster = cluster
         self._about = about
         self._left: dict[str, Callable[[], bool]] = {}

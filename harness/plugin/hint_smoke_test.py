@@ -52,7 +52,7 @@ def _ask(backend: "Backend", namespace: str, pods: list[Pod]) -> dict[str, bool]
     both, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
     probe = _publish(backend, namespace, "web", pods, hinted=False)
     if not _reaches(backend, probe, both):
-        # The proxy may follow `trafficDistribution` without hints. If a plain Service fails too, hints are no cause.
+        # The proxy may follow `trafficDistribution` without hints. If a plain Service fails too, nothing is known.
         plain = _publish(backend, namespace, "plain", pods, hinted=False, asking=False)
         return {SOMETHING: False} if _reaches(backend, plain, both) else {}
     hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=backend.families[0])

@@ -176,7 +176,7 @@ class Ledger:
         """Write all reports even if the cleanup failed, then set the exit code."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  it must not prevent the report
+        except Exception as error:  # noqa: BLE001  a failed cleanup must not prevent the report
             self._distrust(judging.why_it_stopped(error) or judging.sentence(error))
         if session.config.stash.get(FINISHED, False):
             return

@@ -13,7 +13,7 @@ from harness.plugin.time_limit import TimeLimitError, limit_of, limited
 from harness.run.run import Run
 from harness.variation.axes import PLAIN, Draw
 
-SECONDS = 60.0  # per process for the repetitions of all failures, multiplied by the time scale
+SECONDS = 60.0  # time limit for all repetitions of a process, multiplied by the time scale
 
 
 class Shrinker:
@@ -53,7 +53,7 @@ def _fails(item: pytest.Item, following: pytest.Item | None, seconds: float) -> 
                 item.runtest()
     except UnmetError:
         return True
-    except (Exception, TimeLimitError, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001  it shows nothing
+    except (Exception, TimeLimitError, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001  inconclusive
         return None
     finally:
         state.teardown_exact(following)

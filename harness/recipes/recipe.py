@@ -174,7 +174,7 @@ class Recipe:
 def read_recipe(path: str, kind: Kind) -> Recipe:
     """Read a recipe from a file. Raises `UsageError` with the file, the key and the allowed values."""
     what = f"{kind.name} file"
-    place = os.path.expanduser(path)  # noqa: PTH111  pathlib's raises for unknown users
+    place = os.path.expanduser(path)  # noqa: PTH111  Path.expanduser raises for unknown users
     loaded = strict_yaml.read(place, what=what)
     try:
         return parse_recipe(loaded, kind, Path(place).parent)

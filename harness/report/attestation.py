@@ -28,7 +28,7 @@ def check(folder: Path, repository: str) -> tuple[bool | None, str]:
         return None, f"{FILE} is not checked: name the repository whose workflow made it with --repo OWNER/NAME"
     command = ["gh", "attestation", "verify", "report.yaml", "--bundle", FILE, "--repo", repository]
     try:
-        ended = subprocess.run(  # noqa: S603  the repository cannot be an option
+        ended = subprocess.run(  # noqa: S603  OWNER/NAME cannot be an option
             command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:

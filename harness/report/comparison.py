@@ -27,7 +27,7 @@ _WITH_A_PROXY = {Profile.SERVICE_PROXY, Profile.CLUSTER}
 
 
 def judged_by(report: Report) -> str:
-    """Return what was judged, packets or decisions. All reports of older releases judged packets."""
+    """Return the basis of a report's verdicts: packets or decisions. Older releases judged only packets."""
     return str(report.get("judges", judged.PACKETS))
 
 

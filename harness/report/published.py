@@ -44,7 +44,7 @@ def excerpts(folder: Path) -> dict[str, str]:
 
 
 def first_lines(folder: Path, tests: Iterable[str]) -> dict[str, int]:
-    """Return the first line of each test's evidence in evidence.txt. Tests without evidence are omitted."""
+    """Return the number of the first line of each test's evidence in evidence.txt. Omit tests without evidence."""
     wanted, found = set(tests), dict[str, int]()
     for number, line in enumerate(_text(folder).split("\n"), 1):
         if line.startswith(f"{_MARK}evidence/"):

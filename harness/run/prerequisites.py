@@ -40,7 +40,7 @@ def examine_run(settings: Settings) -> list[Finding]:
 
 
 def examine_cluster(settings: Settings) -> list[Finding]:
-    """Return the findings about a cluster, or a single finding if its API server is unreachable."""
+    """Return the findings about a real cluster, or a single finding if its API server is unreachable."""
     rules = (*permissions.RULES, *(permissions.DISRUPTIVE if settings.allow_disruptive else ()))
     try:
         reached = reach(settings.kubeconfig, settings.context, rules=rules)

@@ -47,6 +47,6 @@ def _message(error: BaseException) -> str:
     if not isinstance(error, OSError):
         return ""
     at = extract_tb(error.__traceback__)[-1:]
-    if error.errno == errno.EAGAIN and any("fork" in f"{each.name} {each.line}" for each in at):  # not a socket's
+    if error.errno == errno.EAGAIN and any("fork" in f"{each.name} {each.line}" for each in at):  # not from a socket
         return _NO_PROCESSES
     return _MESSAGES.get(error.errno or 0, "")
