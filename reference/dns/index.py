@@ -9,7 +9,7 @@ from reference.objects.topology_keys import Labels
 
 
 class ClusterIndex:
-    """Services, their endpoints, and the nodes of pods. Not thread-safe. With `topology`, `topologyKeys` are used."""
+    """Services, their endpoints, and the nodes of pods. Not thread-safe. Without `topology`, ignores topologyKeys."""
 
     def __init__(self, *, topology: bool = True) -> None:
         self.topology = topology
@@ -17,7 +17,7 @@ class ClusterIndex:
         self._slices: dict[Key, dict[str, Object]] = {}
         self._owner: dict[Key, Key] = {}  # the Service of each slice
         self._locators: dict[Key, tuple[tuple[str, ...], Labels | None]] = {}
-        self._pods_at: dict[str, dict[Key, None]] = {}  # several if pods share the address of their node
+        self._pods_at: dict[str, dict[Key, None]] = {}  # host-network pods share the address of their node
         self._take: Mapping[str, Callable[[Object, bool], None]] = {
             "services": self._take_service,
             "endpointslices": self._take_slice,
@@ -25,15 +25,15 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> None:
-        """Read one event, other than SYNCED."""
+        """Apply one event, except SYNCED."""
         self._take[event.resource](event.object, event.type == "DELETED")
 
     def has_namespace(self, namespace: str) -> bool:
-        """Return whether a namespace has a Service. Always true for "", the parent of all namespaces."""
+        """Return whether a namespace has a Service. "" stands for `svc`, the parent of all namespaces: always true."""
         return not namespace or any(key[0] == namespace for key in self._services)
 
     def labels_at(self, address: str) -> Labels | None:
-        """Return the labels of the node of the pod with this address; None if unknown."""
+        """Return the labels of the node whose pod has this address, or None if they are unknown."""
         for pod in self._pods_at.get(address, ()):
             labels = self._locators[pod][1]
             if labels is not None:

@@ -22,16 +22,16 @@ import dns.rdtypes.IN.AAAA
 import dns.renderer
 import dns.rrset
 
-SMALLEST_UDP = 512  # RFC 1035, 2.3.4: the limit of clients that do not specify a size
+SMALLEST_UDP = 512  # RFC 1035, 2.3.4: the limit for clients that specify no size
 _HEADER = struct.Struct("!HHHHHH")
 _QUESTION_END = 4  # type and class
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A well-formed question: its name and type, and the parts of its answer that do not depend on records.
+    """A valid query: the name and type in question, and the parts of the answer that do not depend on records.
 
-    `head` and `tail` form an answer without records (header, question, EDNS). `limit` is the client's UDP size limit.
+    `head` and `tail` form an answer without records (header without id, question, EDNS). `limit` is the UDP size limit.
     """
 
     name: dns.name.Name
@@ -59,7 +59,7 @@ class Body:
 
 
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
-    """Parse a packet. Return the bytes of an error answer if it has no valid question, or None if it is not a query.
+    """Parse a packet. Return an error answer as bytes if it has no valid question, or None if it is not a query.
 
     `largest` is the largest UDP datagram that this server sends and accepts.
     """
@@ -91,12 +91,12 @@ _TRANSFERS = frozenset({dns.rdatatype.AXFR, dns.rdatatype.IXFR})
 
 
 def refuse(query: Query) -> bytes:
-    """Return the answer to a query for a name outside the zone, without its id."""
+    """Return the answer to a query for a name outside the zone (REFUSED), without the message id."""
     return _answer(query, Body(dns.rcode.REFUSED), authoritative=False)
 
 
 def reply(query: Query, body: Body, *, over_tcp: bool) -> bytes:
-    """Return the answer without its id. If not all records fit, send some of them and set the TC bit (RFC 2181, 9)."""
+    """Return the answer without the id. If not all records fit, send some of them and set the TC bit (RFC 2181, 9)."""
     limit = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
     if needed + len(body.answers) + len(body.additional) <= limit:
@@ -150,7 +150,7 @@ def write_addresses(ips: Sequence[str], ttl: int) -> Body:
 
 @lru_cache(maxsize=65536)
 def _own_address(ip: str, ttl: int) -> bytes:
-    """Encode a record whose name is a pointer to the question, so that the encoded record can be used for any name."""
+    """Encode an address record whose owner name is a pointer to the question, so that it is valid for any question."""
     name = dns.name.from_text("any")
     return write(name, dns.rdatatype.A, addresses(name, ttl, [ip])).answers
 
@@ -168,6 +168,6 @@ def rdata(kind: type[dns.rdata.Rdata], *fields: object) -> dns.rdata.Rdata:
 
 
 def _bare(packet: bytes, rcode: int) -> bytes:
-    """Return an error answer to an unreadable query. It has only a header, with the client's id, opcode and RD."""
+    """Return an error answer to an unreadable query: only a header, with the client's id, opcode and RD bit."""
     number, flags = struct.unpack_from("!HH", packet)
     return _HEADER.pack(number, dns.flags.QR | (flags & (0x7800 | dns.flags.RD)) | rcode, 0, 0, 0, 0)

@@ -36,7 +36,7 @@ def topology_keys(service: Object) -> tuple[str, ...]:
 
 
 def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family, list[Endpoint]]) -> Service:
-    """Return a Service with these endpoints, as returned by `read_endpoints`."""
+    """Return the DNS data of a Service. `endpoints` are the result of `read_endpoints`."""
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         return Service(False, (), alias=spec.get("externalName", ""))
@@ -50,9 +50,9 @@ def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family,
 def read_endpoints(
     slices: Iterable[Object], labels_of: Callable[[Key | None, str], Labels | None]
 ) -> dict[Family, list[Endpoint]]:
-    """Return the ready endpoints of slices, once for each address.
+    """Return the ready endpoints of slices by IP family, without duplicate addresses.
 
-    `labels_of` returns the labels of an endpoint's node for the endpoint's pod, if any, and address.
+    `labels_of` takes the key of an endpoint's pod (or None) and the endpoint's address, and returns its node labels.
     """
     found: dict[Family, list[Endpoint]] = {}
     seen: set[str] = set()
@@ -75,7 +75,7 @@ def read_endpoints(
 
 
 def read_locator(locator: Object) -> tuple[tuple[str, ...], Labels | None]:
-    """Return the addresses of a pod and the labels of its node, or None if the pod has no node."""
+    """Return a pod's addresses and the labels of its node (None if the pod has no node)."""
     ips = tuple(canonical(each["ip"]) for each in locator.get("ips") or ())
     return ips, frozenset((locator.get("nodeLabels") or {}).items()) if locator.get("nodeName") else None
 

@@ -1,6 +1,6 @@
-"""The names in the cluster's zone, and the records for a name of a Service. Pure functions.
+"""Parses names in the cluster's zone, and finds the records for a name. All functions are pure.
 
-A name refers to a Service, one of its ports, or one of its endpoints, whether or not it exists:
+A name refers to a Service, a port of a Service, or an endpoint of a Service, whether or not the Service exists:
 
     web.shop.svc                  a Service, or all endpoints of a headless one
     _http._tcp.web.shop.svc       one of its ports
@@ -26,31 +26,31 @@ _FAMILY_OF: Mapping[str, Family] = {"A": "IPv4", "AAAA": "IPv6"}
 
 @dataclass(frozen=True, slots=True)
 class Apex:
-    """The root of the zone."""
+    """The name of the zone itself, such as `cluster.local`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """The name `dns-version`, whose record contains the version of the specification."""
+    """The name `dns-version`, whose TXT record contains the version of the specification."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A name without records of its own, but with names below it: `svc` (""), or a Kubernetes namespace."""
+    """A name without records that has names below it: `svc` (`namespace` is ""), or a Kubernetes namespace."""
 
     namespace: str
 
 
 @dataclass(frozen=True, slots=True)
 class OfService:
-    """A Service."""
+    """The name of a Service."""
 
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class OfPort:
-    """A named port of a Service. If `port` is "", all ports of a protocol."""
+    """The name of a port of a Service, or of all ports of a protocol if `port` is ""."""
 
     key: Key
     port: str
@@ -59,7 +59,7 @@ class OfPort:
 
 @dataclass(frozen=True, slots=True)
 class OfEndpoint:
-    """An endpoint of a headless Service."""
+    """The name of one endpoint of a headless Service."""
 
     key: Key
     hostname: str
@@ -112,7 +112,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The part of a Service that DNS needs: endpoints by family if it is headless, otherwise cluster IPs and ports."""
+    """The data that DNS needs of a Service: endpoints by family if it is headless, otherwise cluster IPs and ports."""
 
     headless: bool
     keys: tuple[str, ...]
@@ -149,9 +149,9 @@ Record = Address | Target | Alias
 
 
 def select(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
-    """Return the endpoints of one family for a client on a node with these labels, in their order. It may be empty.
+    """Return the endpoints of one family that a client on a node with the labels `client` may use, maybe none.
 
-    If the client's node is unknown (None) or the Service has no keys, all endpoints are returned. As in a proxy, the
+    If the client's node is unknown (None) or the Service has no topology keys, return all endpoints. As in a proxy, the
     keys are applied to each address family separately.
     """
     endpoints = (service.endpoints or {}).get(family, ())
@@ -162,7 +162,7 @@ def select(service: Service, family: Family, client: Labels | None) -> Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The records for a name, if any have the wanted type. `additional` has the addresses of SRV targets, by host."""
+    """The records of the wanted type for a name. `additional` contains pairs of an SRV target's host and address."""
 
     records: tuple[Record, ...] = ()
     additional: tuple[tuple[str, str], ...] = ()
@@ -174,7 +174,7 @@ NO_DATA = Found()
 def find(about: OfService | OfPort | OfEndpoint, wanted: str, service: Service, client: Labels | None) -> Found | None:
     """Return the records of type `wanted` ("A", "AAAA", "SRV", …). Return None if the name does not exist."""
     if service.headless and not any((service.endpoints or {}).values()):
-        return None  # the specification's answer if no client gets an endpoint, not if one client gets none
+        return None  # as specified for Services without ready endpoints; not if only this client gets none
     if service.alias:
         return Found((Alias(service.alias),)) if isinstance(about, OfService) else None
     match about:
@@ -200,7 +200,7 @@ def _addresses(service: Service, wanted: str, client: Labels | None) -> list[str
 
 
 def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Found | None:
-    """Return SRV records of one port, of all ports of a protocol (`port` is ""), or of all; None if no port matches.
+    """Return the SRV records of all ports that match; "" matches any. Return None if the Service has no such port.
 
     The ports do not depend on the client, so the name exists even if no endpoint is selected for the client.
     """

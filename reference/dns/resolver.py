@@ -1,4 +1,4 @@
-"""Converts a query packet from a client address to an answer packet, without using sockets, threads or clocks."""
+"""Answers DNS queries, from packet to packet, without using sockets, threads or clocks."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from reference.dns.messages import Body, Query, rdata
 from reference.dns.records import Address, Alias, Apex, Branch, Found, SchemaVersion, Subject, Target, find, subject
 from reference.objects.topology_keys import Labels
 
-SCHEMA_VERSION = b"1.1.0"  # of Kubernetes' DNS-Based Service Discovery
+SCHEMA_VERSION = b"1.1.0"  # the version of the specification Kubernetes DNS-Based Service Discovery
 PRIORITY, WEIGHT = 0, 100
 
 Find = Callable[..., Found | None]
@@ -28,7 +28,7 @@ RRsets = list[dns.rrset.RRset]
 
 
 class _Records(NamedTuple):
-    """The records for a name with additional records, or the addresses of the name itself in one family."""
+    """The records for a name with additional records, or (in `ips`) the addresses of the name in one family."""
 
     answers: RRsets
     additional: Sequence[dns.rrset.RRset] = ()
@@ -55,7 +55,7 @@ class Resolver:
         self._find = find
 
     def apply(self, event: Event) -> None:
-        """Read a change of the cluster; later answers include it."""
+        """Apply a change of a cluster object. All later answers include it."""
         self._index.apply(event)
 
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
@@ -90,7 +90,7 @@ class Resolver:
     def _records(
         self, name: dns.name.Name, kind: dns.rdatatype.RdataType, about: Subject | None, where: Labels | None
     ) -> _Records | None:
-        """Return the records for a name; None if the name does not exist."""
+        """Return the records of type `kind` for a name, or None if the name does not exist."""
         match about:
             case None:
                 return None

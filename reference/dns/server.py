@@ -1,4 +1,4 @@
-"""The DNS server: one thread that reads changes of the cluster and answers queries between them.
+"""The DNS server: one thread that applies changes of cluster objects and answers queries between the changes.
 
 One thread does both, so answers need no locks. Once `synced` is true, every later answer includes all earlier writes.
 """
@@ -18,7 +18,7 @@ from reference.features import Features
 from reference.serving import end
 
 RESOURCES = ("services", "endpointslices")
-POD_LOCATORS = "podlocators"  # give the location of clients, for topologyKeys
+POD_LOCATORS = "podlocators"  # contain the node labels of clients, for topologyKeys
 _AT_ONCE = 64  # maximum number of datagrams from one socket before other sockets are served
 _MOST_DATAGRAM = 65535
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _LENGTH = struct.Struct("!H")
 
 
 class DnsServer:
-    """Answers queries for the zone of a cluster, on sockets in any network namespace.
+    """Answers queries for the DNS zone of a cluster, on sockets in any network namespace.
 
     Source: KEP-536, DNS server changes. Names and records follow Kubernetes' DNS-Based Service Discovery. Call `start`
     once and `stop` at the end, from one thread; `listen` and `synced` may be called from any thread.
@@ -55,8 +55,8 @@ class DnsServer:
         self._delivered = 0
         self._taken_in = 0
         self._has_state = False
-        self._loop: asyncio.AbstractEventLoop  # of the thread, from `start` on
-        self._sockets: SimpleQueue[socket.socket] = SimpleQueue()  # to listen on, once the initial state has been read
+        self._loop: asyncio.AbstractEventLoop  # set by `start`; runs in the server's thread
+        self._sockets: SimpleQueue[socket.socket] = SimpleQueue()  # wait until the initial state has been read
         self._datagrams: list[socket.socket] = []
         self._servers: list[asyncio.Task[asyncio.Server]] = []
         self._connections: dict[asyncio.Task[None], None] = {}  # the longest idle connection first
@@ -100,7 +100,7 @@ class DnsServer:
         return self._has_state and self._taken_in >= delivered
 
     def _deliver(self, event: Event) -> None:
-        """Queue an event. Runs in the writer's thread while the store is locked, so the count is exact."""
+        """Queue an event. The thread that writes to the store calls this under its lock, so the count is exact."""
         self._delivered += 1
         self._events.put(event)
         if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # otherwise a call is already scheduled
@@ -140,7 +140,7 @@ class DnsServer:
         for _ in range(_AT_ONCE):
             try:
                 packet, sender = receive(_MOST_DATAGRAM)
-            except OSError:  # there are no more datagrams, or an answer caused an ICMP error
+            except OSError:  # no more datagrams, or an ICMP error for an earlier answer
                 return
             reply = answer(packet, sender[0])
             if reply is not None:

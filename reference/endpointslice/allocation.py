@@ -7,7 +7,7 @@ removed at 30 %. The gap between them prevents frequent changes for a Service ne
 All numbers are integers, even with `--follow released`. kube-controller-manager uses floating point, so it sometimes
 refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the CPU, they
 should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in such
-cases, which `floating_point_refuses` finds for explanations. No requirement contains such a case.
+cases, which `floating_point_refuses` detects to explain them. No requirement contains such a case.
 """
 
 import math
@@ -33,7 +33,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The differences between the controller in the KEP and the controller in a release.
+    """The rules that differ between the controller of the KEP and the controllers of releases.
 
     With `evens_out`, no zone stays below its minimum while another zone has spare endpoints, even if valid slices must
     be rewritten for this. Endpoints in zones without ready nodes are then assigned to other zones.
@@ -47,7 +47,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The portion of one zone. `desired` is in units of one endpoint divided by `Allocation.unit`."""
+    """The numbers of endpoints for one zone. `desired` is multiplied by `Allocation.unit` to be an integer."""
 
     minimum: int
     maximum: int
@@ -73,7 +73,7 @@ def rules(features: Features) -> Rules:
 
 
 def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold) -> Allocation | Refusal:
-    """Allocate `endpoints` to zones, or return the reason why each allocation would overload a zone."""
+    """Allocate `endpoints` to zones, or return the reason why no allocation is possible."""
     if isinstance(shares, Refusal):
         return shares
     zones = len(shares.weights)

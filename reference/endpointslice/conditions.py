@@ -25,7 +25,7 @@ _MOST_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition, without the fields that depend on its history."""
+    """One condition, without lastTransitionTime and observedGeneration."""
 
     type: str
     status: Literal["True", "False", "Unknown"]
@@ -34,7 +34,7 @@ class Condition:
 
 
 def accepted(decided_by: Mechanism) -> Condition:
-    """Return the condition Accepted: whether the value of the field determines the hints."""
+    """Return the condition Accepted: whether the value of `trafficDistribution` determines the hints."""
     if isinstance(decided_by, NoHints) and decided_by.unknown:
         return Condition(ACCEPTED, "False", "Unsupported", decided_by.reason)
     if isinstance(decided_by, SamePlace | Plugin):
@@ -113,7 +113,7 @@ def _written(condition: Condition, old: Object | None, generation: Any, now: str
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return the first names in order, and the number of other names."""
+    """Return the first 10 names, sorted, as text that ends with the number of all other names."""
     ordered = sorted(names)
     more = len(ordered) - _MOST_NAMES
     return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

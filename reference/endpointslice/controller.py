@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 
 
 class SyncError(Exception):
-    """A sync could not fulfil the request of the Service. If `retriable`, a retry can succeed without other changes.
+    """A sync failed completely or in part. If `retriable`, a retry can succeed without other changes.
 
-    Failures with equal `topic` share one Event. Their messages differ, because they contain generated names of slices.
+    Successive failures of a Service with the same `topic` cause only one Event, even if their messages differ.
     """
 
     def __init__(self, message: str, *, topic: str, retriable: bool) -> None:
@@ -36,7 +36,7 @@ class SyncError(Exception):
 
 
 class EndpointSliceController(Controller):
-    """Creates and updates EndpointSlices for all Services with a selector. `features` determines the hints.
+    """Creates, updates and deletes EndpointSlices for all Services with a selector. `features` determines the hints.
 
     Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. Any thread may use `registry`.
     """
@@ -78,11 +78,11 @@ class EndpointSliceController(Controller):
             self._queues.append(self._status.work)
         self._cpu_services = CpuServices(rules(self._features))
         self._counting_nodes: set[Key] = set()
-        self._judged_nodes = (0, 0)  # the versions of the nodes at the last check of all Services
+        self._judged_nodes = (0, 0)  # what `_nodes_versions` returned at the last check of all Services
         self._reported: dict[Key, str] = {}  # the topic of the last failure with an Event
 
     def _has_settled(self) -> bool:
-        # The order matters: nodes queue Services, and syncs queue conditions.
+        # The order matters: a node change queues Services, and their syncs queue conditions.
         return self._judged_nodes == self._nodes_versions() and super()._has_settled()
 
     def _work_on_next(self) -> None:
@@ -101,7 +101,7 @@ class EndpointSliceController(Controller):
         return self._index.zones.version, self._index.nodes_version
 
     def _check_nodes(self) -> None:
-        """Queue the Services whose hints may depend on nodes that have none of their endpoints."""
+        """After a change of nodes, queue the Services whose hints may depend on nodes without their endpoints."""
         versions = self._nodes_versions()
         if versions == self._judged_nodes or not self._has_state:
             return

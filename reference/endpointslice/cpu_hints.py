@@ -1,4 +1,4 @@
-"""Hints in proportion to CPU for all endpoints of one address family, as the topology annotation requests.
+"""Sets hints in proportion to the CPU of zones, for all endpoints of one address family (topology annotation).
 
 Each zone receives its share of the endpoints, starting with the endpoints in the zone. Slices with valid hints stay
 unchanged. Only slices that must be written for another reason receive new allocations, in the order of slices and
@@ -20,7 +20,7 @@ from reference.objects.endpoints import is_ready
 
 @dataclass(frozen=True, slots=True)
 class CpuOutcome:
-    """The outcome of the heuristic for one address family with this number of endpoints.
+    """The outcome of the heuristic for one address family, which has `endpoints` endpoints.
 
     `zones` contains the number of endpoints that are hinted for each zone. `refusal` is the reason why there are no
     hints. `had_hints` is true if the slices had hints before.
@@ -42,7 +42,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _State:
-    """The number of endpoints allocated to each zone, the unchanged slices, and the slices that are written."""
+    """The unchanged slices (`standing`), the slices to write (`open`), and the number of endpoints of each zone."""
 
     standing: list[Draft] = field(default_factory=list)
     open: list[_Open] = field(default_factory=list)
@@ -70,7 +70,7 @@ def hint_by_cpu(
 
 
 def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) -> bool:
-    """Return whether new `shares` could change hints: a zone has too few endpoints, or hints became possible."""
+    """Return whether `shares` could change hints: a zone has too few endpoints, or hints become (im)possible."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
     if isinstance(found, Refusal) or not hinted:
@@ -117,7 +117,7 @@ def _hinted_zone(endpoint: Object) -> str | None:
 
 
 def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: Rules) -> bool:
-    """Return whether a slice can stay: all endpoints have hints, and no zone exceeds its share. Update `counts`."""
+    """Return whether a slice may stay unchanged: its hints are complete and valid. If so, add them to `counts`."""
     mine: Counter[str] = Counter()
     for endpoint in draft.endpoints:
         zone = _hinted_zone(endpoint)
@@ -165,7 +165,7 @@ def _advance(heap: list[tuple[int, str]], amount: int, zone: str) -> None:
 
 
 def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
-    """Change hints from giving zones to receiving zones. Only endpoints in open slices can move."""
+    """Hint endpoints of giving zones for receiving zones. Only the endpoints of open slices can move."""
     gives, takes = moves
     receivers = sorted(takes)
     for each in state.open:
@@ -190,7 +190,7 @@ def _hand_over(state: _State, holder: _Open, number: int, receiver: str) -> None
 
 
 def _rehome(state: _State, allocation: Allocation) -> None:
-    """Give endpoints in zones without a share to zones that have too few endpoints."""
+    """Hint each endpoint in a zone without a share for the zone that lacks the most endpoints."""
     for each in state.open:
         for number, zone in enumerate(each.zones):
             if zone is not None and zone not in allocation.portions:
@@ -202,7 +202,7 @@ def _rehome(state: _State, allocation: Allocation) -> None:
 
 
 def _fill_up(state: _State, allocation: Allocation) -> None:
-    """Give every zone its minimum. Unchanged slices are used only if no open slice has a spare endpoint."""
+    """Give every zone its minimum. Take from unchanged slices only if no open slice has a spare endpoint."""
     needy = [zone for zone, portion in allocation.portions.items() if state.counts[zone] < portion.minimum]
     if not needy:
         return

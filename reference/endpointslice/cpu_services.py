@@ -1,7 +1,7 @@
 """The Services with hints by CPU: the outcome of their last sync, and the last notice to their users.
 
-With this record, a node change compares only a few numbers for each Service, and causes a sync only if hints can
-change. An Event is written only when hints appear, disappear, or are refused for a different reason.
+After a node change, the controller only compares a few recorded numbers for each Service, and syncs a Service only if
+its hints can change. An Event is written only when hints appear, disappear, or are refused for a different reason.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Notice(NamedTuple):
 @dataclass(slots=True)
 class _Service:
     outcomes: dict[AddressType, CpuOutcome] = field(default_factory=dict)
-    reported: dict[AddressType, str] = field(default_factory=dict)  # _ENABLED, or why not
+    reported: dict[AddressType, str] = field(default_factory=dict)  # _ENABLED, or the refusal's `why`
 
 
 class CpuServices:
@@ -40,7 +40,7 @@ class CpuServices:
         self._services: dict[Key, _Service] = {}
 
     def note(self, key: Key, plan: Plan, *, first_look: bool) -> list[Notice]:
-        """Record the outcome of a sync. Return the notices to report.
+        """Record the outcome of a sync. Return the notices to write as Events.
 
         Hints that existed before the first sync of this controller cause no notice.
         """

@@ -22,7 +22,7 @@ _NOBODY: Identity = ((), "", "", "")
 
 
 def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -> Object:
-    """Return one endpoint. It is ready if it is serving and not terminating, or always published. `zone` may be ""."""
+    """Return a pod's endpoint. With publishNotReadyAddresses it is always ready. `zone` is "" if unknown."""
     metadata, spec = pod["metadata"], pod["spec"]
     serving = is_ready(pod)
     terminating = metadata.get("deletionTimestamp") is not None
@@ -164,7 +164,7 @@ def _serving_containers(pod: Object) -> Iterable[Object]:
 
 @lru_cache(maxsize=65536)
 def _canonical(text: str) -> tuple[str, str]:
-    """Return the family and the canonical form, or ("", "") if invalid. Old clients wrote IPv4 with leading zeros."""
+    """Return an address's family and canonical form, or ("", "") if invalid. IPv4 may have leading zeros."""
     if "." in text and ":" not in text:
         text = ".".join(part.lstrip("0") or "0" for part in text.split("."))
     try:
@@ -207,7 +207,7 @@ class Desired:
 
 @dataclass(slots=True)
 class _Result:
-    """The endpoint for one pod, if it has one. `where` is the zone of its node, or None if the node does not exist."""
+    """The result of reading one pod. `where` is the zone of the pod's node, or None if the node does not exist."""
 
     pod: Object
     where: str | None
@@ -220,7 +220,7 @@ class _Result:
 
 @dataclass(slots=True)
 class Memo:
-    """A cache of results for unchanged pods.
+    """A cache of the endpoints of unchanged pods, for one Service.
 
     Objects from a client are immutable, so a pod object yields the same endpoint until its Service or zone changes.
     """
@@ -231,7 +231,7 @@ class Memo:
     def renew(self, service: Object, address_type: AddressType) -> tuple[dict[str, _Result], dict[str, _Result]]:
         """Return the results of the last sync by pod name, and an empty dict for the results of this sync.
 
-        There are no old results if the Service has changed, except in its status.
+        There are no old results if the spec of the Service has changed.
         """
         if self.service is not service:
             if self.service is not None and self.service["spec"] != service["spec"]:
@@ -282,7 +282,7 @@ def _add(desired: Desired, result: _Result) -> None:
 
 
 def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
-    """Return a function from pod and zone to result. Ports without named targets are resolved only once."""
+    """Return a function that reads a pod in a zone. Ports are resolved only once if no targetPort is a name."""
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
     common = [] if named else endpoint_ports(service, {})

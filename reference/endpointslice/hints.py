@@ -1,6 +1,6 @@
 """The mechanism that determines the topology hints of a Service, and the hints that it sets.
 
-There are four cases: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of
+There are four cases: the annotation of KEP-2433 (hints in proportion to the CPU of zones), `trafficDistribution` of
 KEP-4444 and KEP-3015 (each endpoint is hinted for its own zone and node), a plug-in that the field selects, or no
 mechanism. The annotation takes precedence over the field.
 """
@@ -61,16 +61,16 @@ class NoHints:
 Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
 
 Outcome = CpuOutcome | HeuristicError | None
-"""The outcome of a heuristic over a whole address family, or None if there is no such heuristic."""
+"""The outcome of the CPU heuristic or the error of a plug-in, for one address family. Otherwise None."""
 
 Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
-"""Sets hints on the drafts of one address family and returns the outcome. The second argument is the stored slices."""
+"""A function that sets hints on the drafts of one address family, given its stored slices. Returns the outcome."""
 
 
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
     """Return the mechanism that determines the hints of `service` in a controller with `features`.
 
-    `heuristics` contains the field values of plug-ins. Values without a domain are ignored.
+    `heuristics` contains the values of trafficDistribution that select plug-ins. Values without a domain are ignored.
     """
     annotation, requested = topology_annotation(service, features)
     if requested in {"Auto", "auto"}:
@@ -94,7 +94,7 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
 
 def topology_annotation(service: Object, features: Features) -> tuple[str, str | None]:
-    """Return the key and the value of the effective topology annotation, or None if the Service has none.
+    """Return the key and the value of the effective topology annotation. The value is None if it is not set.
 
     The old key takes precedence over the new key, which was added in 1.27.
     """
@@ -144,7 +144,7 @@ def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object 
 
 
 def _by_annotation(annotation: str, features: Features) -> Mechanism:
-    """Even if the gate is disabled, the annotation overrides trafficDistribution, as in releases that have both."""
+    """Return the mechanism of the annotation. It overrides trafficDistribution even if its gate is disabled."""
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but the TopologyAwareHints gate is disabled")
     return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")

@@ -1,4 +1,4 @@
-"""The cluster state that the controller has received, indexed to find quickly the Services that an event affects.
+"""The cluster state that the controller has received, with indexes that map each event to the affected Services.
 
 A pod change must not require a look at every Service, and a sync must not require a look at every pod. So selectors and
 pods are bucketed by label, and each event updates the pods of the affected Services. Objects come from the client and
@@ -28,13 +28,13 @@ class SliceIndex:
     def __init__(self) -> None:
         self._slices: dict[Key, Object] = {}
         self._by_service: dict[Key, dict[str, Object]] = {}
-        self._deleted: set[str] = set()  # uids deleted by this controller, whose DELETED event has not arrived
+        self._deleted: set[str] = set()  # uids that this controller deleted, until their DELETED events arrive
 
     def of(self, service: Key) -> Iterable[Object]:
         return tuple(self._by_service.get(service, {}).values())
 
     def services(self) -> Collection[Key]:
-        """Return all Services whose names are on managed slices, whether or not the Services exist."""
+        """Return all Services that the labels of managed slices name, whether or not the Services exist."""
         return tuple(self._by_service)
 
     def written(self, endpoint_slice: Object) -> None:
@@ -50,7 +50,7 @@ class SliceIndex:
         self._drop(key_of(endpoint_slice))
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Read an event. Return the Services to sync because another client changed their slices."""
+        """Apply an event of a slice. Return the Services to sync because another client changed their slices."""
         new = event.object
         old = self._slices.get(key_of(new))
         if new["metadata"]["uid"] in self._deleted:
@@ -70,7 +70,7 @@ class SliceIndex:
         return {_service(each) for each in (old, new) if each is not None}
 
     def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
-        """Handle a managed slice that another client deleted, unless it is an earlier slice with the same name."""
+        """Remove a managed slice that another client deleted. Return its Service, unless `old` is a newer slice."""
         if old is None or old["metadata"]["uid"] != new["metadata"]["uid"]:
             return ()
         self._drop(key_of(old))
@@ -102,7 +102,7 @@ class ClusterIndex:
         self._pods: dict[Key, Object] = {}
         self._members: dict[Key, dict[Key, Object]] = {}  # by Service
         self._services_of: dict[Key, set[Key]] = {}  # by pod
-        self._bucket_of: dict[Key, Label] = {}  # the one label by which a Service is found
+        self._bucket_of: dict[Key, Label] = {}  # the selector label under which a Service is listed
         self._services_by_label: dict[Label, set[Key]] = {}
         self._pods_by_label: dict[Label, set[Key]] = {}
         self._pods_by_node: dict[str, set[Key]] = {}
@@ -113,13 +113,13 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Read one event, other than SYNCED. Return the Services whose slices may need a change."""
+        """Apply one event, except SYNCED. Return the Services whose slices may need a change."""
         if event.resource == "endpointslices":
             return self.slices.apply(event)
         return self._take[event.resource](key_of(event.object), None if event.type == "DELETED" else event.object)
 
     def keys(self) -> Collection[Key]:
-        """Return the Services, and those that do not exist but whose names are on managed slices."""
+        """Return all Services that exist, and all Services that the labels of managed slices name."""
         return {*self.services, *self.slices.services()}
 
     def pods_of(self, service: Key) -> Iterable[Object]:
@@ -191,7 +191,7 @@ class ClusterIndex:
         return services
 
     def _take_node(self, key: Key, node: Object | None) -> Collection[Key]:
-        """Handle a Node. Endpoints depend only on its existence and zone; `zones` handles the data for CPU hints."""
+        """Store a Node. Endpoints depend only on its existence and zone; `zones` stores its data for CPU hints."""
         name = key[1]
         self.zones.put(name, node)
         old = self.nodes.pop(name, None)
@@ -207,7 +207,7 @@ class ClusterIndex:
 
 
 def _selector(service: Object | None) -> Mapping[str, str]:
-    """Return the selector. It is empty for Services that the controller skips."""
+    """Return the Service's selector, or {} if the controller manages no slices for the Service."""
     return service["spec"]["selector"] if service is not None and selects_pods(service) else {}
 
 
@@ -223,7 +223,7 @@ def _labels(obj: Object) -> Mapping[str, str]:
 
 
 def _remove(sets: dict[Member, set[Key]], member: Member, key: Key) -> None:
-    """Remove `key` from a set. Remove the set too if it becomes empty."""
+    """Remove `key` from the set of `member`. Remove this set too if it becomes empty."""
     keys = sets.get(member)
     if keys is not None:
         keys.discard(key)

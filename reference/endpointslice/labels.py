@@ -30,7 +30,7 @@ def slice_labels(service: Object) -> dict[str, str]:
 
 
 def is_headless(service: Object) -> bool:
-    """Return whether the Service has no cluster IP. As in Kubernetes, it may also be not allocated yet."""
+    """Return whether the Service has no cluster IP, or (as in Kubernetes) has not been allocated one yet."""
     return service["spec"].get("clusterIP", "") in {"", "None"}
 
 

@@ -1,4 +1,4 @@
-"""The controller's metrics, with the names and labels of the release.
+"""The controller's metrics, with the names and labels that they have in its Kubernetes release.
 
 Values are plain attributes that are converted to samples on collection, so a sync costs only a few additions. Sources:
 `endpoint_slice_controller_*` of kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
@@ -20,7 +20,7 @@ from reference.serving import Histogram
 Result = Literal["success", "stale", "failure"]
 
 IMPLEMENTATION_SPECIFIC = "ImplementationSpecific"
-"""The label value for all values that are not standard. Users choose them, and each label value costs memory."""
+"""The label value for all non-standard values of `trafficDistribution`, because each label value costs memory."""
 
 _PREFIX = "endpoint_slice_controller_"
 _POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(1, 16))
@@ -63,7 +63,7 @@ class Metrics(Collector):
         self._changes[operation] += 1
 
     def applied(self, plan: Plan) -> None:
-        """Record the writes of a plan, with one observation for each address family even if nothing is written."""
+        """Record the number of changed slices for each address family of a plan, even if the number is 0."""
         if not plan.families:
             return
         labels = self._change_labels(plan.mechanism)
@@ -74,7 +74,7 @@ class Metrics(Collector):
             histogram.observe(family.changed_slices)
 
     def synced(self, result: Result) -> None:
-        """Count a sync. A sync is stale if it used outdated slices."""
+        """Count a sync by its result. A sync is "stale" if the slices that it read were outdated."""
         self._syncs[self._failure if result == "failure" else result] += 1
 
     def forget(self, key: Key) -> None:
@@ -83,7 +83,7 @@ class Metrics(Collector):
         self._distribute(key, "")
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics of the release. Metrics without a value are left out, as in Kubernetes."""
+        """Yield the metrics that the Kubernetes release has. Metrics without a value are left out, as there."""
         for name, histogram in (("added", self._added), ("removed", self._removed)):
             text = f"Number of endpoints {name} on each Service sync"
             yield _histograms(f"endpoints_{name}_per_sync", text, {(): histogram})
@@ -126,7 +126,7 @@ class Metrics(Collector):
             self._distribution[key] = value
 
     def _counted_as(self, mechanism: Mechanism) -> str:
-        """Return the label value. Releases with one known value also counted unknown values; later releases do not."""
+        """Return the label value for a mechanism. Releases before 1.33 also count unknown field values."""
         if isinstance(mechanism, NoHints) and mechanism.unknown and not self._features.at_least(33):
             return IMPLEMENTATION_SPECIFIC if self._features.enabled("ServiceTrafficDistribution") else ""
         return _value(mechanism)
@@ -145,7 +145,7 @@ def _value(mechanism: Mechanism) -> str:
 
 
 class _CounterAsNamed(str):
-    """The type of counters without a suffix in Kubernetes: the library appends `_total` to the type "counter"."""
+    """The type "counter", but unequal to it: otherwise prometheus_client appends `_total`, unlike Kubernetes."""
 
     __slots__ = ()
     __hash__ = str.__hash__
@@ -163,7 +163,7 @@ def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> Met
 
 
 def _histograms(name: str, text: str, histograms: Mapping[_Labels, Histogram]) -> Metric:
-    """All `histograms` have the same labels."""
+    """Return one metric with all `histograms`, which have the same label names."""
     names = next(([label for label, _ in labels] for labels in histograms), [])
     family = HistogramMetricFamily(_PREFIX + name, text, labels=names)
     for labels, histogram in sorted(histograms.items()):

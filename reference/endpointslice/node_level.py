@@ -1,8 +1,8 @@
-"""Node-level topology of KEP-3015 (2022): the Services that it applies to, and its node hints.
+"""Node-level topology of KEP-3015 (2022): chooses the Services that get node hints, and sets these hints.
 
-No release implements that version of the KEP. It compares several approaches to choosing Services: Services opt in, the
-controller decides, or a combination. All approaches are implemented, and the controller's configuration selects one.
-Node hints are added to the hints of the mechanism (see `hints`), so they have no effect on nodes without an endpoint.
+No release implements that version of the KEP. The KEP compares several approaches to choosing Services: Services opt
+in, the controller decides, or both. All approaches are implemented, and the controller's configuration selects one.
+Node hints are added to the other hints (see `hints`), so proxies on nodes without an endpoint use the other hints.
 """
 
 import re
@@ -26,7 +26,7 @@ Approach = Literal["manual", "automatic", "opt-in", "opt-out"]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The maximum number of nodes without an endpoint, or their maximum percentage of all nodes."""
+    """The criterion that limits the nodes without an endpoint, as a number or as a percentage of all nodes."""
 
     most: int
     percent: bool = False
@@ -74,7 +74,7 @@ class NodeLevel:
 
 
 class NodeHints:
-    """Node hints for one Service in one sync. `reasons` collects the reasons as sentences."""
+    """Sets node hints for one Service in one sync. `reasons` explains, as sentences, why hints are set or not."""
 
     def __init__(
         self,
@@ -93,11 +93,11 @@ class NodeHints:
 
     @property
     def counts_nodes(self) -> bool:
-        """True if the number of nodes matters, including nodes without endpoints."""
+        """True if the hints depend on the number of nodes, including nodes without endpoints."""
         return not self._excluded and self._config.approach != "manual" and self._config.missing is not None
 
     def on_top_of(self, hint: Hinter) -> Hinter:
-        """Return a function that calls `hint` and then adds node hints to the families that need them."""
+        """Return a function that calls `hint`, and then adds node hints if the family meets the criteria."""
 
         def both(drafts: Sequence[Draft], existing: Sequence[Object]) -> Outcome:
             due = [draft.changed for draft in drafts]
@@ -143,7 +143,7 @@ def daemon_set_of(pod: Object) -> str:
 
 
 def _excluded(service: Object, features: Features, config: NodeLevel) -> str:
-    """Return the reason why a Service does not qualify, or "" if it does."""
+    """Return the reason why the approach excludes a Service, or "" if the Service can have node hints."""
     key, value = topology_annotation(service, features)
     match config.approach:
         case "manual" if value != ASKED:
@@ -175,7 +175,7 @@ def _with_hints(endpoint: Object, **changes: object) -> Object:
 
 
 def _settle(draft: Draft, was_due: bool) -> None:
-    """Avoid writing a slice whose endpoints have not changed."""
+    """Mark a slice as unchanged if its endpoints equal the stored ones, so that it is not written."""
     if not was_due and draft.base is not None:
         stored = draft.base.get("endpoints") or []
         draft.changed = draft.endpoints != stored

@@ -2,7 +2,7 @@
 
 A write to a slice is sent to every node of a cluster, so a slice is rewritten only if its content changes. New
 endpoints are added first to slices that must be rewritten for other reasons, then to a single slice with space for all
-the remaining endpoints, and last to new slices. Slices are never rebalanced. `hints` sets hints afterwards.
+the remaining endpoints, and last to new slices. Slices are never rebalanced. Afterwards, module `hints` sets hints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
 
 
 def same_beyond_hints(one: Object, other: Object) -> bool:
-    """Return whether two endpoints with equal identity are equal in all fields that are written, except hints."""
+    """Return whether two endpoints with the same identity are equal in all fields that we write, except hints."""
     return bool(
         one.get("conditions") == other.get("conditions")
         and one.get("nodeName") == other.get("nodeName")
@@ -83,14 +83,14 @@ def same_beyond_hints(one: Object, other: Object) -> bool:
 
 
 def _same_target(one: Object | None, other: Object | None) -> bool:
-    """Compare targetRefs, except the resourceVersion, which old releases wrote and every pod update changes."""
+    """Compare targetRefs without resourceVersion. Old releases wrote it, and every pod update changes it."""
     if one == other or one is None or other is None:
         return one == other
     return {**one, "resourceVersion": ""} == {**other, "resourceVersion": ""}
 
 
 def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packed) -> None:
-    """Remove from `missing` the endpoints that `existing` has, and remove all other endpoints from `existing`."""
+    """Add a draft of `existing` with only its wanted endpoints to `packed`, and remove these from `missing`."""
     present: list[Object] = existing.get("endpoints") or []
     kept = []
     changed = False

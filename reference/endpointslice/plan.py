@@ -1,6 +1,6 @@
 """The plan of one sync: which slices to create, update and delete, and why.
 
-Planning is a pure function of the Service, its pods, the nodes and the existing slices. So tables of inputs can test
+Planning is a pure function of the Service, its pods, the nodes and the existing slices. So parametrized tests can cover
 all decisions of the controller. Once a plan has been applied, the next plan must be empty.
 """
 
@@ -32,7 +32,7 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The plan for one address family. The numbers are those that the controller's metrics show.
+    """The plan for one address family. The controller's metrics show its numbers.
 
     `slices` holds the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of slices.
     `outcome` is the outcome of a heuristic that works on the whole family.
@@ -63,8 +63,8 @@ class Plan:
 
     `create` contains new slices (with generateName, without name), `update` contains existing slices with their
     resourceVersion, and `delete` contains existing slices. `left_out` lists the pods without an endpoint, `mechanism`
-    has determined the hints, and `families` contains the plan of each address family. `node_level` lists the reasons of
-    node-level topology. `counts_nodes` is true if nodes without endpoints matter.
+    determined the hints, and `families` contains the plan of each address family. `node_level` explains the decisions
+    of node-level topology. `counts_nodes` is true if the hints also depend on nodes without endpoints.
     """
 
     create: tuple[Object, ...]
@@ -82,18 +82,18 @@ class Plan:
 
     @property
     def missing_nodes(self) -> tuple[LeftOut, ...]:
-        """Return the pods left out because their Node does not exist. The sync then fails and is retried."""
+        """The pods left out because their Node does not exist. If there are any, the sync fails and is retried."""
         return tuple(each for each in self.left_out if each.why == "NodeNotFound")
 
     @property
     def failure(self) -> str:
-        """Return a message about what the Service requests but does not get, or "" if it gets everything."""
+        """A message about failed heuristics and missing Nodes, or "" if there are none. The sync then fails."""
         broken = (each.refusal for each in self.families.values() if isinstance(each.outcome, HeuristicError))
         return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Return the reasons for the content of the slices, as sentences."""
+        """The reasons for the content of the slices, as sentences."""
         sentences = {
             "Terminal": "pod {pod} has ended",
             "NoAddress": "pod {pod} has no IP yet",
@@ -180,9 +180,9 @@ def plan_service(
 
 
 def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
-    """Return the plan for a deleted Service. Its slices are deleted, except slices without an owner.
+    """Return the plan for a deleted Service: delete its slices, except slices without an owner reference to it.
 
-    In a complete cluster, the garbage collector deletes them.
+    In a complete cluster, the garbage collector deletes these slices.
     """
     orphans = tuple(
         each
@@ -196,7 +196,7 @@ def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
 
 
 def selects_pods(service: Object) -> bool:
-    """Return whether the controller manages slices for `service`. It needs a selector, and is not ExternalName."""
+    """Return whether the controller manages slices for `service`: it has a selector and is not ExternalName."""
     spec = service["spec"]
     return spec.get("type") != "ExternalName" and bool(spec.get("selector"))
 
@@ -246,7 +246,7 @@ def _reuse(packed: Packed) -> None:
 
 
 def _ensure_one(packed: Packed, labels: Mapping[str, str]) -> None:
-    """Keep an empty slice without ports for an address family without endpoints. It shows that there are none."""
+    """Keep an empty slice without ports for an address family that has no endpoints, as Kubernetes does."""
     if packed.drafts:
         return
     spare = sorted(packed.spare, key=lambda each: not _is_placeholder(each, labels))

@@ -1,4 +1,4 @@
-"""Hints from a plug-in heuristic: its input, and the validation of its result.
+"""Sets hints from a plug-in heuristic: prepares its input and validates its result.
 
 A faulty plug-in affects only hints. If the plug-in fails or its result is invalid, the slices of the address family are
 correct but have no hints, and the sync reports the plug-in and the error. Hints that the API server would refuse count
@@ -44,7 +44,7 @@ def hint_by_plugin(
 ) -> HeuristicError | None:
     """Set the hints from the heuristic `value` on the endpoints of all `drafts` of one address family.
 
-    Returns the error of a heuristic that gave no hints.
+    If the heuristic fails, remove all hints and return its error.
     """
     known = [_known(endpoint) for draft in drafts for endpoint in draft.endpoints]
     ready = [each for each in known if each is not None]
@@ -70,7 +70,7 @@ def _known(endpoint: Object) -> Endpoint | None:
 def _ask(
     value: str, heuristics: Mapping[str, Heuristic], endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]
 ) -> Mapping[Endpoint, Object | None]:
-    """Return the hints by endpoint in the form of slices. Raises `HeuristicError` for any failure."""
+    """Return the hints of each endpoint as EndpointSlice JSON. Raises `HeuristicError` for any failure."""
     if not endpoints:
         return {}
     try:
@@ -88,7 +88,7 @@ def _ask(
 
 
 def _written(hints: Hints) -> Object | None:
-    """Return the hints in EndpointSlice form, or None if empty. Raises `TypeError` or `ValueError` if invalid."""
+    """Return the hints as EndpointSlice JSON, or None if empty. Raises `TypeError` or `ValueError` if invalid."""
     found: Object = {}
     for key, kind, names in (("forZones", "zone", hints.zones), ("forNodes", "node", hints.nodes)):
         if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):

@@ -1,7 +1,7 @@
 """Writes the conditions of Services when they change.
 
-This module uses the thread of the syncs but has its own queue, because pods are not needed to process an
-acknowledgement. Conditions are based on the objects that the API server stores. Services that never had
+The thread that syncs slices runs this module. It has its own queue, because acknowledgements can change conditions
+without a sync. Conditions are based on the objects that the API server stores. Services that never had
 `trafficDistribution` are skipped. Services whose field disappeared without a write are also skipped: an API server of a
 release without the field serves them in this form, and a write would delete the stored value. Acknowledgements are
 processed in small batches. Otherwise each change of hints would cost one write for each node.
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class StatusKeeper:
-    """Conditions of all Services with a trafficDistribution. For one thread, but any thread may read `is_idle`."""
+    """Writes the conditions of all Services with a trafficDistribution. Not thread-safe."""
 
     def __init__(self, client: Client, index: ClusterIndex, features: Features, heuristics: Collection[str]) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class StatusKeeper:
         self._revisions: dict[str, int] = {}  # the latest resource version that each node has acknowledged
         self._failures: dict[Key, str] = {}
         self._followed: dict[Key, bool] = {}  # whether all nodes are known to honor the hints
-        self._had_value: dict[Key, str] = {}  # the last resource version with a value of the field
+        self._had_value: dict[Key, str] = {}  # the last resourceVersion with trafficDistribution
         self.work = WorkQueue()
 
     def take_in(self, event: Event) -> None:
@@ -69,7 +69,7 @@ class StatusKeeper:
         self.work.add(key)
 
     def work_on_next(self) -> None:
-        """Write the conditions of one Service that is due."""
+        """Write the conditions of the next Service in the queue, if one is due."""
         key = self.work.pop(time.monotonic())
         if key is None:
             return
@@ -128,7 +128,7 @@ class StatusKeeper:
         return [accepted, programmed, honored]
 
     def _value(self, service: Object) -> str:
-        """Return the value of the field, or "" if this controller's release does not have the field."""
+        """Return `trafficDistribution`, or "" if it is unset or this controller's release does not have it."""
         if not self._features.enabled("ServiceTrafficDistribution"):
             return ""
         return str(service["spec"].get("trafficDistribution") or "")
@@ -161,7 +161,7 @@ class StatusKeeper:
         self._had_value.pop(key, None)
 
     def _acknowledge(self, event: Event) -> bool:
-        """Read the event of a Lease. Return whether the acknowledged revision changed."""
+        """Store the revision that a Lease acknowledges. Return whether the revision changed."""
         node = node_of(event.object)
         if not node:
             return False

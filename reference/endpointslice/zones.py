@@ -47,14 +47,14 @@ class ZoneShares:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that counts: its zone ("" if unknown) and its allocatable CPU (0 if unknown)."""
+    """The zone of a node ("" if unknown), and its allocatable CPU in thousandths of a core (0 if unknown)."""
 
     zone: str
     milli_cpu: int
 
 
 class ZoneTable:
-    """Totals by zone of the nodes that count. `version` increases whenever `shares` may have changed."""
+    """Totals by zone of the nodes for which `counts` is true. `version` increases whenever `shares` may change."""
 
     def __init__(self, features: Features, nodes: Mapping[str, Object] | None = None) -> None:
         self.version = 0
@@ -84,9 +84,9 @@ class ZoneTable:
 
     @property
     def shares(self) -> ZoneShares | Refusal:
-        """Return the weight of each zone, or the reason why there are no weights.
+        """The weight of each zone, or the reason why there are no weights.
 
-        Every node that counts must have a zone. If the CPU of any node is unknown, the KEP counts each node as one
+        Every included node must have a zone. If the CPU of any node is unknown, the KEP counts each node as one
         core. Releases refuse hints in this case, and give the same reason if there is only one zone.
         """
         if self._shares is None:
@@ -117,7 +117,7 @@ class ZoneTable:
 
 
 def counts(node: Object, features: Features) -> bool:
-    """Return whether a node counts: it must be ready and, since 1.23, must not be a control plane node."""
+    """Return whether a node is included in the totals: it is ready and (since 1.23) not a control plane node."""
     if features.at_least(23) and not _CONTROL_PLANE.isdisjoint(node["metadata"].get("labels") or {}):
         return False
     conditions = (node.get("status") or {}).get("conditions") or ()
@@ -126,7 +126,7 @@ def counts(node: Object, features: Features) -> bool:
 
 @lru_cache(maxsize=1024)
 def milli_cpu(quantity: str) -> int:
-    """Return the quantity in thousandths of a core, rounded up; 0 if it is invalid."""
+    """Return a CPU quantity in thousandths of a core, rounded up, or 0 if it is invalid."""
     number, factor = quantity, _FACTORS[""]
     if quantity[-1:] in _FACTORS:
         number, factor = quantity[:-1], _FACTORS[quantity[-1:]]

@@ -1,8 +1,8 @@
-"""Acknowledges the changes that are in this node's kernel by writing a Lease, in a separate thread.
+"""Writes a Lease that says which changes are in this node's kernel, in a separate thread.
 
 KEP-4444 requires that users can see when their choice is in effect, which only the proxies know. So each proxy writes
 the resource version up to which its kernel is current. The controller that writes the status of Services reads all
-these Leases. Only slices with hints cause a write, at most one every 50 ms. A slow API server blocks only this thread.
+these Leases. Only changes of slices with hints cause writes, at most one per 50 ms. A slow API server blocks only them.
 """
 
 import threading
@@ -18,7 +18,7 @@ _STOP_SECONDS = 1.0
 
 
 class Acknowledgement:
-    """The Lease of one node. The proxy's thread calls `worked_on` and `in_kernel`, which do not block."""
+    """Writes the Lease of one node. The proxy's thread calls `worked_on` and `in_kernel`, which do not block."""
 
     def __init__(self, node: str, client: Client) -> None:
         self._node = node
@@ -36,14 +36,14 @@ class Acknowledgement:
         self.thread.start()
 
     def stop(self) -> None:
-        """Stop writing. Idempotent. A thread that is blocked in a write is abandoned."""
+        """Stop writing. Idempotent. A write that is still blocked after one second is abandoned."""
         self._stopping.set()
         self._changed.set()
         if self.thread.is_alive():
             self.thread.join(_STOP_SECONDS)
 
     def worked_on(self, event: Event) -> None:
-        """Record an event whose changes will be in the kernel next. Slices that lose their hints are included."""
+        """Record an event that the proxy is about to write to the kernel. A slice that loses its hints also counts."""
         metadata = event.object.get("metadata") or {}
         version = metadata.get("resourceVersion") or ""
         self._revision = max(self._revision, int(version) if version.isdecimal() else 0)
@@ -76,7 +76,7 @@ class Acknowledgement:
             self._stopping.wait(PAUSE_SECONDS if written else RETRY_SECONDS)
 
     def _write(self, revision: int) -> bool:
-        """Write the Lease, and return whether the write succeeded. After a failure, the Lease is read again."""
+        """Write the Lease, and return whether that succeeded. After a failure, the next call reads the Lease again."""
         try:
             lease = self._lease or self._read()
             spec = {**(lease.get("spec") or {}), "holderIdentity": self._node, "renewTime": micro_timestamp()}

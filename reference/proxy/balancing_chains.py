@@ -2,8 +2,8 @@
 
 With session affinity, the kernel remembers clients in the map `affinity`. A rule adds the client and the selected
 endpoint to the map, or renews the timeout of an existing element. The connection then goes to the endpoint in the map,
-so that two concurrent first packets go to the same endpoint. If this endpoint has left, the client is deleted from the
-map and gets a new endpoint.
+so that two concurrent first packets go to the same endpoint. If this endpoint has left the Service, the client is
+deleted from the map and gets a new endpoint.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def action_chain(family: Family, mark: int) -> Chain:
-    """Return the chain of a mark that forwards. The chain selects an endpoint and rewrites the destination."""
+    """Return the chain for the mark of a forward action. It selects an endpoint and rewrites the destination."""
     parts, drop = Mark.of(mark), Rule("drop", nft.verdict(Verdict.DROP))
     select, translate = _select(parts), _translate(family)
     if not parts.seconds:
@@ -87,7 +87,7 @@ def _translate(family: Family) -> Rule:
 
 
 def _keep(family: Family, mark: Mark) -> tuple[Rule, ...]:
-    """Replace the selected index with the identity of the client's endpoint, and set the bit that selects the list."""
+    """Replace the selected index with the identity of the client's endpoint, and set or clear LOCAL_LIST."""
     first, after = nft.FIRST_REGISTER, _after_client(family)
     word = f"| {LOCAL_LIST:#010x}" if mark.first else f"& {0xFFFFFFFF & ~LOCAL_LIST:#010x}"
     client = _load_client(family)

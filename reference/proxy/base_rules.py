@@ -5,7 +5,7 @@ A test loads the expressions into the kernel and compares the output of `nft` wi
 All chains that make decisions have the type nat, so they see only the first packet of a connection. Drop and reject
 verdicts work in these chains, in prerouting and output (since Linux 5.9). They leave no conntrack entry, because an
 entry is confirmed only when its packet passes. A packet whose endpoint is not found is dropped. If such a packet
-passed, its conntrack entry would prevent connections from the same client port to the Service for 30 seconds.
+passed, its conntrack entry would prevent new connections from the same client port to the Service for 30 seconds.
 """
 
 import struct
@@ -32,16 +32,16 @@ MOST_TAGS = 1 << 20
 MARK, VERDICT = 19, 0xFFFFFF00
 _ADDRESS = {"IPv4": 7, "IPv6": 8}
 _PROTOCOL, _PORT = 12, 13
-_TYPE_BITS = 6  # by which nft shifts each type of a concatenation
+_TYPE_BITS = 6  # the bits of each data type in the number of a concatenation
 
 _ORIGINAL_DESTINATION = {"IPv4": uapi.NFT_CT_DST_IP, "IPv6": uapi.NFT_CT_DST_IP6}
 
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """A named set or map: its type as nft text, its types as nft's numbers, and its lengths in bytes.
+    """A named set or map. `type` is nft text, `key_type` and `data_type` are nft's numbers, and lengths are in bytes.
 
-    Rules fill a set or map with a `size`, and its elements may expire.
+    If `size` is not 0, the rules add the elements, up to this number, and elements may have a timeout.
     """
 
     name: str
@@ -162,7 +162,7 @@ def load_destination(family: Family, register: int) -> bytes:
 
 
 def load_service_address(family: Family, first: int = nft.FIRST_REGISTER) -> bytes:
-    """Load a packet's destination as the fields of a `ServiceAddress`."""
+    """Load a packet's destination address, protocol and destination port into registers that begin at `first`."""
     protocol = first + address_length(family) // 4
     return (
         load_destination(family, first)

@@ -2,9 +2,9 @@
 
 Changes have two parts, because each packet makes two lookups, which may use two generations of the ruleset:
 
-- `first` contains additions, in-place replacements, counts, and removed service addresses. It is applied atomically.
-  Every index that a packet selected before this change still has an endpoint;
-- `later` deletes the endpoints beyond a count that was reduced. No packet selects these endpoints any more.
+- `first_delete` and `first_add` contain additions, in-place replacements, changed counts, and removed service
+  addresses. They are applied atomically. Every index that a packet selected before this change still has an endpoint;
+- `later_delete` contains the endpoints beyond a count that was reduced. No packet selects these endpoints any more.
 
 An increased count needs no second part: a packet that reads the new count also finds the new endpoint.
 """
@@ -84,7 +84,7 @@ class Changes:
 
 
 def forwarding(name: MapName, service: ServiceAddress, action: RuleAction | None) -> list[Element]:
-    """Return the elements of `endpoints` and `identities` for one map's action of a service address."""
+    """Return the elements of `endpoints` and `identities` for an action that the map `name` has for `service`."""
     first, endpoints = first_index(name), endpoints_of(action)
     if not isinstance(action, Sticky):
         return [EndpointElement(service, slot, each) for slot, each in enumerate(endpoints, first)]

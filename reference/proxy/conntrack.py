@@ -24,11 +24,11 @@ from reference.proxy.netlink import KernelError, NetlinkSocket, attributes, nest
 from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
 
 MOST_FILTERS = 3
-"""From this number of deletions on, a dump is as fast as filters (Linux 6.18, CPU time). Deletions by a filter wait
-for each other across all network namespaces, but dumps do not."""
+"""For this number of deletions or more, a dump takes at most the CPU time of filters (Linux 6.18). Deletions by filter
+wait for each other across all network namespaces, but dumps do not."""
 
 MOST_SPARING_FILTERS = 24
-"""The same limit for connections that may await an answer. Only a filter reliably spares these, because it checks and
+"""The same limit if connections that await a reply are kept. Only a filter reliably keeps them, because it checks and
 deletes atomically. Between a dump and the deletions, a client may send again."""
 
 MOST_AT_ONCE = 5_000
@@ -39,7 +39,7 @@ Endpoints = Callable[[ServiceAddress], frozenset[Endpoint] | None]
 
 
 class Conntrack(NetlinkSocket):
-    """A netlink socket to conntrack. The methods raise `KernelError`."""
+    """A netlink socket to conntrack (ctnetlink). Its methods raise `KernelError`."""
 
     def __init__(self) -> None:
         super().__init__(uapi.NFNL_SUBSYS_CTNETLINK)
@@ -53,7 +53,7 @@ class Conntrack(NetlinkSocket):
         if not stale or not self.entries():
             return
         now = {service: endpoints(service) for service in {each.service for each in stale}}
-        stale = [  # without those whose endpoint is part of the Service again
+        stale = [  # without connections whose endpoint is part of the Service again
             each
             for each in stale
             if (now[each.service] is not None if each.untranslated else each.endpoint not in (now[each.service] or ()))
@@ -76,7 +76,7 @@ class Conntrack(NetlinkSocket):
                 self._delete(family, flow)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
-        """Delete the UDP connections of services to endpoints that are not allowed (None: service removed).
+        """Delete the UDP connections that go to endpoints that their service does not allow (None: service removed).
 
         Returns the remaining connections to these services.
         """
@@ -105,7 +105,7 @@ class Conntrack(NetlinkSocket):
         return 1
 
     def flows(self, families: Sequence[Family]) -> Iterator[tuple[Family, Flow]]:
-        """Yield all UDP connections. A small table is read in one dump; its cost is mostly that of empty buckets."""
+        """Yield all UDP connections. Small tables are read in one dump, because reading empty buckets costs most."""
         entries = self.entries()
         if not entries:
             return
@@ -114,7 +114,7 @@ class Conntrack(NetlinkSocket):
             for body in self._ask(uapi.IPCTNL_MSG_CT_GET, uapi.NLM_F_DUMP, asked, b"" if asked is None else ONLY_UDP):
                 family: Family = "IPv4" if body[0] == NFPROTO["IPv4"] else "IPv6"
                 flow = read_flow(family, bytes(body))
-                if flow is not None:  # unfiltered, or a kernel before 5.8, which ignores filters
+                if flow is not None:  # an unfiltered dump, or a kernel before 5.8, contains other protocols
                     yield family, flow
 
     def _delete(self, family: Family, flow: Flow) -> None:

@@ -2,8 +2,8 @@
 
 This module implements all of topology-aware routing as a pure function. It follows kube-proxy's CategorizeEndpoints.
 The hints of all *ready* endpoints together select one mode for the node (KEP-2433, KEP-4444, KEP-3015). If a list would
-be empty, endpoints that are terminating but still serving are used instead (KEP-1669). The Local list of a traffic
-policy is never filtered by hints (KEP-2086).
+be empty, endpoints that are terminating but still serving are used instead (KEP-1669). The Local list (the endpoints on
+this node, for the traffic policy `Local`) is never filtered by hints (KEP-2086).
 
 `spec.trafficDistribution` and an endpoint's own zone and node do not influence the mode; only hints do. The node of an
 endpoint is used only for the Local lists.
@@ -45,7 +45,7 @@ class Endpoint(NamedTuple):
     node: str = ""
     zone_hints: frozenset[str] = frozenset()
     node_hints: frozenset[str] = frozenset()
-    labels: Labels = frozenset()  # of its node; only if the Service has topology keys
+    labels: Labels = frozenset()  # of the endpoint's node; empty without topology keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The node of the proxy. `zone` is "" without a zone label. `labels` is empty if the Service has no keys."""
+    """The node of the proxy. `zone` is "" without a zone label. `labels` is empty without topology keys."""
 
     node: str
     zone: str = ""
@@ -103,7 +103,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """The differences between Kubernetes releases in the decisions of a proxy."""
+    """The features of a Kubernetes release that influence the decisions of a proxy."""
 
     internal_policy: bool
     terminating_fallback: bool
@@ -117,7 +117,7 @@ class Behaviour:
 
     @classmethod
     def of(cls, features: Features) -> "Behaviour":
-        """Return the behaviour of a version and its gates (KEP-2433 up to 1.29, and KEP-4444 once its gate is enabled).
+        """Return the behaviour of a release with these gates (KEP-2433 up to 1.29; KEP-4444 if its gate is enabled).
 
         Node hints are the same in the versions of KEP-3015 from 2022 and 2025.
         """
@@ -142,7 +142,7 @@ NEWEST = Behaviour.of(Features())
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Each new connection goes to a random one of these endpoints. Never empty.
+    """Each new connection goes to a random one of these endpoints. `endpoints` is never empty.
 
     If `local` is true, the traffic policy `Local` applies, and all endpoints are on this node.
     """
@@ -241,7 +241,7 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
 
 
 def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
-    """Return one endpoint for each address and port. Prefer ready, then not terminating, then serving, then local ones.
+    """Return one endpoint for each address and port. Prefer ready, then non-terminating, then serving, then local ones.
 
     A network may assign the address of a terminating pod to a new pod while the slices still have both.
     """
@@ -249,7 +249,7 @@ def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
     if len({each.address for each in endpoints}) == len(endpoints):
         return endpoints
     endpoints.sort(key=lambda each: (each.ready, not each.terminating, each.serving, each.node == node))
-    return list({each[:2]: each for each in endpoints}.values())  # the last of each address and port
+    return list({each[:2]: each for each in endpoints}.values())  # keeps the last of each address and port
 
 
 def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:

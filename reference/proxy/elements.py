@@ -97,7 +97,7 @@ def pack_action(mark: int) -> bytes:
 
 
 def pack_tag(tag: int) -> bytes:
-    """Pack the element of the set `tags` for a tag. Such an element means that a UDP connection may exist."""
+    """Pack the element of the set `tags` for a tag. It means that a UDP connection with this tag may exist."""
     key = attribute(uapi.NFTA_DATA_VALUE, _mark(tag | AWAITED))
     return nested(uapi.NFTA_LIST_ELEM, nested(uapi.NFTA_SET_ELEM_KEY, key))
 
@@ -115,7 +115,7 @@ def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
 
     A dump of a hash table that has just grown can be incomplete. The kernel moves elements in a work queue while it
     sends a long reply in parts. It then returns some elements twice and skips others, without NLM_F_DUMP_INTR (seen on
-    Linux 6.18). So dumps are repeated until one contains no new element. Among duplicates, the latest is last.
+    Linux 6.18). So dumps are repeated until one contains no new element. Of duplicates, the latest is last.
     """
     found: list[Parts] = []
     known: set[bytes] = set()

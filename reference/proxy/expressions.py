@@ -23,7 +23,7 @@ class Verdict(IntEnum):
 
 
 def expression(name: str, *attributes: bytes) -> bytes:
-    """Return an expression as an element of a rule's list."""
+    """Return an expression as an element of a rule's list of expressions."""
     return nested(uapi.NFTA_LIST_ELEM, text(uapi.NFTA_EXPR_NAME, name), nested(uapi.NFTA_EXPR_DATA, *attributes))
 
 
@@ -76,7 +76,7 @@ def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
 
 
 def mask_bytes(register: int, bits: bytes, flip: bytes) -> bytes:
-    """Do the same with the bytes that begin at `register`. Both arguments have the same length."""
+    """Like `mask`, but for all bytes that begin at `register`. `bits` and `flip` have the same length."""
     return expression(
         "bitwise",
         number(uapi.NFTA_BITWISE_SREG, register),

@@ -1,9 +1,9 @@
 """UDP connections in conntrack: their keys and destinations, and whether they await a reply.
 
-With the conntrack mark, the kernel finds UDP connections in half a millisecond, without a dump. It has two parts:
+The kernel can find UDP connections by their conntrack mark in half a millisecond, without a dump. A mark has two parts:
 
-- The tag (31 bits) is a hash of the original destination and the translated destination, both with their ports: the
-  node ports of a node have one address. Filters for addresses would work only for IPv4, because for IPv6 the kernel
+- The tag (31 bits) is a hash of the original and the translated destination, both with their ports, because all node
+  ports of a node share an address. Filters for addresses would work only for IPv4, because for IPv6 the kernel
   inverts the comparison (seen on Linux 6.18). The rules also record each tag in the set `tags`, so that `Kernel` can
   detect which connections may exist.
 - One bit is set by each packet of the client and cleared by each reply. If a connection that awaits a reply were
@@ -26,7 +26,7 @@ TAG_SEED = 1
 
 UDP = 17
 
-# The fields of a tuple that a filter compares.
+# The fields of a tuple that a filter can compare.
 _FROM_ADDRESS, _TO_ADDRESS = uapi.CTA_FILTER_F_CTA_IP_SRC, uapi.CTA_FILTER_F_CTA_IP_DST
 _FROM_PORT, _TO_PORT = uapi.CTA_FILTER_F_CTA_PROTO_SRC_PORT, uapi.CTA_FILTER_F_CTA_PROTO_DST_PORT
 _PROTOCOL = uapi.CTA_FILTER_F_CTA_PROTO_NUM
@@ -36,9 +36,9 @@ _WORD = 0xFFFF_FFFF
 
 
 class Flow(NamedTuple):
-    """One UDP connection: its destination, the source of its replies, its key for the kernel, and its other attributes.
+    """One UDP connection. `key` identifies its conntrack entry, and `rest` has other attributes, parsed on demand.
 
-    Destination and source are packed as address and port in network byte order. `rest` is parsed on demand.
+    `sent` (the client's destination) and `answered` (the replies' source) are address and port in network byte order.
     """
 
     sent: bytes
@@ -75,7 +75,7 @@ def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
 
 
 def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
-    """Return a filter for translated connections. Without `awaited`, it skips connections that may await a reply."""
+    """Return a filter for the translated connections `stale`. Without `awaited`, it skips those that await a reply."""
     mask = TAGS if awaited else TAGS | AWAITED
     return (
         nested(uapi.CTA_TUPLE_ORIG, _udp(uapi.CTA_PROTO_DST_PORT, stale.service.port))
@@ -105,7 +105,7 @@ def _udp(side: int, port: int) -> bytes:
 
 
 def _compared(original: int, reply: int | None = None) -> bytes:
-    """Return the fields that a filter compares in the two tuples."""
+    """Return the attribute of a filter that lists the fields to compare in the original tuple and the reply tuple."""
     flags = [attribute(uapi.CTA_FILTER_ORIG_FLAGS, struct.pack("=I", original))]
     if reply is not None:
         flags.append(attribute(uapi.CTA_FILTER_REPLY_FLAGS, struct.pack("=I", reply)))
@@ -114,7 +114,7 @@ def _compared(original: int, reply: int | None = None) -> bytes:
 
 _IS_UDP = nested(uapi.CTA_TUPLE_PROTO, attribute(uapi.CTA_PROTO_NUM, bytes([UDP])))
 ONLY_UDP = nested(uapi.CTA_TUPLE_ORIG, _IS_UDP) + _compared(_PROTOCOL)
-"""A filter for a dump."""
+"""A filter that limits a dump to UDP connections."""
 
 
 class _Layout(NamedTuple):
@@ -145,7 +145,7 @@ _LAYOUTS: dict[Family, _Layout] = {"IPv4": _layout(4), "IPv6": _layout(16)}
 
 
 def read_flow(family: Family, body: bytes) -> Flow | None:
-    """Read one entry of a dump; None if it is not UDP. Only an unusual layout is parsed field by field."""
+    """Read one conntrack entry of a dump. Return None if it is not UDP. Only unusual layouts are parsed fully."""
     layout = _LAYOUTS[family]
     first, second = 4 + layout.length, 4 + 2 * layout.length
     sent, answered = body[4:first], body[first:second]

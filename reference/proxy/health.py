@@ -16,16 +16,16 @@ from reference.features import Features
 from reference.serving import Response, not_found
 
 TIMEOUT_SECONDS = 60.0
-"""A proxy is unhealthy if a change has waited for so long. This is twice kube-proxy's full synchronisation period."""
+"""A proxy is unhealthy if a change has waited for this time. It is twice kube-proxy's full synchronisation period."""
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
 
 class Health:
-    """The state of one proxy. The thread that delivers events calls `queued`, the proxy's thread the other methods."""
+    """The health of one proxy. The thread that delivers events calls `queued`, the proxy's thread `updated`, `node`."""
 
     def __init__(self, features: Features, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives seconds since 1970."""
+        """`clock` returns the current time in seconds since 1970."""
         self.codes = {"healthz": {200: 0, 503: 0}, "livez": {200: 0, 503: 0}}
         self._clock = clock
         self._knows_livez = features.at_least(28)

@@ -21,14 +21,14 @@ SECOND_CHECK = 0.1
 """The number of seconds between the two deletions of UDP connections to an endpoint that has left.
 
 The first deletion keeps connections that await a reply. The second one deletes them, and also the connections that are
-older than their Service. These have no tag, because no rule translated them, and one dump finds all of them."""
+older than their Service. The latter have no tag, because no rule translated them, and one dump finds all of them."""
 
 BATCH = 0.01
-"""The maximum delay of a second deletion, in seconds, so that one search serves several of them."""
+"""The maximum delay of a second deletion, in seconds. The delay lets one search cover several deletions."""
 
 
 class Kernel:
-    """The part of one proxy's state that is in the kernel. Methods raise `KernelError` or `OSError`."""
+    """Writes the state of one proxy to the kernel. The methods raise `KernelError` or `OSError`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Kernel:
         self._older: dict[Family, set[int]] = {family: set() for family in FAMILIES}
 
     def write(self, *, reload: bool) -> None:
-        """Update both IP families by changes only, or by a full load if `reload` is true."""
+        """Update the kernel's tables of both IP families: write only changes, or all rules if `reload` is true."""
         for family, kernel in self._kernel.items():
             begin = time.perf_counter()
             try:
@@ -71,7 +71,7 @@ class Kernel:
             table.delete()
 
     def close(self) -> None:
-        """Close the sockets. The rules remain."""
+        """Close the sockets. The rules stay in the kernel."""
         self._conntrack.close()
         self._nft.close()
 
@@ -91,7 +91,7 @@ class Kernel:
         while self._later and self._later[0][0] + SECOND_CHECK <= now:
             left, family, every = self._later.popleft()
             for each in every:
-                if self._left.get((family, each)) == left:  # otherwise it has left again since then
+                if self._left.get((family, each)) == left:  # otherwise the endpoint came back and left again
                     del self._left[family, each]
                     due[family].append(each)
         for family, stale in due.items():
@@ -109,7 +109,7 @@ class Kernel:
                 self._later.append((left, family, stale))
 
     def _forget(self, family: Family, stale: list[Stale], *, awaited: bool) -> None:
-        """Delete these translated connections. With `awaited`, delete all of them and their recorded tags."""
+        """Delete the connections `stale`. With `awaited`, also delete those that await a reply, and recorded tags."""
         if not awaited and not self._conntrack.entries():
             return
         endpoints, kernel, older = self._state.tables[family].endpoints, self._kernel[family], self._older[family]

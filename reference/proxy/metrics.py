@@ -1,6 +1,6 @@
 """The proxy's metrics under kube-proxy's names (prefix `kubeproxy_`), for Prometheus.
 
-Metrics are plain numbers until collection. An endpoint change takes a tenth of a millisecond. The library's counters
+Metrics are plain numbers until collection. Handling an endpoint change takes 0.1 ms. The counters of prometheus_client
 would slow it down, and would expose a `_created` series that kube-proxy does not have. The label `ip_family` was added
 in Kubernetes 1.33. In earlier releases, one series covers both IP families.
 """
@@ -89,7 +89,7 @@ class Metrics:
         return metric
 
     def _changes(self) -> Iterator[Metric]:
-        """Yield the metrics of changes. As in kube-proxy, an event counts for both IP families."""
+        """Yield the metrics of changes. As in kube-proxy, each event is counted in both IP families."""
         for resource, word in _CHANGES.items():
             name, seen = f"kubeproxy_sync_proxy_rules_{word}_changes", self.seen[resource]
             text, labels = f"Changes of {resource}", self._labels

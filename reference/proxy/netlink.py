@@ -43,7 +43,7 @@ def text(kind: int, value: str) -> bytes:
 
 
 def attributes(data: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield the kinds of attributes without flags, and their values."""
+    """Yield the kind (without its flags) and the value of each attribute."""
     view = memoryview(data)
     while len(view) >= 4:
         length, kind = _attribute.unpack_from(view)
@@ -61,7 +61,7 @@ class Message(NamedTuple):
 
 
 class KernelError(Exception):
-    """The kernel refused a transaction and changed nothing. The message contains the object and the reason."""
+    """The kernel refused a transaction and changed nothing. The error message names the object and the reason."""
 
     def __init__(self, what: str, number: int, detail: str = "") -> None:
         super().__init__(f"{what}: {os.strerror(number)}" + (f" ({detail})" if detail else ""))
@@ -104,7 +104,7 @@ class NetlinkSocket:
 class NftSocket(NetlinkSocket):
     """A socket to nftables.
 
-    It stays open while it is needed, because closing a socket after deletions waits for the kernel (12 to 20 ms).
+    A proxy keeps its socket open, because closing a socket after deletions waits for the kernel (12 to 20 ms).
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ MOST_ELEMENT_BYTES = 2 * 96
 
 STAGING = f"{TABLE}-staging"
 
-_KEY_ORDER, _DATA_ORDER = 0, 1  # of nft's own, in the user data of a set
+_KEY_ORDER, _DATA_ORDER = 0, 1  # nft's types of user data of a set: the byte order of keys and of data
 _HOST_ORDER = 1
 
 _length = struct.Struct("=HH").pack
@@ -32,7 +32,7 @@ ChainEdit = Callable[[Family, Chain], Chain]
 
 
 class Messages:
-    """Builds the messages for one table."""
+    """Builds the netlink messages that change one table. The methods only return messages and send nothing."""
 
     def __init__(self, family: Family, table: str = TABLE, edit: ChainEdit | None = None) -> None:
         self.family = family
@@ -96,7 +96,7 @@ class Messages:
         return self._in_lists(uapi.NFT_MSG_DELSETELEM, unwanted)
 
     def content(self, ruleset: Ruleset) -> Iterator[Message]:
-        """Add all elements of a ruleset. Service addresses come last, so that the load can be split."""
+        """Add all elements of a ruleset. Service addresses come last, so that several transactions may load them."""
         wanted = actions(ruleset)
         packed: list[bytes] = []
         for name, service, action in wanted:
@@ -173,7 +173,7 @@ def messages(family: Family, table: str = TABLE, edit: ChainEdit | None = None) 
 
 
 class KernelTable:
-    """The table `trafficdist` of one IP family, in the netns of a socket. All methods raise `KernelError`."""
+    """The table `trafficdist` of one IP family, in a socket's network namespace. All methods raise `KernelError`."""
 
     def __init__(self, nft: NftSocket, family: Family, *, edit: ChainEdit | None = None) -> None:
         self._nft = nft
@@ -204,7 +204,7 @@ class KernelTable:
         self._marks, self._ranges = set(marks(ruleset, fixed=True)), set(ruleset.ranges.values())
 
     def apply(self, changes: Changes) -> None:
-        """Apply changes in two or more transactions, so that no packet finds an empty slot."""
+        """Apply changes. `later_delete` gets its own transaction, so that no packet selects a deleted endpoint."""
         build = self._messages
         new = {each.mark for each in changes.first_add if isinstance(each, MarkElement)} - self._marks
         ranges = {each.ranges for each in changes.first_add if isinstance(each, RangesElement)} - self._ranges

@@ -23,7 +23,7 @@ class NodeLabels:
         self._sets: dict[str, Labels] = {}
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
-        """Read a Node. Return the keys whose values changed. Most updates change no label."""
+        """Read a Node. Return the label keys whose values changed. Most updates change no label."""
         name = node["metadata"]["name"]
         before = self._known.pop(name, {})
         after: Mapping[str, str] = {} if deleted else node["metadata"].get("labels") or {}
@@ -52,20 +52,20 @@ Pod = tuple[str, str]
 
 
 class LocatorLabels(NodeLabels):
-    """The labels of a proxy's own Node, and of the nodes of all pods with a locator. Not thread-safe."""
+    """The labels of a proxy's own Node, and of the nodes of all pods with a PodLocator. Not thread-safe."""
 
     def __init__(self, own: str) -> None:
         super().__init__()
         self._own = own
         self._located: dict[Pod, tuple[Labels, tuple[str, ...]]] = {}
-        self._pods_at: dict[str, dict[Pod, None]] = {}  # several if pods share the address of their node
+        self._pods_at: dict[str, dict[Pod, None]] = {}  # host-network pods share the address of their node
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
         """Read the proxy's own Node. Other Nodes are ignored."""
         return super().receive(node, deleted=deleted) if node["metadata"]["name"] == self._own else frozenset()
 
     def receive_locator(self, locator: Object, *, deleted: bool) -> AbstractSet[str]:
-        """Read a PodLocator. Return the keys whose values changed for some endpoint."""
+        """Read a PodLocator. Return the label keys whose values changed for some endpoint."""
         pod = locator["metadata"]["namespace"], locator["metadata"]["name"]
         labels, addresses = before = self._located.pop(pod, (NONE, ()))
         for each in addresses:
@@ -80,7 +80,7 @@ class LocatorLabels(NodeLabels):
         return frozenset() if before == after else {key for key, _ in changed}
 
     def of_endpoint(self, endpoint: Mapping[str, Any]) -> Labels:
-        """Return the node labels of an endpoint's pod, or an empty set if the pod has no locator."""
+        """Return the node labels of an endpoint's pod, found by targetRef or by address. Empty without a PodLocator."""
         target = endpoint.get("targetRef") or {}
         pod = target.get("namespace", ""), target.get("name", "")
         if target.get("kind") != "Pod" or pod not in self._located:

@@ -36,7 +36,7 @@ PortName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An EndpointSlice: its Service, the number of each of its ports, and its endpoints as JSON.
+    """An EndpointSlice: its Service, its port numbers by name and protocol, and its endpoints as decoded JSON.
 
     Endpoints are read on demand. In a large cluster the garbage collector would otherwise traverse some 100,000
     objects, which takes a quarter of the time of a full load.
@@ -65,7 +65,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The parts of its own Node that the proxy needs. Addresses and CIDRs of both IP families are included."""
+    """The fields of a proxy's own Node that the proxy needs. Addresses and CIDRs of both IP families are included."""
 
     place: Place
     addresses: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, beha
 
 
 def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
-    """Return the CIDRs of a family whose clients may use the load balancer. Empty means all, as in kube-proxy."""
+    """Return the CIDRs of a family whose clients may use the load balancer. If empty, all may, as in kube-proxy."""
     if spec.get("type") != "LoadBalancer":
         return ()
     wanted = [each.strip() for each in spec.get("loadBalancerSourceRanges") or ()]
@@ -163,7 +163,7 @@ def _affinity_seconds(spec: Mapping[str, Any]) -> int:
 
 
 def _load_balancer_ips(service: Object) -> list[str]:
-    """Return the load balancer IPs, except those of ipMode Proxy, which never arrive at a node (KEP-1860)."""
+    """Return the load balancer IPs, except those with ipMode Proxy: nodes get no packets for these (KEP-1860)."""
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
     return [each["ip"] for each in ingress if each.get("ip") and each.get("ipMode") != "Proxy"]
 
@@ -190,7 +190,7 @@ def read_slice(obj: Object) -> Slice | None:
 
 
 def _read_endpoints(endpoints: Iterable[Object], port: int) -> list[Endpoint]:
-    """Read all endpoints of a slice at one port. Only the first address of each endpoint counts.
+    """Read all endpoints of a slice at one port. Only the first address of each endpoint is used.
 
     This is a single loop because a full load reads every endpoint of the cluster, and function calls would be slower.
     """

@@ -1,4 +1,4 @@
-"""The decisions about the values of `conformance/small_scope.py`, which is not imported, for `check-decisions`."""
+"""Answers the states of `conformance/small_scope.py`, without importing it, for the command `check-decisions`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +13,9 @@ _PORT = ServicePort("default", "web", "", "TCP", 80, 30080, ("10.96.0.1",), ("19
 
 
 def answering(decide: Callable[..., Decision] = decide) -> Callable[[Any], Answer]:
-    """Return a function that answers for one client and one address, by the decisions of a function like `decide`.
+    """Return a function that says, according to `decide`, which endpoints one client may reach at one address.
 
-    One decision has the answers for many clients and addresses, so the answers for the last endpoints are cached.
+    One decision contains the answers for many clients and addresses, so answers are cached until the endpoints change.
     """
     known: Any = None
     read: list[Endpoint] = []

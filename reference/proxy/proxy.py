@@ -1,8 +1,8 @@
 """The service proxy of one node: it watches the API and keeps the kernel's rules up to date.
 
 One thread takes all events from one queue, computes the affected Services again, and writes the differences to the
-kernel immediately. The cost does not depend on the number of other Services. The constructor creates the thread, so the
-thread and all its sockets are in the network namespace of the thread that calls the constructor.
+kernel immediately. The cost of an event does not depend on the number of other Services. The constructor starts the
+thread, so the thread and all its sockets are in the network namespace of the thread that calls the constructor.
 """
 
 import logging
@@ -41,8 +41,8 @@ class ServiceProxy:
 
     `pod_cidrs` contains the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez),
     10249 (/metrics, from `registry`) and the health check node ports of Services. Proxies in one process may share
-    `serving`. With `acknowledge`, it writes the revision that is in the kernel to a Lease. With `pod_locators`, it
-    finds the nodes of endpoints through PodLocators, and watches only its own Node (KEP-536, beta).
+    `serving`. With `acknowledge`, the proxy records in a Lease up to which resource version its kernel is current.
+    With `pod_locators`, it reads node labels from PodLocators, and watches only its own Node (KEP-536, beta).
 
     `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
     proxy without interrupting traffic. Raises `OSError` if netlink is forbidden. Later kernel errors are logged and
@@ -91,7 +91,7 @@ class ServiceProxy:
         self._thread.start()
 
     def start(self) -> None:
-        """Start watching. Call this once. The initial state is queued first, so that two threads do not compete."""
+        """Start watching. Call this once. The proxy's thread starts its work after the initial objects are queued."""
         if self._own_serving is not None:
             self._own_serving.start()
         if self._acknowledgement is not None:
@@ -101,7 +101,7 @@ class ServiceProxy:
         self._begin.set()
 
     def stop(self) -> None:
-        """Stop watching and serving. The rules remain. Idempotent."""
+        """Stop watching and serving. The rules stay in the kernel. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -115,7 +115,7 @@ class ServiceProxy:
         self._kernel.close()
 
     def cleanup(self) -> None:
-        """Remove the rules. Call this before `stop`, or instead of `start`."""
+        """Remove the rules from the kernel. Call this before `stop`, or instead of `start`."""
         with self._lock:
             self._must_load = True
             self._kernel.delete()
@@ -244,7 +244,7 @@ class ServiceProxy:
             self._acknowledgement.in_kernel()
 
     def _forget_later(self, now: float) -> None:
-        """Delete stale UDP connections that are due. A failure does not reload the rules."""
+        """Delete the stale UDP connections that were kept until `now`. After an error, the rules are not reloaded."""
         try:
             self._kernel.forget_later(now)
         except (KernelError, OSError) as error:

@@ -5,7 +5,7 @@ shared maps. So a packet's cost does not grow with the number of Services, and a
 
 - `services` maps a service address (address, protocol, port) to a mark. The mark represents an action: forward to a
   number of endpoints, drop, or reject.
-- `external` does this for external traffic, and for traffic from pods on other nodes to node ports, if
+- `external` does the same for external traffic, and for traffic from pods on other nodes to node ports, if
   externalTrafficPolicy `Local` selects different endpoints from those for in-cluster traffic. LOCAL_LIST is added to
   its marks and to the indexes of its endpoints. So in postrouting the mark of a packet shows, without another lookup,
   that the client's address must be preserved.
@@ -31,8 +31,8 @@ from zlib import crc32
 
 from reference.proxy.decision import Action, Decision, Drop, Family, Forward, Reject, ServicePort
 
-# A mark: 14 bits for the number of endpoints, one for the list, 17 for the seconds of session affinity. Without
-# endpoints:
+# A mark has 14 bits for the number of endpoints, one for the Local list, and 17 for the seconds of session affinity.
+# In the marks of drop and reject, the number of endpoints is 0.
 LOCAL_LIST = 0x4000
 DROP = 0
 REJECT = LOCAL_LIST
@@ -56,7 +56,7 @@ Endpoint = tuple[str, int]
 
 
 class Stale(NamedTuple):
-    """UDP connections to a service address that go to an endpoint that has left.
+    """UDP connections to a service address that still go to an endpoint that has left the Service.
 
     If `endpoint` is the service's own address and port, the connections were never translated.
     """
@@ -82,7 +82,7 @@ RuleAction = tuple[Endpoint, ...] | Sticky | Literal["drop", "reject"]
 """The action for connections to a service address: forward to one of these endpoints, drop, or reject."""
 
 SourceRanges = tuple[str, ...]
-"""The CIDRs of the clients that may use a service address, in order."""
+"""The CIDRs of the clients that may use a service address, sorted."""
 
 MapName = Literal["services", "external"]
 
@@ -228,7 +228,7 @@ def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
 def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
     """Assign the wanted endpoints to numbered slots, with few changes from `current`.
 
-    An endpoint keeps its slot, and new endpoints fill free slots. Then the last endpoint moves into a remaining hole.
+    An endpoint keeps its slot, and new endpoints fill free slots. Last, the endpoints at the end fill the gaps.
     So adding or removing an endpoint changes at most one slot and the count.
     """
     if isinstance(wanted, Sticky):
@@ -250,7 +250,7 @@ def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
 
 
 def _close_holes(slots: list[Endpoint | None]) -> None:
-    """Move endpoints from the end into the holes, and remove the empty slots at the end."""
+    """Move endpoints from the end into empty slots, and remove the empty slots at the end."""
     index = 0
     while index < len(slots):
         if slots[-1] is None:

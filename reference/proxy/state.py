@@ -1,6 +1,6 @@
-"""The state of one node's proxy: Services, their slices, its own Node, and the tables computed from these objects.
+"""The state of one node's proxy: Services, their slices, the proxy's Node, and the tables computed from these objects.
 
-There are no side effects: the state receives objects and computes tables. An event affects only its own Service.
+There are no side effects: the state receives objects and computes tables. A slice's event affects only its Service.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ Name = tuple[str, str]
 """A namespace and a name."""
 
 PortKey = tuple[str, str, str, Protocol, Family]
-"""The owner of table entries: namespace, service, port name, protocol and IP family."""
+"""The owner of table entries: the namespace and name of a Service, a port name, a protocol and an IP family."""
 
 Dropped = tuple[Family, Literal["internal", "external"]]
 """Traffic that the traffic policy `Local` drops on this node: its IP family and its direction."""
@@ -60,7 +60,7 @@ class State:
     """The objects that one node's proxy has received, and its tables. Not thread-safe.
 
     `unreadable` contains the Services whose slices could not be read; their rules stay unchanged. `dropped` counts the
-    Services that have usable endpoints, but none on this node, which the traffic policy `Local` requires.
+    Services with the traffic policy `Local` that have usable endpoints, but none on this node.
     `health_checks` contains the changed health check node ports; a removed port has the value None.
     """
 
@@ -77,7 +77,7 @@ class State:
         self._node = Node(Place(node_name))
         self._node_addresses: dict[Family, tuple[str, ...]] = dict.fromkeys(FAMILIES, ())
         self._labels, self._own_labels = labels or NodeLabels(), NO_LABELS
-        self._keyed: dict[Name, frozenset[str]] = {}  # the topology keys of Services that have some
+        self._keyed: dict[Name, frozenset[str]] = {}  # only Services that have topology keys
         self._behaviour = behaviour
         self._decide, self._render = decide, render
         self._services: dict[Name, _Service] = {}
@@ -89,7 +89,7 @@ class State:
         self._base_changed = False
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        """Read an object. Raises `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        """Store or remove an object. Raises `KeyError`, `TypeError` or `ValueError` if it is malformed."""
         match resource:
             case "endpointslices":
                 self._receive_slice(obj, deleted=deleted)
@@ -185,7 +185,7 @@ class State:
             self._base_changed = True
 
     def _receive_labels(self, node: Object, *, deleted: bool) -> None:
-        """Process the labels of a Node. If the value of a topology key changed, decide its Services again."""
+        """Process the labels of a Node. If a topology key's value changed, `compute` decides its Services again."""
         if not (changed := self._labels.receive(node, deleted=deleted)):
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:
@@ -193,7 +193,7 @@ class State:
         self._decide_again(changed)
 
     def _decide_again(self, changed: AbstractSet[str]) -> None:
-        """Make the decisions of Services with these topology keys again."""
+        """Let `compute` make the decisions of Services with any of these topology keys again."""
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:

@@ -46,7 +46,7 @@ class Table:
         self._touched_ranges: dict[ServiceAddress, SourceRanges | None] = {}
 
     def put(self, owner: Hashable, entries: Entries) -> None:
-        """Replace the entries of `owner`. If several owners claim a service address, the first one has it."""
+        """Replace the entries of `owner`. If several owners claim a service address, the first one keeps it."""
         before = self._entries.get(owner, NOTHING)
         if entries == NOTHING:
             self._entries.pop(owner, None)
@@ -167,7 +167,7 @@ class Table:
 
 
 def _replace(values: dict[_Key, _Value], key: _Key, wanted: _Value | None, touched: dict[_Key, _Value | None]) -> None:
-    """Set or delete (None) a value. If it changes, `touched` keeps the value that it had at first."""
+    """Set a value, or delete it if `wanted` is None. `touched` keeps the value from before its first change."""
     before = values.get(key)
     if wanted == before:
         return
