@@ -1,6 +1,6 @@
-"""Authentication and authorization of requests, and the reviews with which clients query both.
+"""Authentication and authorization of requests, and the review kinds with which clients query their permissions.
 
-The bearer of the server's token may do everything. No KEP mentions users, so roles and service accounts do not exist.
+A client with the server's token may do everything. No KEP mentions users, so roles and service accounts do not exist.
 """
 
 import hmac
@@ -15,12 +15,12 @@ from reference.client import Object
 Review = Literal["SelfSubjectAccessReview", "SelfSubjectReview"]
 
 ADMIN: Object = {"username": "admin", "groups": ["system:masters", "system:authenticated"]}
-"""The user who may do everything, as in the status of reviews."""
+"""The user who may do everything, as the status of a SelfSubjectReview shows it."""
 
 
 @dataclass(slots=True)
 class Access:
-    """The checks of a server. Tests replace them to refuse requests, as `tests/reference/limited_users.py` does."""
+    """The access checks of a server. Tests replace them, for example with `tests/reference/limited_users.py`."""
 
     authenticate: Callable[[str], Object]
     """Returns the user for an Authorization header. Raises `ApiError` (401)."""
@@ -29,11 +29,11 @@ class Access:
     """Whether a user may do what the spec of a SelfSubjectAccessReview describes."""
 
     check: Callable[[Object, HttpRequest, Any], None] = lambda user, asked, target: None  # noqa: ARG005
-    """Raises `ApiError` (403) if a user may not send a request. The target is a `Route`, a `PodRequest` or None."""
+    """Raises `ApiError` (403) if a user may not send a request. `target` is a `Route`, a `PodRequest` or None."""
 
 
 def bearer_of(token: str) -> Access:
-    """Return the checks of a server that allows everything to the bearer of this token."""
+    """Return the checks of a server that allows everything to clients with this token, and refuses all others."""
 
     def authenticate(authorization: str) -> Object:
         if not hmac.compare_digest(authorization.encode(errors="surrogateescape"), f"Bearer {token}".encode()):

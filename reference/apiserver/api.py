@@ -92,7 +92,7 @@ class ApiServer:
         return patches.patch(self.registry, target, content_type, writes.private(patch), Call()).object
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
-        """Delete an object. An object with a grace period (a pod on a node) is only marked, unless the grace is 0."""
+        """Delete an object. A pod on a node is only marked as terminating, unless its grace period is 0."""
         deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Call())
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> "Subscription":
@@ -115,7 +115,7 @@ class ApiServer:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A running watch in this process."""
+    """A watch by a client in this process."""
 
     registry: Registry
     observer: Callable[[Change], None]

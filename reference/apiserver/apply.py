@@ -1,4 +1,4 @@
-"""Server-side apply: a client sends all fields that it wants; the server merges them and records the owner of each.
+"""Server-side apply: a client sends all fields that it wants to own, and the server merges them and records owners.
 
 Server-side apply (KEP-555) extends merge patches in three ways. A different value for a field of another manager is a
 conflict, unless the apply is forced. A field that this manager applied before and now leaves out is removed, unless
@@ -56,7 +56,7 @@ def _checked(config: Any, target: ObjectRef, strategy: Strategy) -> Object:
     metadata["name"] = metadata.get("name") or target.name
     for path in strategy.kept_by_status if target.subresource else (("status",),):  # upstream's "reset fields"
         _reset(config, path)
-    return _without_nulls(config)  # type: ignore[no-any-return]  # an object stays one
+    return _without_nulls(config)  # type: ignore[no-any-return]  # the result is also an object
 
 
 def _reset(config: Object, path: tuple[str, ...]) -> None:
@@ -85,7 +85,7 @@ def _merge(strategy: Strategy, live: Object, config: Object, manager: str, subre
         _prune(merged, encode(dropped), (), rules)
     mine = managed_fields.new_owner(*me, wanted, live)
     if before is not None and before.fields == mine.fields:
-        mine = before  # so that an apply which changes nothing writes nothing
+        mine = before  # keeps the time, so that an apply without changes writes nothing
     kept = [each.without(taken) for each in others]
     merged["metadata"] = {**merged["metadata"], "managedFields": managed_fields.write([*kept, mine])}
     return merged
@@ -118,7 +118,7 @@ def _merge_list(live: list[Any], config: list[Any], names: tuple[str, ...], rule
 
 
 def _prune(node: Any, removed: Object, names: tuple[str, ...], rules: ListRules) -> None:
-    """Remove the fields of a FieldsV1 tree, and enclosing objects that become empty. Each item is visited once."""
+    """Remove the fields in the FieldsV1 tree `removed` from `node`, and then objects and lists that became empty."""
     if isinstance(node, list):
         _prune_items(node, removed, names, rules)
     elif isinstance(node, dict):

@@ -1,13 +1,13 @@
-"""A logger that clients cannot fill: of many errors within a minute, it writes the first ones.
+"""A logger that clients cannot flood, because it writes only the first errors of each minute.
 
-Anyone who reaches the port can cause errors before authentication, each with a traceback of some kilobytes.
+Anyone who reaches the port can cause errors before authentication, each with a traceback of several kilobytes.
 """
 
 import logging
 import time
 
 MOST = 20
-"""The maximum number of errors that are logged within a minute. The next one is replaced by a note."""
+"""The maximum number of errors that are logged within a minute. A note replaces the next error."""
 
 _SECONDS = 60.0
 

@@ -34,9 +34,9 @@ _LENGTH = re.compile(r"[0-9]{1,10}")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection, used until it receives a request that is not plain.
+    """The asyncio protocol of one connection, until the connection receives a request that is not plain.
 
-    `answer` returns None for a request that is not plain. `others` creates the protocol that handles such requests.
+    `answer` returns None for a request that it cannot answer at once. `others` creates the protocol for these requests.
     `connections` holds the open plain connections.
     """
 
@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._leave()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return the buffer to read into. Without it, asyncio allocates and shrinks 256 KiB for each read."""
+        """Return the buffer to read into. With `data_received`, asyncio would allocate 256 KiB for each read."""
         return self._buffer
 
     def end_if_silent(self, since: float) -> None:
@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
 def abort(transport: asyncio.Transport) -> None:
     """Close a connection immediately.
 
-    A transport that is closed twice no longer has its TLS protocol, and early releases of Python 3.11 fail on this.
+    In early releases of Python 3.11, `abort` raises AttributeError if the TLS transport is already closed.
     """
     with contextlib.suppress(AttributeError):
         transport.abort()
@@ -143,7 +143,7 @@ class Head:
     length: int
 
     def with_body(self, rest: bytes) -> HttpRequest:
-        pairs = (each.partition("=") for each in reversed(self.query.split("&")))  # the first of a name counts
+        pairs = (each.partition("=") for each in reversed(self.query.split("&")))  # the first value of a name is used
         query = {name: value for name, _, value in pairs if name}
         return HttpRequest(self.method, self.path, self.query, query, self.headers, rest[: self.length])
 
@@ -158,7 +158,7 @@ def parse(head: bytes) -> Head | None:
     return Head(method, path, query, *fields)
 
 
-@functools.lru_cache(maxsize=512)  # a client's headers seldom change (14 us)
+@functools.lru_cache(maxsize=512)  # a client's headers seldom change, and parsing takes 14 us
 def _fields(head: bytes) -> tuple[Mapping[str, str], int] | None:
     if _UNUSUAL_HEAD.search(head):
         return None

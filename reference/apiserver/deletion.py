@@ -30,7 +30,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The object after the request, or its last state if it was removed. Finalizers can delay removal."""
+    """The object after a delete request. If `remains` is false, the object was removed, and this is its last state."""
 
     stored: Stored
     remains: bool
@@ -57,7 +57,7 @@ def delete_collection(
 
 
 def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
-    """Remove an object and free its addresses. Remove its namespace too if only this object delayed its deletion."""
+    """Remove an object and free its addresses. If its namespace is terminating and now empty, remove it too."""
     registry.pools.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.key, obj)
     if namespace := obj["metadata"].get("namespace"):
@@ -99,7 +99,7 @@ def _delete(registry: Registry, strategy: Strategy, current: Stored, options: De
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
-    """Return the grace period in seconds. It is 0 for kinds that no component runs, and for pods without a node."""
+    """Return the grace period in seconds. Only pods that a kubelet may run have one; for other objects it is 0."""
     spec, phase = obj.get("spec") or {}, (obj.get("status") or {}).get("phase")
     if not strategy.grace_seconds or not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
         return 0
@@ -110,7 +110,7 @@ def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
 
 
 def _mark(meta: dict[str, Any], grace: int) -> None:
-    """Set the deletion time. A second deletion can only make it earlier."""
+    """Set the deletion time and the grace period. A second deletion can only shorten them."""
     before = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (before is None or grace >= before):
         return
@@ -139,7 +139,7 @@ def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, c
 
 
 def _delete_objects(registry: Registry, definition: Stored, call: Call) -> Deleted:
-    """Delete all objects of a definition that is marked, and then the definition."""
+    """Delete all custom resources of a CustomResourceDefinition that is being deleted, and then the definition."""
     name = definition.object["metadata"]["name"]
     if (strategy := registry.strategies.get(name)) is not None:
         for each in registry.store.items(name):

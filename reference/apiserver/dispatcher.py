@@ -1,4 +1,4 @@
-"""Answers each request immediately, except watches, requests to pods and kubelets, and large OpenAPI documents.
+"""Answers each request immediately, except watches, requests to pods and kubelets, and OpenAPI documents.
 
 The dispatcher does not depend on the type of connection: aiohttp and `connection` both call it.
 """
@@ -23,13 +23,13 @@ from reference.features import GATES, Features, Gate
 LONG_BODY_BYTES = 128 * 1024
 LONG_YAML_BYTES = 8 * 1024
 MOST_AGENTS = 100
-"""The number of user agents whose written bytes are counted separately."""
+"""The maximum number of user agents whose written bytes are counted separately."""
 
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
 
 class Dispatcher:
-    """Answers requests from a registry, within the permissions of their users."""
+    """Answers requests with the data of a registry, if their users have permission."""
 
     def __init__(self, registry: Registry, log: deque[RequestRecord], access: Access) -> None:
         """`log` receives a record of each request."""
@@ -41,7 +41,7 @@ class Dispatcher:
         self._written: Counter[str] = Counter()  # bytes by user agent
 
     def answer(self, asked: HttpRequest) -> Response | None:
-        """Return the response, which may be an error. None means that the request is answered and recorded later."""
+        """Return the response, which may be an error, or None if the caller must answer and record the request."""
         if asked.streams or asked.path.startswith("/openapi/") or pod_location.parse(asked.path):
             return None
         try:
@@ -56,7 +56,7 @@ class Dispatcher:
         return answer
 
     def is_long(self, asked: HttpRequest) -> bool:
-        """Return whether a request may take so long that other clients should not wait for its answer."""
+        """Return whether a request may take so long that a separate thread should answer it."""
         if len(asked.body) > LONG_BODY_BYTES or ("yaml" in asked.content_type and len(asked.body) > LONG_YAML_BYTES):
             return True
         if asked.method not in {"PUT", "PATCH"}:

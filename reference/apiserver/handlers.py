@@ -1,4 +1,4 @@
-"""The verbs of the API over HTTP: they turn a routed request into the bytes of a response.
+"""Handlers for the verbs of the API over HTTP. A handler turns a routed request into a response.
 
 Handlers never block, because the request body is complete and the registry answers immediately.
 """
@@ -39,7 +39,7 @@ _RETURN_DELETED = frozenset({"pods", "services"})  # the other kinds answer with
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request for a resource, and the form of its response."""
+    """An HTTP request for a resource, with its route and the form of its response."""
 
     http: HttpRequest
     route: Route
@@ -63,7 +63,7 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """Return the values of the `Warning` headers. Like Kubernetes, shorten many, and omit control characters."""
+        """Return the `Warning` header values. As in Kubernetes, shorten many; omit those with control characters."""
         sound = [each for each in self.warnings if not _CONTROL.search(each)]
         if sum(map(len, sound)) > MAX_WARNING_LETTERS:
             sound = [each[:256] for each in sound]
@@ -74,7 +74,7 @@ class Response:
 
 
 def handle(registry: Registry, request: Request) -> Response:
-    """ResponseForm any request except a watch. Raises `ApiError`."""
+    """Answer any request except a watch. Raises `ApiError`."""
     if request.http.method == "POST" and request.route.subresource == "eviction":
         return _evict(registry, request)
     route, resource = request.route, request.route.strategy.resource
@@ -89,7 +89,7 @@ def handle(registry: Registry, request: Request) -> Response:
     if verb is None:
         raise status.method_not_allowed(request.http.method)
     if request.answer.form == "table":
-        _ = request.renderer  # one that cannot be made is refused before anything is stored
+        _ = request.renderer  # refuses invalid parameters before anything is stored
     return verb(registry, request)
 
 
@@ -165,7 +165,7 @@ def _delete_collection(registry: Registry, request: Request) -> Response:
 
 
 def _evict(registry: Registry, request: Request) -> Response:
-    """Evict a pod. There are no PodDisruptionBudgets here, so no eviction is refused."""
+    """Evict a pod. This server has no PodDisruptionBudgets, so it refuses no eviction."""
     route, body = request.route, request.decoded()
     if route.resource != "pods":
         raise status.no_such_path()
@@ -245,7 +245,7 @@ def _dry_run(value: str | None) -> bool:
 
 
 def integer(query: Mapping[str, str], name: str) -> int | None:
-    """Return a number from a query; None if absent. Raises `ApiError` (400)."""
+    """Return the number in a query parameter, or None if the parameter is absent. Raises `ApiError` (400)."""
     text = query.get(name)
     if not text:
         return None

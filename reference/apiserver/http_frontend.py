@@ -32,7 +32,7 @@ from reference.client import ApiError, Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _GRACE = 0.005
-"""Seconds for watches to end cleanly when the server stops. After that time their connections are closed."""
+"""The seconds that watches have to end cleanly when the server stops. Then their connections are closed."""
 
 
 class HttpFrontend:
@@ -61,7 +61,7 @@ class HttpFrontend:
         self._plain: set[Connection] = set()
         self._silence = silence_seconds
         self._long = ThreadPoolExecutor(1, "apiserver-long")
-        """Answers long requests one after the other, so that this server's loop has half of the interpreter's time."""
+        """One thread that answers long requests one by one, so that the event loop gets half of the time (GIL)."""
         self._sweep: asyncio.TimerHandle | None = None
         self._server = web.Server(
             self._handle,
@@ -102,7 +102,7 @@ class HttpFrontend:
         return None if self.dispatcher.is_long(asked) else self.dispatcher.answer(asked)
 
     def _end_silent(self) -> None:
-        """Close connections whose clients have been idle for a while, including those that never sent a request."""
+        """Close plain connections whose clients have begun no request for `silence_seconds`."""
         for each in list(self._plain):
             each.end_if_silent(time.monotonic() - self._silence)
         self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None
@@ -133,7 +133,7 @@ class HttpFrontend:
         return _response(answer)
 
     async def _body(self, request: web.BaseRequest) -> bytes:
-        """Return a body as it was sent. A connection is closed if its body does not end in time."""
+        """Return the body of a request. Close the connection if the body is not complete in time."""
         encoding = request.headers.get("Content-Encoding", "").lower()
         if encoding not in {"", "identity"}:
             raise status.bad_request(f"the body of the request has an unknown Content-Encoding: {encoding[:100]}")
@@ -175,7 +175,7 @@ class HttpFrontend:
         return response
 
     async def _stream(self, response: web.StreamResponse, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
-        """Send what the client misses, and bookmarks at intervals and at the end, until the watch or its time ends."""
+        """Send missed events, and bookmarks at intervals and at the end, until the watch or its time ends."""
         now, every = self._loop.time, self._bookmark_seconds if bookmarks else math.inf
         end, next_bookmark = now() + (seconds if seconds > 0 else math.inf), now() + every
         try:

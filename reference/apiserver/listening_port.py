@@ -20,13 +20,13 @@ LOOPBACK = "127.0.0.1"
 _STILL_BOUND = frozenset({errno.EINVAL, errno.EACCES})  # EACCES: a low port, and no privilege to bind it once more
 _BACKLOG = 512
 _TURNS = 100
-"""The maximum number of event loop turns to wait. A transport needs a few turns to detect a hang-up and close."""
+"""The maximum number of event loop turns to wait. A transport needs a few turns to detect a shutdown and close."""
 
 SSLProtocol.max_size = 32 * 1024  # asyncio fills a buffer of 256 KB for each connection; a TLS record has 16 KB
 
 
 class _Listener(socket.socket):
-    """Records the sockets that it accepts, because asyncio hides connections whose handshake is incomplete."""
+    """A listening socket that records accepted sockets. asyncio hides connections with an incomplete handshake."""
 
     __slots__ = ("_accepted", "done")
 
@@ -57,7 +57,7 @@ class ListeningPort:
     async def listen(self, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext) -> None:
         """Accept connections, and create a new protocol for each connection."""
         loop = asyncio.get_running_loop()
-        listener = _Listener(self._socket, self._accepted)  # a copy: the loop closes what it listens on
+        listener = _Listener(self._socket, self._accepted)  # a copy, because the loop closes the listening socket
         server = await loop.create_server(protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
         self._serving = listener, server
 

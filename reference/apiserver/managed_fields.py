@@ -1,7 +1,7 @@
 """`metadata.managedFields`, the owners of fields for server-side apply, and the sets of field paths in them (FieldsV1).
 
 A path is a tuple of FieldsV1 keys: `f:NAME` for a field, `k:{"port":80}` for an item of a keyed list, `v:VALUE` for an
-item of a set. A list that does not merge is one field.
+item of a set. A list without a merge rule is a single field.
 
 Owners are tracked only after the first apply to an object. Other objects have no managedFields and no overhead. At the
 first apply, all existing fields are assigned to the manager `before-first-apply`, as in old clusters.
@@ -22,7 +22,7 @@ FieldPath = tuple[str, ...]
 T = TypeVar("T")
 
 MAX_ELEMENTS = 250_000
-"""The maximum length of all paths of an object together, which bounds the cost of many deeply nested fields."""
+"""The maximum number of elements in all paths of an object, which bounds the cost of many deeply nested fields."""
 
 _NOT_OWNED = frozenset({"apiVersion", "kind"})
 _NOT_OWNED_METADATA = frozenset(
@@ -53,7 +53,7 @@ def flatten(obj: Object, rules: ListRules) -> dict[FieldPath, Any]:
 
 
 def encode(paths: Iterable[FieldPath]) -> Object:
-    """Return paths as a FieldsV1 tree. A path that is a prefix of others is marked with `.`."""
+    """Return paths as a FieldsV1 tree. A path that is also the prefix of another path is marked with `.`."""
     tree: Object = {}
     for path in sorted(paths):
         node = tree
@@ -68,7 +68,7 @@ def decode(tree: Object) -> set[FieldPath]:
 
 
 def _bounded(found: Iterable[T], length: Callable[[T], int]) -> Iterator[T]:
-    """Yield the items. Raises `ApiError` (413) if all paths together are too long."""
+    """Yield the items. Raises `ApiError` (413) if their paths have more than MAX_ELEMENTS elements in total."""
     total = 0
     for each in found:
         total += length(each)
@@ -144,7 +144,7 @@ def _element(element: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One entry: the manager, its operation ("Apply" or "Update"), the subresource, and its fields."""
+    """An entry of managedFields: a manager, its operation ("Apply" or "Update"), the subresource, and its fields."""
 
     manager: str
     operation: str
@@ -176,7 +176,7 @@ def read(entries: Any) -> list[Owner]:
 
 
 def write(owners: Iterable[Owner]) -> list[Object]:
-    """Return managedFields. Owners without fields are left out."""
+    """Return the value of managedFields. Owners without fields are left out."""
     return [
         {
             "manager": each.manager,

@@ -36,7 +36,7 @@ _FORMS: dict[str, Form] = {
 
 @dataclass(frozen=True, slots=True)
 class ResponseForm:
-    """The form of a response."""
+    """The form of a response: an object (or list), a Table, or metadata only."""
 
     form: Form = "object"
     meta_version: str = "v1"
@@ -45,7 +45,7 @@ class ResponseForm:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> ResponseForm | None:
-    """Return the first acceptable media type that this server can write, or None if there is none."""
+    """Return the response form for the first media type in `accept` that this server can write, or None."""
     for entry in (accept or "*/*").split(","):
         media, parameters = parse(entry)
         version, form = parameters.get("v", "v1"), _FORMS.get(parameters.get("as", ""))
@@ -63,12 +63,12 @@ def parse(entry: str) -> tuple[str, dict[str, str]]:
     return media.lower(), {key.strip(): value.strip() for key, _, value in pairs}
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two classes
-    """Reads numbers as Kubernetes does."""
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the base class is one of two
+    """A YAML loader that reads numbers as Kubernetes does."""
 
 
 def _number(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a constructor of short numbers. `1:30`, a number in base 60 for YAML 1.1, is a string for Kubernetes."""
+    """Return a constructor that refuses long numbers. In YAML 1.1, `1:30` is a number; in Kubernetes, a string."""
 
     def constructed(loader: Any, node: Any) -> Any:
         if len(node.value) > _MAX_NUMBER:

@@ -13,8 +13,8 @@ from functools import cache
 class ListRule:
     """The rule of one list. `merge_key` is for strategic merge patches; `map_keys` is for server-side apply.
 
-    A list with neither field contains plain values and merges as a set. If `retain_keys` is set, a strategic patch
-    lists in `$retainKeys` the fields of an item that remain.
+    A list with neither field contains plain values and merges as a set. If `retain_keys` is set, `$retainKeys` in a
+    strategic patch lists the fields of an item that are kept.
     """
 
     merge_key: str = ""
@@ -24,7 +24,7 @@ class ListRule:
     """Default values of map keys that a client may omit."""
 
     atomic: bool = False
-    """True for the rule of an object that an apply replaces as a whole."""
+    """True for an object that a server-side apply replaces as a whole."""
 
 
 ListRules = Mapping[tuple[str, ...], ListRule]
@@ -82,7 +82,7 @@ _RULES: Mapping[str, ListRules] = {
 
 
 def is_atomic(rules: ListRules, names: tuple[str, ...]) -> bool:
-    """Return whether an apply replaces the object at a path as a whole."""
+    """Return whether a server-side apply replaces the object at the path `names` as a whole."""
     return names in rules and rules[names].atomic
 
 

@@ -36,8 +36,8 @@ _GVK = "x-kubernetes-group-version-kind"
 _PRESERVES = "x-kubernetes-preserve-unknown-fields"
 _LIST = re.compile(r"list\[(.*)\]", re.IGNORECASE)
 _MAP = re.compile(r"dict[(\[]str, (.*)[)\]]", re.IGNORECASE)
-_ACTIONS = frozenset({"patch", "put", "post"})  # methods that are their own action
-_LONGEST_KEY = {"api": 2, "apis": 3}  # of the documents of version 3, in parts of a path
+_ACTIONS = frozenset({"patch", "put", "post"})  # methods whose x-kubernetes-action is the method
+_LONGEST_KEY = {"api": 2, "apis": 3}  # the number of path parts in the key of an OpenAPI v3 document
 _importing = threading.Lock()
 
 Release = tuple[Version, frozenset[str]]
@@ -57,7 +57,7 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
         }
     }
 }
-"""Fields of `versioned_fields` that the models no longer contain, by kind and path."""
+"""The schemas of removed fields (see `versioned_fields`) that the models no longer contain, by kind and path."""
 
 
 def document(registry: Registry, path: str) -> bytes:
@@ -169,7 +169,7 @@ def _media_of(operation: Operation) -> tuple[str, ...]:
 
 
 class _Models:
-    """Definitions from the client's models, for the served kinds and for all types that these kinds refer to.
+    """Definitions from the models of the `kubernetes` package, for served kinds and all types that they refer to.
 
     The models are those of a newer release. Fields that only older releases have are added, and fields that the served
     release lacks are dropped.

@@ -32,7 +32,7 @@ _WATCH = (
     "resourceVersionMatch",
 )
 _LIST = (*_SELECTORS, "limit", "continue", *_WATCH)
-_FORM = ("includeObject",)  # of Tables
+_FORM = ("includeObject",)  # a parameter of Tables
 _WRITE = ("dryRun", "fieldManager", "fieldValidation", *_FORM)
 _DELETE = ("dryRun", "gracePeriodSeconds", *_FORM)
 _LOG = (
@@ -44,14 +44,14 @@ _POD_METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A kind under one of its groups and versions."""
+    """A kind as served in one of its API groups and versions."""
 
     resource: Resource
     group: str
     version: str
     scales: bool = False
     schema: Schema | None = None
-    """The schema of a custom resource, whose definition may change: schemas are compared by identity."""
+    """The schema of a custom resource. A new schema makes a different `Served`: they are compared by identity."""
 
     @property
     def gvk(self) -> Object:
@@ -125,7 +125,7 @@ def _reads_and_updates(path: str, of: str) -> Iterator[Operation]:
 
 
 def of_server(prefixes: list[str]) -> Iterator[Operation]:
-    """Yield the operations that belong to no kind. `prefixes` are those of all kinds, such as `/apis/GROUP/VERSION`."""
+    """Yield the operations that belong to no kind. `prefixes` are the path prefixes of kinds: `/apis/GROUP/VERSION`."""
     groups = {each.rpartition("/")[0] for each in prefixes if each.startswith("/apis/")}
     for path in ("/api", "/apis", *sorted(groups), *prefixes, "/version", "/openapi/v2", "/openapi/v3"):
         yield Operation(path, "get", "discover")

@@ -28,14 +28,14 @@ MAX_COPIED_BYTES = 3 * 1024 * 1024
 """The maximum number of bytes that the copy operations of a JSON patch may add, as in kube-apiserver."""
 
 MAX_MOVED_ITEMS = 10_000_000
-"""The maximum number of list items that a JSON patch may shift, by adding or removing items before them."""
+"""The maximum number of list items that a JSON patch may shift by adding or removing earlier items."""
 
-_SHOWN = 1000  # characters of an error, which may contain the whole object
+_SHOWN = 1000  # maximum number of characters of an error, which may contain the whole object
 PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
 
 def types_of(resource: Resource) -> tuple[str, ...]:
-    """Return the patch types of a kind. Go has no types of custom resources, and so no strategic patches."""
+    """Return the patch types of a kind. Strategic patches need Go types, which custom resources do not have."""
     return tuple(each for each in PATCH_TYPES if each != STRATEGIC or not resource.custom)
 
 
@@ -84,7 +84,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _applied(obj: Object, patch: list[Any]) -> Any:
-    """Return the patched object. Copied bytes and shifted list items are limited, so that each operation is cheap."""
+    """Return the patched object. Copied bytes and shifted list items are limited, to bound the cost of a patch."""
     copied = moved = 0
     for each in patch:
         if isinstance(each, dict) and each.get("op") == "copy" and isinstance(each.get("from"), str):
@@ -101,7 +101,7 @@ def _applied(obj: Object, patch: list[Any]) -> Any:
 
 
 def _behind(obj: Any, operation: Any, pointer: str) -> int:
-    """Return the length of the list that an operation changes, or 0 if it changes no list."""
+    """Return the length of the list in which an operation shifts items, or 0 if it shifts none."""
     path = operation.get(pointer) if isinstance(operation, dict) and operation.get("op") != "test" else None
     if not isinstance(path, str) or not path.startswith("/") or path.endswith("/-"):
         return 0

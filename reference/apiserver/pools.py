@@ -20,7 +20,7 @@ FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
 
 
 class RefusedError(Exception):
-    """A requested address or port is not available. `error` contains the field name."""
+    """A requested address or port is not available. `error` names the field of the Service."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))
@@ -72,7 +72,7 @@ class NumberPool:
 
 
 def band(size: int, divisor: int, most: int) -> int:
-    """Return how many numbers at the start of a range are left to explicit requests."""
+    """Return how many numbers at the start of a range are reserved for explicit requests."""
     return 0 if size <= 16 else min(max(16, size // divisor), most)
 
 
@@ -93,7 +93,7 @@ class AddressPool:
         return f"IPv{self.network.version}"
 
     def take(self, address: str) -> str:
-        """Take this address, or any for "". Raises `ExhaustedError`, or `ValueError` with the message of Kubernetes."""
+        """Take this address, or any if "". Raises `ExhaustedError`, or `ValueError` with the message of Kubernetes."""
         if not address:
             return str(self.network[self._numbers.take_any() - int(self.network.network_address)])
         wanted = ipaddress.ip_address(address)
@@ -111,7 +111,7 @@ class AddressPool:
 
 
 _Taken = tuple[str, str | int]
-"""An address with its family, or a node port with ""."""
+"""A pair of an IP family and an address, or of "" and a node port."""
 
 
 class Pools:
@@ -141,7 +141,7 @@ class Pools:
 
 @dataclass(slots=True)
 class Ledger:
-    """The allocations of one write, which can be committed or undone."""
+    """The addresses and ports of one object before and after a write, which can be committed or undone."""
 
     pools: Pools
     before: frozenset[_Taken]
@@ -194,7 +194,7 @@ class Ledger:
             port["nodePort"] = known[port["port"]] = self._node_port(asked, f"spec.ports[{index}].nodePort")
 
     def _node_port(self, asked: int, path: str, why: str = "") -> int:
-        """Take this port, or any for 0."""
+        """Take the node port `asked`, or any node port if it is 0."""
         pool = self.pools.ports
         if not asked:
             asked = pool.take_any()

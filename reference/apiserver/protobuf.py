@@ -17,12 +17,12 @@ import orjson
 from reference.client import Object
 
 MAGIC = b"k8s\0"
-_MAX_SHIFT, _MASK = 70, (1 << 64) - 1  # ten bytes of a 64-bit number; more would cost the square of their number
+_MAX_SHIFT, _MASK = 70, (1 << 64) - 1  # a 64-bit number has at most ten bytes; the cost is quadratic in the length
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 
 class UnknownKindError(ValueError):
-    """A kind that `wire.json` does not contain."""
+    """The object has a kind that `wire.json` does not contain."""
 
 
 def read_object(data: bytes) -> Object:
@@ -102,7 +102,7 @@ def _int_or_string(value: int | bytes) -> int | str:
 
 
 def _first(value: int | bytes) -> bytes:
-    """Return the only field of a message: a quantity, or raw JSON."""
+    """Return the value of field 1, which is the only field of a quantity and of raw JSON."""
     return _bytes(dict(_parts(_bytes(value))).get(1, b""))
 
 
@@ -120,7 +120,7 @@ _LEAVES: Mapping[str, Callable[[int | bytes], Any]] = {
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the numbers and values of a message's fields."""
+    """Yield the number and the value of each field of a message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

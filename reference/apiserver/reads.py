@@ -1,7 +1,7 @@
-"""Lists: selection, pages with continue tokens, and older revisions.
+"""Reads lists: selected objects, in pages with continue tokens, and at older revisions.
 
 A continue token contains the revision of the first page and the last key that was sent, so the server stores no state
-for it. Pages of one list are consistent while the store remembers that revision. After that the token is Expired.
+for it. Pages of one list are consistent while the store remembers that revision. Later, the server answers 410 Expired.
 """
 
 import base64
@@ -16,7 +16,7 @@ from reference.apiserver.selectors import Selection
 from reference.apiserver.store import Stored, TooOldError
 from reference.client import Key, key_of
 
-_MAX_DIGITS = 100  # of a number; Python refuses to parse more than 4300
+_MAX_DIGITS = 100  # the longest number to parse; Python refuses more than 4300 digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Selected objects at one revision. `remaining` is the number of objects after this page, if known."""
+    """One page of selected objects at a revision. `remaining` is the number of objects after it, if known."""
 
     items: list[Stored]
     revision: int
@@ -68,7 +68,7 @@ def parse_revision(text: str) -> int:
 
 
 def _start(registry: Registry, query: Query) -> tuple[Key | None, int | None]:
-    """Return the key after which the page starts, and the revision to read (None: the latest)."""
+    """Return the key after which the page starts (None: at the start), and the revision (None: the latest)."""
     current = registry.store.revision
     if query.continue_token:
         if query.resource_version not in {"", "0"}:

@@ -1,6 +1,6 @@
 """The registry: the store, the strategy of each kind and the pools of one API server.
 
-Code that reads and then writes must hold `store.lock` during both operations. A write is too short for finer locking.
+Code that reads and then writes must hold `store.lock` during both operations. One lock is enough, as writes are short.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that a request addresses. `view` is set if the request uses a second group and version."""
+    """The object that a request addresses. `view` is set if the request uses another group or version of the kind."""
 
     resource: str
     namespace: str
@@ -78,7 +78,7 @@ class Registry:
         return stored
 
     def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
-        """Raise `ApiError` if the namespace of a new object does not exist (404) or is being deleted (403)."""
+        """Raise `ApiError` if a new object's namespace is missing (404) or terminating (403), or its kind is (405)."""
         if strategy.resource.custom and self._is_ending(strategy.resource.key):
             message = "create not allowed while custom resource definition is terminating"
             raise status.failure(405, "MethodNotAllowed", message)
@@ -115,7 +115,7 @@ class Registry:
         return found is not None and bool(found.object["metadata"].get("deletionTimestamp"))
 
     def _define(self, change: Change) -> None:
-        """Serve the kind of a definition, or stop serving it. Built-in kinds keep their own rules."""
+        """Serve the kind of a CustomResourceDefinition, or stop serving it. Built-in kinds cannot be redefined."""
         definition, key = change.new.object, change.new.object["metadata"]["name"]
         own = {
             (each.resource.group, each.resource.plural) for each in self.strategies.values() if each.resource.key != key

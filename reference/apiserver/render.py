@@ -1,4 +1,4 @@
-"""Renderer for stored objects: complete, as a Table or as metadata only, in the API group that the client requested."""
+"""Renders stored objects: complete, as a Table or as metadata only, in the API group that the client requested."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ class Renderer:
 
     @property
     def form(self) -> tuple[str, ResponseForm, str]:
-        """Renderers of the same resource with equal values of this property produce equal output."""
+        """A key: two renderers of the same resource with equal keys produce equal output."""
         return self.route.api_version, self.answer, self.include
 
     @property
     def plain(self) -> bool:
-        """True if the stored JSON is sent unchanged."""
+        """True if the stored JSON can be sent unchanged."""
         return self.answer.form == "object" and self.route.view is None
 
     def json(self, stored: Stored) -> bytes:

@@ -1,4 +1,4 @@
-"""Maps a URL path to its resource and object."""
+"""Maps a URL path to a resource and, if the path has a name, to an object."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _OF_NAMESPACE_ITSELF = frozenset({"status", "finalize"})
 
 @dataclass(frozen=True, slots=True)
 class Route(ObjectRef):
-    """An object, or a collection (`name` is ""), and the rules of its kind for the requested group and version."""
+    """The object or collection (`name` is "") of a path, and the rules of its kind for this group and version."""
 
     strategy: Strategy = field(kw_only=True)
 
@@ -22,7 +22,7 @@ class Route(ObjectRef):
 
 
 class Routes:
-    """Finds the route of a path, also for kinds that are added later."""
+    """Finds the route of a path, including the paths of kinds that are added later."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

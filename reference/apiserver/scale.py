@@ -32,7 +32,7 @@ def read(stored: Stored, scale: Scale) -> Object:
 def write(
     registry: Registry, target: ObjectRef, scale: Scale, value: Any, call: Call, *, patch_type: str = ""
 ) -> Object:
-    """Replace the number of replicas, or patch it; return the new Scale. Raises `ApiError`: 400, 404, 409, 415, 422."""
+    """Replace or patch the Scale of an object. Return the new Scale. Raises `ApiError`: 400, 404, 409, 415, 422."""
     if patch_type and patch_type not in PATCH_TYPES:
         raise status.unsupported_media(patch_type, PATCH_TYPES)
     with registry.store.lock:

@@ -1,6 +1,6 @@
 """Label and field selectors, parsed into predicates for one object.
 
-A selector is parsed once and then checked for every object and event, so it is converted to a list of small functions.
+A selector is parsed once and then checked for every object and event. So the parser returns a list of small functions.
 Syntax and the meaning of absent keys are the same as in apimachinery's packages `labels` and `fields`.
 """
 
@@ -100,7 +100,7 @@ def _requirement(text: str) -> Test:
 def _membership(key: str, values: frozenset[str], *, wanted: bool) -> Test:
     if wanted:
         return lambda labels: labels.get(key) in values
-    return lambda labels: labels.get(key) not in values  # an absent label is not in any set
+    return lambda labels: labels.get(key) not in values  # also true if the label is absent
 
 
 def _comparison(key: str, operator: str, value: str) -> Test:

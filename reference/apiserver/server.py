@@ -1,7 +1,7 @@
 """The API server over HTTPS, for clients in other processes: kubectl, client libraries, real proxies.
 
 The server listens on a loopback address, and on sockets that a caller created elsewhere, for example in a network
-namespace. It has its own thread and event loop. A writer in another thread only queues its change.
+namespace. It has its own thread and event loop. A write in another thread only queues its change for watches.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class HttpServer:
     """Serves `api` until it is stopped. `names` are additional host names or addresses for its certificate.
 
     `kubelet_tls` is the TLS context for connections to kubelets, with its own client certificate. A connection is
-    closed if its client sends no complete request for `silence_seconds`, or does not read a watch with more to send.
+    closed if for `silence_seconds` its client sends no complete request, or does not read the events of a watch.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class HttpServer:
         *,
         names: Sequence[str] = (),
         bookmark_seconds: float = 60,
-        silence_seconds: float = 90,  # as kube-apiserver
+        silence_seconds: float = 90,  # as in kube-apiserver
         kubelet_tls: ssl.SSLContext | None = None,
     ) -> None:
         authority = trustme.CA()
@@ -115,11 +115,11 @@ class HttpServer:
         self._loop.close()
 
     def requests(self) -> list[RequestRecord]:
-        """Return the most recent requests as evidence, oldest first."""
+        """Return the most recent requests, oldest first."""
         return list(self._log)
 
     def end_watches(self) -> None:
-        """End every watch, as a server does when it restarts. Clients are expected to watch again."""
+        """End every watch, as a server does when it restarts, so that clients must watch again."""
         if (frontend := self._frontend) is not None:
             self._loop.call_soon_threadsafe(frontend.hub.end_all)
 
@@ -184,7 +184,7 @@ def _log_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
-    """Load the key and the certificates from a file in memory. A file on disk would remain after `kill -9`."""
+    """Load the key and the certificates through a file in memory. A file on disk would remain after `kill -9`."""
     with open(os.memfd_create("tls"), "wb") as file:  # noqa: PTH123  it has no path
         file.write(key_and_certificates)
         file.flush()

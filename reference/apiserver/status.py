@@ -1,6 +1,6 @@
 """The Status objects of error responses.
 
-Programs use `reason` and `code`, and people read `message`. All three are the same as in the released server.
+Programs use `reason` and `code`, and people read `message`. All three are the same as in kube-apiserver.
 """
 
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from reference.apiserver.kinds import FieldError, Resource
 from reference.client import ApiError, Object
 
-_SHOWN = 1000  # errors of one object
+_SHOWN = 1000  # the maximum number of errors to return for one object
 
 
 def failure(code: int, reason: str, message: str, details: Object | None = None) -> ApiError:
-    """Return an error as an exception. `details` contains the object and the causes."""
+    """Return an exception with a Status object. `details` identifies the object and lists the causes."""
     status: Object = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -28,7 +28,7 @@ def failure(code: int, reason: str, message: str, details: Object | None = None)
 
 
 def success(resource: Resource, name: str, uid: str) -> Object:
-    """Return the response to a delete that took effect immediately."""
+    """Return the Status with which the server answers a delete request if the object was removed immediately."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -56,14 +56,14 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
-    """The object has changed since the client read it, or a precondition is not met."""
+    """Return the 409 error for an object that has changed since the client read it, or an unmet precondition."""
     why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
     return failure(409, "Conflict", message, _details(resource, name))
 
 
 def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
-    """Server-side apply would change fields of other managers. `conflicts` are (manager, field path) pairs."""
+    """Return the 409 error for an apply that would change other managers' fields: pairs of manager and path."""
     causes = [
         {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
         for manager, path in conflicts
@@ -115,19 +115,19 @@ def unsupported_media(content_type: str, known: Sequence[str]) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
-    """The requested resourceVersion or continue token is older than the oldest change that the server remembers."""
+    """Return the 410 error for a resourceVersion or continue token that is older than all remembered changes."""
     return failure(410, "Expired", message)
 
 
 def too_large_version(asked: int, current: int) -> ApiError:
-    """The client has seen a newer state than this server has. The client should wait and retry."""
+    """Return the 504 error for a resourceVersion that is newer than the server's. The client should retry."""
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     return failure(504, "Timeout", message, details | {"retryAfterSeconds": 1})
 
 
 def unavailable() -> ApiError:
-    """This server was replaced, and another server has its objects."""
+    """Return the 503 error of a server that was replaced, so that another server has its objects."""
     details = {"retryAfterSeconds": 1}
     return failure(503, "ServiceUnavailable", "the server is currently unable to handle the request", details)
 
@@ -143,7 +143,7 @@ def too_large(message: str) -> ApiError:
 
 
 def full(limit: int, agent: str, written: int) -> ApiError:
-    """Kubernetes reports that etcd's quota is exceeded as an internal error, and still answers reads."""
+    """Return the 507 error of a full store. Kubernetes instead answers writes with 500, and still answers reads."""
     most = f"most was written by the user agent {agent!r}: {written >> 20} MB"
     return failure(507, "InsufficientStorage", f"the API server has stored more than {limit >> 20} MB; {most}")
 

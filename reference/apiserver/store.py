@@ -24,13 +24,13 @@ from reference.apiserver import status
 from reference.client import Key, Object, key_of
 
 MOST_BYTES = 128 * 1024 * 1024
-"""The maximum size of all objects as JSON. Beyond it the store is full, like etcd at its quota, and stays so."""
+"""The maximum size of all objects as JSON. If it is exceeded, the server refuses requests, like etcd at its quota."""
 
 MOST_BYTES_OF_CHANGES = 64 * 1024 * 1024
 """The maximum size of the objects in the list of changes of a resource."""
 
 Served = Callable[[Object], Object]
-"""Returns an object without the fields that a release lacks, or the object itself if it has none of these fields."""
+"""Returns an object without the fields that a release lacks, or the same object if it has none of these fields."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -41,7 +41,7 @@ class TooOldError(Exception):
 
 @dataclass(slots=True)
 class Stored:
-    """One version of one object. It is encoded on first use."""
+    """One version of one object. Its JSON is created on first use."""
 
     object: Object
     revision: int
@@ -71,7 +71,7 @@ class Stored:
 class Abridged(Stored):
     """An object that another release stored. `object` has only the fields of this release, and is created on first use.
 
-    With this class, thousands of slices are taken over in milliseconds. Copying all of them takes about a second.
+    With this class, a new server takes over thousands of slices in milliseconds. Copying them would take a second.
     """
 
     __slots__ = ("_full", "_known", "_served")
@@ -83,7 +83,7 @@ class Abridged(Stored):
         self._known: Object | None = None
 
     @property
-    def object(self) -> Object:  # type: ignore[override]  # nobody assigns it
+    def object(self) -> Object:  # type: ignore[override]  # read-only here
         if self._known is None:
             self._known = self._served(self._full.object)
         return self._known
@@ -134,7 +134,7 @@ class Store:
     def hand_over(self, served: Mapping[str, Served]) -> "Store":
         """Return the store of the next server, with the same objects and revisions, but without history.
 
-        `served` drops the fields that the next release lacks, by resource. This store then answers 503.
+        `served` drops, for each resource, the fields that the next release lacks. This store then raises 503 errors.
         """
         with self.lock:
             successor = type(self)((), window=self._window)
@@ -146,7 +146,7 @@ class Store:
         return successor
 
     def serve(self, resource: str, served: Served | None) -> None:
-        """From now on, return the objects of a resource, which may be new, as `served` describes them."""
+        """Register a resource if it is new, and from now on filter its objects with `served`, unless it is None."""
         with self.lock:
             table = self._tables.setdefault(resource, _Table(horizon=self.revision))
             table.objects = _as_served(table.objects, served)
@@ -159,13 +159,13 @@ class Store:
         return self._tables[resource].objects.keys()
 
     def items(self, resource: str) -> list[Stored]:
-        """Return all objects of a resource, by namespace and name."""
+        """Return all objects of a resource, sorted by namespace and name."""
         with self.lock:
             objects = self._tables[resource].objects
             return [objects[key] for key in sorted(objects)]
 
     def items_at(self, resource: str, revision: int) -> list[Stored]:
-        """Return all objects at a revision. Raises `TooOldError`."""
+        """Return all objects of a resource as they were at a revision. Raises `TooOldError`."""
         with self.lock:
             objects = dict(self._tables[resource].objects)
             for change in reversed(self.changes_since(resource, revision)):
@@ -208,7 +208,7 @@ class Store:
             return stored
 
     def observe(self, resources: Iterable[str], observer: Observer) -> None:
-        """Call `observer` under the lock for every later change of these resources."""
+        """Register `observer`. The store calls it, under its lock, for every later change of these resources."""
         with self.lock:
             for resource in resources:
                 self._tables[resource].observers += (observer,)

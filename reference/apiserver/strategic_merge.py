@@ -85,7 +85,7 @@ def _merge_list(target: list[Any], patch: list[Any], path: Path, rules: ListRule
 
 
 class _KeyedList:
-    """A list whose items are found by their merge key. A search for each item would take quadratic time."""
+    """A list with an index of its items by merge key. Searching the list for each item would take quadratic time."""
 
     def __init__(self, items: list[Any], key: str) -> None:
         self._items: list[Any] = list(items)
@@ -127,7 +127,7 @@ def _remove_values(result: Object, patch: Object) -> None:
 
 
 def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:
-    """Sort lists into the order that the patch specifies. Other items follow, in their old order."""
+    """Sort lists into the order that `$setElementOrder` specifies. All other items follow in their old order."""
     for name, wanted in patch.items():
         if not name.startswith(_ORDER):
             continue
@@ -151,11 +151,11 @@ def _sorted(items: list[Any], order: list[Any], key: str) -> list[Any]:
 
 
 def union(items: list[Any], more: list[Any]) -> list[Any]:
-    """Return the items, and those of `more` that are not among them."""
+    """Return `items`, followed by the items of `more` that `items` does not contain."""
     present = set(map(_identity, items))
     return items + [each for each in more if _identity(each) not in present]
 
 
 def _identity(value: Any) -> Any:
-    """Return a value that hashes, and is equal for equal values."""
+    """Return a hashable value that is equal for equal JSON values."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, (dict, list)) else value

@@ -1,13 +1,13 @@
 """Watches over HTTP: converts changes in the store to lines for each client.
 
-A writer only queues its change, so its cost does not depend on the number of clients. The server's thread takes the
+A write only queues its change, so its cost does not depend on the number of clients. The server's thread takes the
 whole queue, creates each line once, and sends it to all clients that selected the object. A burst of changes is sent as
 one write.
 
 Unread lines wait in the small buffer of the client's connection. A client whose buffer is full gets no more lines from
 the queue. When it reads again, it catches up from the changes that the store remembers, as if it had watched again. If
 the store no longer remembers them, the watch ends with 410, as in kube-apiserver. If all buffers together are too
-large, the connections with the largest ones are closed.
+large, the server closes the connections with the largest buffers.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from reference.apiserver.store import Change, ChangeType, Store, Stored, TooOldE
 from reference.client import ApiError, Key, key_of
 
 MAX_WAITING_BYTES = 256 * 1024
-"""The maximum number of bytes that wait for one client, without those of TLS and of the socket."""
+"""The maximum number of unread bytes of one client, without the buffers of TLS and the socket."""
 
 MAX_WAITING_BYTES_OF_ALL = 64 * 1024 * 1024
-"""The maximum number of bytes that wait for all clients together."""
+"""The maximum number of unread bytes of all clients together."""
 
 MAX_WATCHES = 2000
 """The maximum number of watches of a server."""
 
 CHUNK = 64 * 1024
-"""The size from which lines are sent to a client that catches up. Single lines would be slow."""
+"""The approximate number of bytes per write to a client that catches up. Writing single lines would be slow."""
 
 PAUSE = 0.002
 """Seconds between deliveries. A write after a pause is delivered immediately. In a burst, all writes within
@@ -65,14 +65,14 @@ class Watcher:
     def __init__(self, selection: Selection, renderer: Renderer, since: int, transport: asyncio.Transport) -> None:
         self.selection, self.renderer, self.since = selection, renderer, since
         self.sees = (selection.namespace, selection.source, renderer.form)
-        """Watchers with equal values of this property receive equal lines."""
+        """A key: watchers of the same resource with equal keys receive equal lines."""
         self.ended = False
         self.behind = True
         """True while the connection's task sends the initial state, or changes that the client did not read in time."""
         self.counted = 0
-        """The bytes of this watch in the sum of its hub."""
+        """The number of bytes that the hub has counted for this watch."""
         self.initial: deque[Key] | None = None
-        """The keys of the objects of the initial state that is still to be sent, as of the revision `since`."""
+        """The keys of the objects of the initial state (at the revision `since`) that are not yet sent."""
         self.marks_initial = False
         """Whether a bookmark follows the initial state."""
         self._call = asyncio.Event()
@@ -80,11 +80,11 @@ class Watcher:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes that the client has not read, without those in the sockets."""
+        """The number of bytes in the transport's write buffer, which the client has not read."""
         return self.transport.get_write_buffer_size()
 
     def send(self, lines: bytes) -> None:
-        """Send lines, unless the client has not read earlier ones. Then it is behind, and catches up later."""
+        """Send lines. If too many earlier bytes are unread, set `behind` instead: the client catches up later."""
         if self.transport.is_closing():
             return
         if len(lines) + self.waiting > MAX_WAITING_BYTES:
@@ -98,7 +98,7 @@ class Watcher:
         self._call.set()
 
     async def called(self) -> None:
-        """Wait until the watch has ended or is behind."""
+        """Wait until the watch has ended or has fallen behind."""
         await self._call.wait()
         self._call.clear()
 
@@ -106,7 +106,7 @@ class Watcher:
 def _send(watcher: Watcher, changes: list[Change], known: dict[object, bytes]) -> None:
     """Send changes of a resource to a watcher. If the watcher is behind afterwards, none of them were sent.
 
-    `known` keeps the lines for the other watchers with the same selection and form.
+    `known` caches the lines for other watchers with the same selection and response form.
     """
     in_between = watcher.since >= changes[0].revision  # this watch began in the middle of the changes
     lines = None if in_between else known.get(watcher.sees)
@@ -166,7 +166,7 @@ class Hub:
         watcher.counted = 0
 
     def count(self, watcher: Watcher, more: int = 0) -> None:
-        """Count the unread bytes of a client, and `more`. If the sum is too large, close connections, largest first."""
+        """Count a client's unread bytes and `more`. If all clients exceed the limit, close the largest connections."""
         if watcher not in self._watchers[watcher.renderer.route.resource]:
             return
         counted = watcher.waiting + more
@@ -185,7 +185,7 @@ class Hub:
             abort(each.transport)
 
     def bookmark(self, watcher: Watcher) -> None:
-        """Send the revision up to which the client has received all changes."""
+        """Send a BOOKMARK with the revision up to which the client has received all changes."""
         with self._store.lock:
             self._deliver()
             if not watcher.behind:  # if it is behind, it has not received all changes
@@ -275,7 +275,7 @@ def error_line(error: ApiError) -> bytes:
 
 
 def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
-    """Return the line for a change as a client with this selection sees it; b"" if the client does not see it.
+    """Return the watch event for a change as a client with this selection sees it, or b"" if it does not see it.
 
     An object that leaves the selection is sent as DELETED.
     """

@@ -1,4 +1,4 @@
-"""Create, update and status update: the steps of a write, in Kubernetes' order.
+"""Creates and updates objects and their status, in the order of steps that Kubernetes uses.
 
     decode → identity → default → prepare → validate → allocate → store
 
@@ -64,7 +64,7 @@ def create(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> St
 
 
 def update(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> Stored:
-    """Replace an object, or its status and the metadata that the kind allows if the target is its status.
+    """Replace an object. If the target is its status, replace only the status and the metadata that the kind allows.
 
     `obj` must be private to this call. Raises `ApiError`: 400, 404, 409, 422.
     """
@@ -95,7 +95,7 @@ def update(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> St
 
 
 def _accept(strategy: Strategy, obj: Any, target: ObjectRef) -> dict[str, Any]:
-    """Check that the object has the identity that the request names, and return its metadata."""
+    """Check that the object's kind, name and namespace match the request, and return the object's metadata."""
     resource, namespace, name = strategy.resource, target.namespace, target.name
     if not isinstance(obj, dict) or not isinstance(obj.setdefault("metadata", {}), dict):
         raise status.bad_request(f"the object provided is not a {resource.kind}")
@@ -118,7 +118,7 @@ def _accept(strategy: Strategy, obj: Any, target: ObjectRef) -> dict[str, Any]:
 
 
 def decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> None:
-    """Remove the fields that the kind lacks. `call` receives the warnings. Raises `ApiError` (400)."""
+    """Remove fields that the kind does not have, and add warnings about them to `call`. Raises `ApiError` (400)."""
     try:
         unknown = [f'unknown field "{each}"' for each in strategy.decode(obj, registry.features)]
     except ValueError as error:

@@ -160,7 +160,7 @@ async def _carry(
 
 async def _to_kubelet(client: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await client.read(_CHUNK):
-        if not writer.is_closing():  # if the kubelet has closed, the client may still read what it sent
+        if not writer.is_closing():  # after the kubelet has closed, discard the client's data, but let the client read
             writer.write(data)
             with contextlib.suppress(OSError):
                 await writer.drain()
@@ -174,7 +174,7 @@ async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse)
 async def _switched(
     request: web.BaseRequest, headers: Mapping[str, str]
 ) -> tuple[asyncio.StreamReader, web.StreamResponse]:
-    """Switch protocols. Return what the client sends from now on, and the response, which ends with the connection.
+    """Switch protocols. Return a reader of the client's later data, and the response, which ends with the connection.
 
     Raises `ConnectionError` if the client has disconnected.
     """
@@ -190,7 +190,7 @@ async def _switched(
 
 
 class _Feeder:
-    """Feeds received data to a reader. The reader pauses the client when too much data is unread."""
+    """An HTTP parser that only feeds data to a reader. The reader pauses the transport if too much is unread."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -232,7 +232,7 @@ def _container(request: web.BaseRequest, pod: Object) -> str:
 
 
 def _exec_query(request: web.BaseRequest) -> list[tuple[str, str]]:
-    """Return the query of an exec request in the kubelet's form."""
+    """Return the query parameters of an exec request as the kubelet names them."""
     query = request.query
     named = {
         "input": query.get("stdin", ""),
@@ -245,7 +245,7 @@ def _exec_query(request: web.BaseRequest) -> list[tuple[str, str]]:
 
 
 def _log_query(query: Mapping[str, str], asked: PodRequest) -> list[tuple[str, str]]:
-    """Return the query of a log request in the kubelet's form. Raises `ApiError`: 400, 422."""
+    """Return the query parameters of a log request as the kubelet names them. Raises `ApiError`: 400, 422."""
     truths = {
         "follow": query.get("follow", ""),
         "previous": query.get("previous", ""),

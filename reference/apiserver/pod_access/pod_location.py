@@ -1,4 +1,4 @@
-"""The pod that a request is forwarded to, its address for the `proxy` subresource, and connections to it.
+"""Finds the pod to which a request is forwarded and its address, and opens connections into the cluster's network.
 
 Pods are in a different network from the API server, so the caller passes a function that creates sockets in that
 network. Rules and error messages are the same as in Kubernetes' registry of pods.
@@ -30,7 +30,7 @@ _SCHEMES = frozenset({"", "http", "https"})
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """The pod in a path, with its identifier (`NAME`, `NAME:PORT`, `SCHEME:NAME:PORT`) and the path inside the pod."""
+    """The pod in an API path: `identifier` is `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; `path` is for its server."""
 
     namespace: str
     identifier: str
@@ -48,7 +48,7 @@ class PodRequest:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a server in a pod or a kubelet listens."""
+    """The address on which a server in a pod, or a kubelet, listens."""
 
     scheme: str
     address: str
@@ -87,11 +87,11 @@ def unreached(why: str) -> ApiError:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of a failed connection as Go's error message has it; "" if there is none."""
+    """Return the reason of a failed connection in the words of Go's error messages, or "" if it has none."""
     return os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else ""
 
 
-DIAL_SECONDS = 30.0  # as kube-apiserver
+DIAL_SECONDS = 30.0  # as in kube-apiserver
 NO_WAY = "this API server has no access to the pod network"
 
 
@@ -126,7 +126,7 @@ class Forwarder:
 
 
 def _allowed(address: str) -> bool:
-    """Return whether a pod may have this address. Addresses of the API server's own machine are not allowed."""
+    """Return whether requests may be forwarded to this address, which must not be a loopback or similar address."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
