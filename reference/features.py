@@ -1,4 +1,4 @@
-"""Kubernetes versions and feature gates: the defaults of each release.
+"""Kubernetes versions and feature gates, with the defaults of each release.
 
 Every reference component takes a `Features` and reads gates by name. To test version skew, two components in one
 process are created with different `Features`. The table lists the gates that this project tests, and their changes.
@@ -13,7 +13,7 @@ OLDEST = (1, 17)
 NEWEST = (1, 37)
 """The latest final release, which is the default."""
 LAST = (1, 40)
-"""The last release with known gates: 1.38 as of its beta, and what Kubernetes has announced for 1.39 and 1.40."""
+"""The last version with known gates. The gates of 1.38 are from its beta; those of 1.39 and 1.40 are announced."""
 
 Version = tuple[int, int]
 Reading = Literal["kep", "released"]
@@ -21,10 +21,10 @@ Reading = Literal["kep", "released"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The minor versions in which a gate was added, enabled by default, locked, removed, and disabled by default again.
+    """The minor versions in which a gate was added, enabled by default, locked, removed, or disabled by default again.
 
-    If `on_request`, the gate can also be set after its removal and then enables its behaviour in any release since it
-    was added. This makes it possible to combine a KEP with later releases.
+    With `on_request`, the gate can be set in any release since it was added, even after its removal. This makes it
+    possible to test a KEP together with later releases.
     """
 
     introduced: int
@@ -52,7 +52,7 @@ GATES: Mapping[str, Gate] = {
     "KubeProxyNFTablesLocalhostNodePorts": Gate(37, on_by_default=38),  # KEP-6032
     "KubeProxyIPVS": Gate(37, on_by_default=37, off_by_default=40),  # KEP-5495
     "AllowServiceExternalIPs": Gate(36, on_by_default=36, off_by_default=40),  # KEP-5707
-    "NodeLevelTopology": Gate(26, removed=26, on_request=True),  # never released; KEP text from the time of 1.26
+    "NodeLevelTopology": Gate(26, removed=26, on_request=True),  # in no release; the KEP text is from the time of 1.26
 }
 
 
@@ -72,7 +72,7 @@ def parse_version(text: str) -> Version:
 class Features:
     """A Kubernetes version and the gates that differ from its defaults. Raises `ValueError` if a gate does not exist.
 
-    `follows` selects the behaviour to use where a KEP text and released Kubernetes contradict each other.
+    `follows` selects the behaviour where the text of a KEP and released Kubernetes contradict each other.
     """
 
     version: Version = NEWEST

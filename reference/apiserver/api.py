@@ -63,7 +63,7 @@ class ApiServer:
         return self.registry.get(resource, namespace, name).object
 
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Object]:
-        """Return the objects by namespace and name, in all namespaces for "". They are shared: copy before changing."""
+        """Return the objects of a namespace ("": all), sorted by key. They are shared: copy before changing."""
         selection = select(self.registry.strategy(resource), namespace, labels, fields)
         return [each.object for each in reads.page(self.registry, resource, selection, reads.Query()).items]
 

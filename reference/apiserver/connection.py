@@ -1,6 +1,6 @@
 """Connections that carry only ordinary requests. Each request is answered in the read call that completes it.
 
-aiohttp handles all of HTTP, but needs a task and a dozen objects for each request. Nearly all requests are plain: they
+aiohttp handles all of HTTP, but needs a task and a dozen objects per request. Nearly all requests are plain: they
 are complete, have a known length and have no special headers. This module handles plain requests. When any other
 request arrives (a watch, chunks, an upgrade, a large body, unusual syntax), the connection moves permanently to
 aiohttp, together with all unanswered data.

@@ -150,7 +150,7 @@ def _delete_objects(registry: Registry, definition: Stored, call: Call) -> Delet
 
 
 def _remove_definition(registry: Registry, name: str) -> None:
-    """Remove a definition that is being deleted, if no objects and no finalizers of clients are left."""
+    """Remove a CustomResourceDefinition that is being deleted, if it has no objects and no finalizers of clients."""
     found = registry.store.get(DEFINITIONS, ("", name))
     if found is None or not found.object["metadata"].get("deletionTimestamp"):
         return

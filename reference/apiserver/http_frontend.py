@@ -195,7 +195,7 @@ class HttpFrontend:
             await self._send(response, watcher, watch.error_line(error))
 
     async def _send(self, response: web.StreamResponse, watcher: Watcher, lines: bytes) -> None:
-        """Send lines, as fast as the client reads. Raises `TimeoutError` if it reads nothing."""
+        """Send lines, as fast as the client reads them. Raises `TimeoutError` if the client does not read in time."""
         if lines:
             self.hub.count(watcher, len(lines))
             async with asyncio.timeout(self._silence):

@@ -1,4 +1,4 @@
-"""An HTTP request whose body was read completely, and its record as evidence."""
+"""An HTTP request whose body was read completely, and the record of a request, which serves as evidence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request whose body was read completely. `headers` has lower-case names; `raw_query` is for the record."""
+    """A request whose body was read completely. `headers` has lower-case names; `raw_query` is the query as sent."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A record of one request, as evidence: `query` as sent, `accept` and `user_agent` from the headers.
+    """A record of one request, as evidence. `query` is as sent; `accept` and `user_agent` are from the headers.
 
     `at` is the time of the response (monotonic seconds). `code` is the status code, or 0 for streams.
     """

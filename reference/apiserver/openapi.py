@@ -222,7 +222,7 @@ class _Models:
             self._properties_around(model, path).pop(path[-1], None)
 
     def _add_custom(self, served: Served, schema: Schema) -> None:
-        """Add the schema of a custom resource. OpenAPI 2, which has fewer keywords, only shows that it exists."""
+        """Add the schema of a custom resource. In OpenAPI 2, which has fewer keywords, add only a free-form object."""
         self._add("V1ObjectMeta")
         metadata = {"$ref": self._definitions + _name("V1ObjectMeta")}
         identity = {each: metadata if each == "metadata" else {"type": "string"} for each in EMBEDDED}
@@ -260,7 +260,7 @@ class _Models:
         return dict(_PLAIN.get(written, {}))
 
     def _properties_around(self, model: str, path: tuple[str, ...]) -> Object:
-        """Return the properties that contain the last field of `path`; empty if the path has unknown fields."""
+        """Return the properties that contain the last field of `path`, or {} if the path has unknown fields."""
         for field in path[:-1]:
             inner = re.search(r"V\d\w+", self._type_of(model, field))
             if inner is None:

@@ -193,9 +193,9 @@ class Hub:
                 self.count(watcher)
 
     def missed(self, watcher: Watcher) -> bytes | None:
-        """Return the next lines of a watcher that is behind; None if it is no longer behind.
+        """Return the next lines for a watcher that is behind, or None if it has caught up.
 
-        Old objects are kept only by the store, not for each slow client. Raises `ApiError` (410) if the store no longer
+        Only the store keeps old objects; slow clients have no queues. Raises `ApiError` (410) if the store no longer
         remembers them.
         """
         lines, resource = bytearray(), watcher.renderer.route.resource

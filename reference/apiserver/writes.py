@@ -194,7 +194,7 @@ def _refuse(strategy: Strategy, obj: Object, errors: list[FieldError]) -> None:
 
 
 def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, call: Call) -> Stored:
-    if new == old.object and not old.hides:  # any write drops the fields that this release does not know
+    if new == old.object and not old.hides:  # any write drops hidden fields, which this release does not have
         return old
     ledger = _allocate(registry, strategy, new, old.object)
     if call.dry_run:
@@ -209,7 +209,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
 
 
 def _share(new: Object, old: Object) -> None:
-    """Reuse the fields of `old` that are equal. Stored objects are immutable, except for metadata.
+    """Let `new` share its equal fields with `old`, except metadata. This is safe because stored fields are immutable.
 
     The store remembers thousands of versions. With copies, the garbage collector would repeatedly traverse all of them.
     """

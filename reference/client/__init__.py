@@ -1,6 +1,6 @@
 """The protocol through which components use the API server, and its clients.
 
-`informer` reconnects to API servers in this process. `remote` speaks HTTPS to an API server in another process.
+`informer` is a client of API servers in this process that can reconnect. `remote` connects to another process by HTTPS.
 """
 
 from reference.client.client import ApiError, Client, Event, Key, Object, Subscription, delete_if_there, key_of

@@ -1,4 +1,4 @@
-"""A protocol with the API server operations that components need.
+"""A Python protocol with the API server operations that components need.
 
 Controllers and proxies take a `Client`. The in-memory API server is a `Client` without HTTP, so a watch event costs
 only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share the objects: copy before changing.
@@ -16,7 +16,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change of one object. SYNCED, with an empty object, ends the initial state of a subscription."""
+    """One change of one object. SYNCED (with an empty object) means that the initial state is complete."""
 
     type: EventType
     resource: str
@@ -67,8 +67,8 @@ class Client(Protocol):
     def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
         """Deliver the current state as ADDED events, then one SYNCED event, then each change, in order.
 
-        `sink` runs in the writer's thread while the store is locked, so `sink` must only queue the event. When a write
-        has returned, its event is in every subscriber's queue.
+        `sink` may run in the writer's thread while the store is locked, so `sink` must only queue the event. When a
+        write in this process has returned, `sink` has received its event.
         """
         ...
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from reference.client.client import Client, Event, Key, Object, Sink, Subscription, key_of
 
-_Key = tuple[str, Key]  # with the resource
+_Key = tuple[str, Key]  # the resource, and the object's key
 
 
 class Informer:
@@ -85,7 +85,7 @@ class Informer:
 
 
 class _Watch:
-    """A subscription that survives a change of the server. It stores the objects that its sink has received."""
+    """A subscription that continues with another server. It stores the objects that its sink has received."""
 
     def __init__(self, informer: Informer, resources: tuple[str, ...], sink: Sink) -> None:
         self._informer = informer
@@ -101,7 +101,7 @@ class _Watch:
         self._informer.forget(self)
 
     def begin(self, server: Client) -> None:
-        """List the objects, and watch from the revision of the list."""
+        """Subscribe to a server. The sink then receives the differences from the objects that it knows."""
         self._listed = {}
         self._subscription = server.subscribe(self._resources, self._receive)
 

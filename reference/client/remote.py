@@ -24,7 +24,7 @@ _GROUPS = {"endpointslices": "/apis/discovery.k8s.io/v1", "leases": "/apis/coord
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 _TIMEOUT = 10.0  # seconds for a response
 _WATCH_SECONDS = 3600
-_PAUSE = 0.05  # seconds before a list after a failure
+_PAUSE = 0.05  # seconds between a failure and the next list
 
 
 class RemoteClient:
@@ -39,7 +39,7 @@ class RemoteClient:
         self._address = url.hostname or "", url.port or 443
         ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self._tls = ssl.create_default_context(cadata=ca)
-        self._requests = threading.Lock()  # one at a time, on one connection
+        self._requests = threading.Lock()  # allows one request at a time, on one connection
         self._connection: http.client.HTTPSConnection | None = None
         self._lock = threading.RLock()  # for all attributes below; held during delivery, which keeps events in order
         self._reflectors: dict[str, _Reflector] = {}
@@ -61,7 +61,7 @@ class RemoteClient:
         self._ask("DELETE", _path(resource, namespace, name))
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> "_Subscription":
-        """See `Client.subscribe`. Events may arrive shortly after the write has returned, but not before."""
+        """See `Client.subscribe`, but a write may return shortly before its event arrives."""
         with self._lock:
             subscription = _Subscription(self, frozenset(resources), sink)
             self._subscriptions.append(subscription)
@@ -83,7 +83,7 @@ class RemoteClient:
     def caught_up(self) -> bool:
         """Return whether subscribers have received the events of all writes that were made before this call.
 
-        This method compares with a list of each resource. It returns True while the server is unreachable.
+        This method lists each resource and compares the known objects. If the server refuses connections, return True.
         """
         with self._lock:
             names = list(self._reflectors)
@@ -126,7 +126,7 @@ class RemoteClient:
                 each.sink(Event(event, resource, obj))
 
     def listed(self, reflector: "_Reflector", items: Mapping[Key, Object]) -> None:
-        """Send the differences between a list and the known objects."""
+        """Send the differences between a list and the previously known objects to the subscribers."""
         with self._lock:
             before, reflector.known = reflector.known, dict(items)
             for key in before.keys() - items.keys():

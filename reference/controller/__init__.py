@@ -1,4 +1,4 @@
-"""The shared parts of controllers: their thread, and a work queue."""
+"""The parts that controllers share: a base class with a thread, and a work queue."""
 
 from reference.controller.controller import Controller
 from reference.controller.work_queue import WorkQueue, is_retriable

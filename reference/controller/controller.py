@@ -1,4 +1,4 @@
-"""The base of controllers: one thread that reads all queued events before it processes objects.
+"""The base class of controllers. Its thread reads all queued events before it syncs an object.
 
 Events go into an unbounded queue, so a writer never waits for a controller. An object that changes five times in a
 burst is processed once.
@@ -15,24 +15,24 @@ from reference.client import ApiError, Client, Event, Key, Subscription
 from reference.controller.work_queue import WorkQueue, is_retriable
 
 CHANGE_DELAY = 0.01  # seconds; limits the load if two controllers overwrite each other's objects
-FIRST_REST = 0.01  # seconds; doubled with every additional failure in a row
+FIRST_REST = 0.01  # seconds of pause after a failure; doubled with every further failure in a row
 LONGEST_REST = 10.0
 
 logger = logging.getLogger(__name__)
 
 
 class Index(Protocol):
-    """The objects that a controller has received."""
+    """The cluster state that a controller has received."""
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Read one event, other than SYNCED. Return the keys that may need a sync."""
+        """Apply one event, except SYNCED. Return the keys that may need a sync."""
 
     def keys(self) -> Collection[Key]:
         """Return all keys that may need a sync."""
 
 
 class Controller:
-    """Syncs one key at a time in its own thread, when all queued events have been read.
+    """Syncs one key at a time in its own thread, always after it has read all queued events.
 
     Call `start` once and `stop` at the end, from one thread. Any thread may call `synced`.
 
@@ -50,7 +50,7 @@ class Controller:
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._delivered = 0
         self._taken_in = 0
-        self._broken_off = 0  # number of consecutive failures of work
+        self._broken_off = 0  # number of consecutive unexpected failures
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -60,7 +60,7 @@ class Controller:
         self._subscription = self._client.subscribe(self._resources, self._deliver)
 
     def stop(self) -> None:
-        """End the watch. End the thread after the work in progress. What was written remains. Idempotent."""
+        """End the watch, and end the thread after the sync in progress. Written objects remain. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -126,11 +126,11 @@ class Controller:
             self._work.done(key)
 
     def _sync(self, key: Key) -> None:
-        """Write the objects that the state of a key requires. Raises `ApiError` or `OSError`."""
+        """Bring the objects of a key up to date with the cluster state. Raises `ApiError` or `OSError`."""
         raise NotImplementedError
 
     def _deliver(self, event: Event) -> None:
-        """Queue an event. Runs in the writer's thread while the store is locked, so the count is exact."""
+        """Queue an event. The thread that writes to the store calls this under its lock, so the count is exact."""
         self._delivered += 1
         self._events.put(event)
 
@@ -144,7 +144,7 @@ class Controller:
                 logger.exception("%s: work failed unexpectedly", self._thread.name)
 
     def _take_in_events(self) -> bool:
-        """Read all queued events. If there is no work, wait for an event. Returns False when the loop should end."""
+        """Read all queued events. If no key is due, wait for an event. Return False if the thread must end."""
         patience = self._patience()
         if patience == 0 and self._events.empty():
             return True
@@ -161,7 +161,7 @@ class Controller:
         return True
 
     def _patience(self) -> float | None:
-        """Return the number of seconds until work is due, if no event arrives. None means that no work is scheduled."""
+        """Return the number of seconds until a key is due, or None if the thread must wait for an event."""
         if not self._has_state:
             return None
         if self._broken_off:
@@ -177,6 +177,6 @@ class Controller:
             metadata = event.object.get("metadata") or {}
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             logger.exception("%s: %s %s cannot be read and is skipped", self._thread.name, event.resource, name)
-        if event.type == "SYNCED":  # again after each reconnection to an API server
+        if event.type == "SYNCED":  # repeated after each reconnection to an API server
             self._has_state = True
         self._taken_in += 1

@@ -1,6 +1,6 @@
 """The queue of objects that a controller has to process. Equal keys are merged, and failures are retried later.
 
-The current time is passed as an argument. Only the controller's thread changes a queue; any thread may read `is_idle`.
+Callers pass the current time. Only the controller's thread changes a queue, but any thread may read `is_idle`.
 """
 
 import heapq
@@ -36,13 +36,13 @@ class WorkQueue:
         return not self._unfinished
 
     def add(self, key: Key) -> None:
-        """Make `key` due now."""
+        """Add `key`, due now."""
         self._unfinished.add(key)
         self._due.pop(key, None)
         self._ready[key] = None
 
     def add_at(self, key: Key, due: float) -> None:
-        """Make `key` due at `due`, unless it is already due earlier."""
+        """Add `key`, due at the time `due`, unless it is already due earlier."""
         self._unfinished.add(key)
         if key not in self._ready and self._due.get(key, due) >= due:
             self._due[key] = due
@@ -61,7 +61,7 @@ class WorkQueue:
         return key
 
     def next_due(self) -> float | None:
-        """Return the time at which the next key is due: 0 if one is due now, None if there is none."""
+        """Return the time at which the next key is due: 0 if it is due now, or None if the queue is empty."""
         if self._ready:
             return 0.0
         while self._later and self._due.get(self._later[0][1]) != self._later[0][0]:

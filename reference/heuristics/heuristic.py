@@ -9,12 +9,12 @@ from typing import Protocol
 
 
 class HeuristicError(Exception):
-    """A heuristic could not be loaded, failed, or returned an invalid result. The message contains its name."""
+    """A heuristic could not be loaded, failed, or returned an invalid result. The message names the heuristic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A ready endpoint. `node` and `zone` are empty if unknown; `pod` is a name."""
+    """A ready endpoint. `node` and `zone` are "" if unknown. `pod` is the name of its pod."""
 
     address: str
     pod: str
@@ -33,9 +33,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The zones and nodes whose clients should use an endpoint. At most eight of each; duplicates count once.
+    """The zones and nodes whose clients should use an endpoint. At most eight of each, without counting duplicates.
 
-    Proxies use node hints first, then zone hints. They ignore either kind unless every ready endpoint has it.
+    Proxies prefer node hints to zone hints. They ignore a kind of hints unless every ready endpoint has this kind.
     """
 
     zones: Sequence[str] = ()

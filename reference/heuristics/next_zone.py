@@ -1,7 +1,7 @@
 """An example heuristic: clients in a zone without endpoints use the endpoints of one other zone instead of all zones.
 
 With PreferSameZone, clients in a zone without endpoints use all endpoints of the Service. With this heuristic, they use
-the next zone that has endpoints, in cyclic alphabetical order. So its capacity can be planned in advance.
+the next zone that has endpoints, in cyclic alphabetical order. So the capacity of that zone can be planned in advance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ class PreferNextZone:
     """`trafficdist.dev/PreferNextZone`: use the client's own zone, or else the next zone that has endpoints."""
 
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
-        """If the zone of any endpoint is unknown, proxies ignore all hints and use every endpoint."""
+        """Return hints. An endpoint without a zone gets none, so proxies then ignore all hints of the Service."""
         serving = sorted({endpoint.zone for endpoint in endpoints} - {""})
         lent_to = {zone: [zone] for zone in serving}
         for zone in sorted({node.zone for node in nodes.values()} - {"", *serving}):

@@ -1,4 +1,4 @@
-"""The Lease with which a node's proxy acknowledges changes: its name and content.
+"""The name and content of the Lease with which a node's proxy acknowledges changes.
 
 Proxies write the Lease and controllers read it, possibly in different versions, so its format must stay compatible.
 Other proxies may also write it. KEP-4444, Status Reporting, requires that users are informed, but defines no format.
@@ -11,14 +11,14 @@ from reference.client import Object
 
 NAMESPACE = "kube-system"
 ANNOTATION = "trafficdist.dev/programmed-resource-version"
-"""All changes up to this resource version are in the node's kernel."""
+"""The annotation with a resource version. All changes up to this version are in the node's kernel."""
 
 _NAME_PREFIX = "service-proxy-"
-_LONGEST = 253  # characters of an object's name
+_LONGEST = 253  # the maximum length of an object's name
 
 
 def lease_name(node: str) -> str:
-    """Return the name of a node's Lease. A name that would be too long is cut, and ends with a digest of the node."""
+    """Return the name of a node's Lease. A name that is too long is cut, and ends with a hash of the node's name."""
     name = _NAME_PREFIX + node
     return name if len(name) <= _LONGEST else f"{name[:200]}-{hashlib.sha256(node.encode()).hexdigest()[:16]}"
 
@@ -39,7 +39,7 @@ def revision_of(lease: Object) -> int | None:
 
 
 def with_revision(lease: Object, revision: int) -> Object:
-    """Return the Lease with a different acknowledged revision."""
+    """Return a copy of the Lease that acknowledges `revision`."""
     metadata: dict[str, Any] = lease["metadata"]
     annotations = {**(metadata.get("annotations") or {}), ANNOTATION: str(revision)}
     return {**lease, "metadata": {**metadata, "annotations": annotations}}

@@ -12,7 +12,7 @@ def name_of(endpoint: Object) -> str:
 
 
 def is_ready(endpoint: Object) -> bool:
-    """Return whether an endpoint accepts new connections; the default is true."""
+    """Return whether an endpoint is ready. An endpoint without the condition is ready."""
     return (endpoint.get("conditions") or {}).get("ready") is not False
 
 

@@ -14,14 +14,14 @@ RESOURCE = "podlocators"
 
 
 class Locations:
-    """Pods, Nodes and PodLocators, indexed to find the locators that an event affects. Not thread-safe."""
+    """Pods, Nodes and PodLocators, with indexes that map an event to affected PodLocators. Not thread-safe."""
 
     def __init__(self) -> None:
         self._pods: dict[Key, Object] = {}
         self._nodes: dict[str, Object] = {}
         self._locators: dict[Key, Object] = {}
         self._by_node: dict[str, set[Key]] = {}
-        self._deleted: set[str] = set()  # uids deleted by this controller, whose DELETED event has not arrived
+        self._deleted: set[str] = set()  # uids that this controller deleted, until their DELETED events arrive
         self._take: Mapping[str, Callable[[Object, bool], Collection[Key]]] = {
             "pods": self._take_pod,
             "nodes": self._take_node,
@@ -29,19 +29,19 @@ class Locations:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Read one event, other than SYNCED. Return the locators that may need a change."""
+        """Apply one event, except SYNCED. Return the keys of the PodLocators that may need a change."""
         return self._take[event.resource](event.object, event.type == "DELETED")
 
     def keys(self) -> Collection[Key]:
         return {**self._pods, **self._locators}
 
     def wanted(self, key: Key) -> Object | None:
-        """Return the content that the locator should have, or None if the pod does not exist."""
+        """Return the fields that the PodLocator of a pod should have, or None if the pod does not exist."""
         pod = self._pods.get(key)
         return None if pod is None else location(pod, self._nodes.get(node_name(pod)))
 
     def locator(self, key: Key) -> Object | None:
-        """Return the locator, including writes by this controller whose event has not arrived."""
+        """Return the PodLocator, including writes by this controller whose events have not arrived yet."""
         return self._locators.get(key)
 
     def written(self, locator: Object) -> None:
@@ -75,7 +75,7 @@ class Locations:
         return self._by_node.get(name, ())
 
     def _take_locator(self, locator: Object, gone: bool) -> Collection[Key]:
-        """Handle a write of another client, or an event of this controller's own writes, which may be outdated."""
+        """Apply the event of a write: by another client, or by this controller, whose events may be outdated."""
         key, known = key_of(locator), self._locators.get(key_of(locator))
         if locator["metadata"]["uid"] in self._deleted:
             if gone:
@@ -115,7 +115,7 @@ class PodLocatorController(Controller):
 
 
 def _place(pod: Object) -> tuple[object, ...]:
-    """Return the parts of a pod that its locator depends on."""
+    """Return the parts of a pod on which its PodLocator depends."""
     return node_name(pod), addresses(pod), pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 

@@ -45,5 +45,5 @@ def labels(node: Object) -> Mapping[str, str]:
 
 
 def node_name(pod: Object) -> str:
-    """Return the node of a pod, or "" if it is not scheduled."""
+    """Return the name of a pod's node, or "" if the pod is not scheduled."""
     return str(pod.get("spec", {}).get("nodeName") or "")

@@ -1,4 +1,4 @@
-"""The HTTP server for health and metrics of components, and histograms for metrics that are updated often."""
+"""An HTTP server for the health and metrics of components, and histograms for metrics that are updated often."""
 
 from reference.serving.histogram import Histogram
 from reference.serving.http import Handler, Response, Serving, end, not_found, plain

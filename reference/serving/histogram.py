@@ -1,7 +1,7 @@
 """Histograms for metrics that are updated often and read rarely.
 
-An observation increments a number in a list, without the locks and labelled children of the library. The cumulative
-buckets of Prometheus are computed on collection. Only one thread may observe values, and any thread may read.
+An observation increments a number in a list, without the locks and labelled children of prometheus_client. The
+cumulative buckets are computed on collection. Only one thread may observe values, and any thread may read.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from prometheus_client.core import HistogramMetricFamily
 
 
 class Histogram:
-    """The number of observations in each bucket of the ascending `bounds`, and above the last bound."""
+    """The number of observations in each bucket, and above the last bucket. `bounds` are ascending upper bounds."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 

@@ -1,4 +1,4 @@
-"""An HTTP server for GET on any number of listening sockets: health checks, metrics, health check node ports.
+"""An HTTP server for GET and HEAD on any number of sockets: health checks, metrics, health check node ports.
 
 One daemon thread serves all sockets, in any network namespaces, and sockets may be added and removed while it runs. An
 embedded cluster has about twenty nodes with three ports each. Other servers would need a thread for each port.
@@ -17,10 +17,10 @@ from http import HTTPStatus
 from typing import Any
 
 Response = tuple[int, Mapping[str, str], bytes]
-"""Status code, headers and body. Content-Length and Connection are added."""
+"""A status code, headers and a body. The server adds the headers Content-Length and Connection."""
 
 Handler = Callable[[str], Response]
-"""Answers a request for a path. The path does not include the query."""
+"""A function that returns the response for a path, which does not include the query."""
 
 TIMEOUT_SECONDS = 5.0
 """The time in seconds that a client has to send its request, and again to read the response."""
@@ -44,7 +44,7 @@ class Serving:
     """The server thread and its sockets. Any other thread may call the methods."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop  # of the thread, from `start` on
+        self._loop: asyncio.AbstractEventLoop  # set by `start`; runs in the server's thread
         self._early: dict[socket.socket, Handler] = {}  # sockets that were added before `start`
         self._servers: dict[socket.socket, asyncio.Server] = {}
         self._connections: set[asyncio.Task[None]] = set()

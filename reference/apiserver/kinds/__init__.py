@@ -20,7 +20,7 @@ __all__ = ["Allocations", "FieldError", "Resource", "Scale", "Strategy", "View",
 
 
 def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[Strategy, ...]:
-    """Return the strategies of all kinds. `service_families` are those of the Service CIDRs, the default first."""
+    """Return all strategies. `service_families` are the IP families of the Service CIDRs, the default first."""
     return (
         Namespaces(),
         Nodes(),

@@ -13,11 +13,11 @@ IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _EXAMPLES = "(e.g. 10.9.8.7 or 2001:db8::ffff)"
 _CIDR_EXAMPLES = "(e.g. 10.9.8.0/24 or 2001:db8::/64)"
-_LONGEST = 64  # characters of an address or prefix; longer strings are not kept in caches
+_LONGEST = 64  # the maximum length of an address or prefix; longer strings do not reach the caches
 
 
 def parse(text: str) -> IP | None:
-    """Return the address; None if it is invalid, scoped or IPv4-mapped IPv6, because API servers refuse these."""
+    """Parse an address. Return None if it is invalid, scoped or IPv4-mapped IPv6, which API servers refuse."""
     return _parse(text) if len(text) <= _LONGEST else None
 
 
@@ -33,7 +33,7 @@ def _parse(text: str) -> IP | None:
 
 
 def family_of(text: str) -> str | None:
-    """Return "IPv4" or "IPv6"; None for an invalid address."""
+    """Return "IPv4" or "IPv6", or None for an invalid address."""
     address = parse(text)
     return None if address is None else f"IPv{address.version}"
 
@@ -43,7 +43,7 @@ def validate_ip(text: str, path: str) -> list[FieldError]:
 
 
 def validate_cidr(text: str, path: str) -> list[FieldError]:
-    """Validate a prefix of either family. As in released Kubernetes, host bits may be set."""
+    """Validate a CIDR of either IP family. As in released Kubernetes, host bits may be set."""
     try:
         valid = len(text) <= _LONGEST and "/" in text and bool(ipaddress.ip_interface(text))
     except ValueError:

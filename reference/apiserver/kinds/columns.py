@@ -1,6 +1,6 @@
 """The columns of `kubectl get`, and the format of their cells.
 
-kubectl prints the Table that the server returns. Columns, order and wording match the released server
+kubectl prints the Table that the server returns. Columns, order and wording are the same as in kube-apiserver
 (pkg/printers/internalversion).
 """
 
@@ -20,7 +20,7 @@ Cell = Callable[[Object], Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the Table that `kubectl get` prints; priority 1 appears with `-o wide` only."""
+    """A column of the Table that `kubectl get` prints. A column of priority 1 appears only with `-o wide`."""
 
     name: str
     type: Literal["string", "integer", "date"]
@@ -31,12 +31,12 @@ class Column:
 
 
 def text(name: str, description: str, cell: Cell, *, wide: bool = False) -> Column:
-    """Return a string column; a `wide` one appears with `-o wide` only."""
+    """Return a string column. A `wide` column appears only with `-o wide`."""
     return Column(name, "string", "", description, int(wide), cell)
 
 
 def listed(items: Iterable[str], *, limit: int | None = None) -> str:
-    """Join items with commas, and count those beyond `limit`: `a,b + 3 more...`. Return `<none>` for no items."""
+    """Join at most `limit` items with commas, and count the others: `a,b + 3 more...`. No items give `<none>`."""
     every = list(items)
     if not every:
         return NONE
@@ -54,7 +54,7 @@ def age(timestamp: str | None, *, now: datetime | None = None) -> str:
 
 
 def human_duration(seconds: int) -> str:
-    """Format seconds like apimachinery's HumanDuration. The second, smaller unit is left out of long durations."""
+    """Format a duration like apimachinery's HumanDuration, with one unit or with two: `90s`, `5m30s`, `4d`."""
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)

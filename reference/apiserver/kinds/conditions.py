@@ -1,4 +1,4 @@
-"""Validation of status conditions by the rules of meta/v1. KEP-4444 uses conditions to report on trafficDistribution.
+"""Validates status conditions by the rules of meta/v1. KEP-4444 reports on trafficDistribution in conditions.
 
 Released servers do not validate conditions of Services. This server rejects malformed conditions, as released servers
 do for other kinds (apimachinery's ValidateConditions).
@@ -31,7 +31,7 @@ _REASON_RULE = (
 
 
 def validate(conditions: Sequence[Mapping[str, Any]], path: str) -> Iterator[FieldError]:
-    """Yield the errors of a list of conditions; types must be unique."""
+    """Yield the errors of a list of conditions, whose types must be unique."""
     seen: set[str] = set()
     for index, each in enumerate(conditions):
         at, kind = f"{path}[{index}]", each.get("type") or ""

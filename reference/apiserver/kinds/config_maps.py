@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets. Anyone who may read the API reads Secrets, as in a cluster without encryption at rest."""
+"""ConfigMaps and Secrets. Secrets have no additional protection, as in a cluster without encryption at rest."""
 
 import base64
 import re

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions. The registry serves the kind of each definition as soon as it is stored.
 
-Conversion webhooks are not supported, and refused. CEL rules (`x-kubernetes-validations`) are not evaluated, and
-a write of such a definition gets a warning.
+Definitions with conversion webhooks are refused. CEL rules (`x-kubernetes-validations`) are not evaluated, and a
+write of a definition with CEL rules returns a warning.
 """
 
 from collections.abc import Iterator, Mapping
@@ -131,7 +131,7 @@ class CustomResourceDefinitions(Strategy):
 
 
 def _status(obj: Object, before: Mapping[str, Any]) -> Object:
-    """Return the status of a definition, whose kind is served immediately."""
+    """Return the status of a new or updated definition. Its kind is served immediately, so it is `Established`."""
     wanted = (
         ("NamesAccepted", "NoConflicts", "no conflicts found"),
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
@@ -197,7 +197,7 @@ def _versions(versions: list[Object]) -> Iterator[FieldError]:
 
 
 def _paths(version: Object, path: str) -> Iterator[FieldError]:
-    """Yield the errors of the JSONPath expressions of a version, and of the fields next to them."""
+    """Yield the errors of scale paths, printer columns and selectable fields, which contain JSONPath expressions."""
     scale = (version.get("subresources") or {}).get("scale")
     if scale is not None:
         for name in ("specReplicasPath", "statusReplicasPath"):

@@ -1,6 +1,6 @@
-"""Custom resources: the strategies of the kinds that a CustomResourceDefinition defines, one for each version.
+"""Custom resources: the strategies of the kinds that CustomResourceDefinitions define, one for each version.
 
-All versions of a kind have the same stored objects. A request is pruned, defaulted and validated by the schema of its
+All versions of a kind share the stored objects. A request is pruned, defaulted and validated by the schema of its
 own version. Between versions only `apiVersion` changes (`conversion: None`).
 """
 
@@ -24,7 +24,7 @@ _KEPT = ("status", "metadata")
 
 
 def strategy_of(definition: Object) -> Strategy:
-    """Return the strategy of a valid definition: that of the stored version, with views for the other versions."""
+    """Return the strategy of a definition's storage version, with views for the other versions that are served."""
     versions = definition["spec"]["versions"]
     stored = next(each for each in versions if each["storage"])
     views = tuple(_view(definition, each, stored) for each in versions if each["served"] and each is not stored)
@@ -32,14 +32,14 @@ def strategy_of(definition: Object) -> Strategy:
 
 
 class CustomResources(Strategy):
-    """The rules of one version of a kind."""
+    """The strategy of one version of a custom kind."""
 
     generation_since = 0
 
     def __init__(self, definition: Object, version: Object, stored: str, views: tuple[View, ...] = ()) -> None:
         spec, subresources = definition["spec"], version.get("subresources") or {}
         names = spec["names"]
-        self.resource = Resource(  # type: ignore[misc]  # each instance is a kind
+        self.resource = Resource(  # type: ignore[misc]  # each instance is for another kind
             spec["group"],
             stored,
             names["kind"],
@@ -78,7 +78,7 @@ class CustomResources(Strategy):
     def decode(self, obj: Object, features: Features) -> list[str]:
         identity = {name: obj[name] for name in _IDENTITY if name in obj}
         unknown = shapes.conform(identity, _IDENTITY)
-        for name in _IDENTITY:  # nulls were removed
+        for name in _IDENTITY:  # `conform` removed nulls only from the copy
             if name in obj and name not in identity:
                 del obj[name]
         return sorted(unknown + self.schema.prune(obj))
@@ -107,7 +107,7 @@ class CustomResources(Strategy):
         return [self.version.get("deprecationWarning") or f"{kind} is deprecated{use}"]
 
     def _now(self, obj: Object) -> Object:
-        """Return a stored object as this definition describes it; the object itself if nothing differs."""
+        """Return a stored object pruned and defaulted by the current schema, or the same object if nothing changes."""
         made: Object = orjson.loads(orjson.dumps(obj))
         made["apiVersion"] = self.resource.api_version
         self.schema.prune(made)
@@ -154,7 +154,7 @@ def _column(given: Mapping[str, Any]) -> Column:
 
 
 def _cell(value: Any, kind: str) -> Any:
-    """Return a cell; None if the value is not of the column's type."""
+    """Return the value for a cell, or None if the value does not have the column's type."""
     if value is None:
         return None
     if kind == "date":

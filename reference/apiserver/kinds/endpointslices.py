@@ -60,7 +60,7 @@ _TABLE = (
 
 
 class EndpointSlices(Strategy):
-    """The strategy of discovery.k8s.io/v1 EndpointSlices. The service-name label is not required."""
+    """The strategy of discovery.k8s.io/v1 EndpointSlices. Slices without the service-name label are valid."""
 
     resource = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
     shape = of_object(addressType=STRING, endpoints=[_ENDPOINT], ports=[_PORT])
@@ -75,7 +75,7 @@ class EndpointSlices(Strategy):
 
     def default(self, obj: Object) -> None:
         if obj.get("endpoints") is None:
-            obj["endpoints"] = []  # clients rely on the list, which Go writes as null when empty
+            obj["endpoints"] = []  # clients expect a list, but Go clients send null for an empty list
         for port in obj.get("ports") or []:
             port.setdefault("name", "")
             port.setdefault("protocol", "TCP")
@@ -110,10 +110,10 @@ class EndpointSlices(Strategy):
 
 
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
-    """Drop the hints when their gate is disabled and no endpoint of the stored slice has hints.
+    """Drop all hints if their gate is disabled, unless an endpoint of the stored slice has hints.
 
-    Released Kubernetes does the same for node hints. KEP-3015 ("dropped from existing objects") always drops them when
-    their gate is disabled.
+    Released Kubernetes does the same for node hints. KEP-3015 ("dropped from existing objects") always drops node hints
+    if their gate is disabled.
     """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)
@@ -129,7 +129,7 @@ def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
 
 
 def _drop_topology(new: Object, old: Object) -> None:
-    """Drop the topology map of v1beta1, which v1 cannot write. Keep a node name that only the map contains."""
+    """Drop `deprecatedTopology`, which v1 clients cannot set. Keep a node name that only this map contains."""
     known = {(each.get("deprecatedTopology") or {}).get(HOSTNAME_LABEL) for each in old.get("endpoints") or []}
     for endpoint in new.get("endpoints") or []:
         node = endpoint.pop("deprecatedTopology", {}).get(HOSTNAME_LABEL)

@@ -60,30 +60,30 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
 
 
 def wrong_type(field: str, value: Any, wanted: str, shown: str) -> FieldError:
-    """Return the error for a value that is not of the type or format that its schema demands."""
+    """Return the error for a value that does not have the type or format that its schema requires."""
     return FieldError("TypeInvalid", field, value, f'{field} in body must be of type {wanted}: "{shown}"')
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """Return the error for a value outside a closed list. The message lists `supported` in the given order."""
+    """Return the error for a value that is not in `supported`. The message lists `supported` in the given order."""
     return FieldError("NotSupported", field, value, "supported values: " + ", ".join(f'"{each}"' for each in supported))
 
 
 def choice(field: str, value: str, supported: Collection[str]) -> list[FieldError]:
-    """Return an error if a value is missing or outside a closed list."""
+    """Return an error if a value is empty or not in `supported`."""
     if not value:
         return [required(field)]
     return [] if value in supported else [not_supported(field, value, supported)]
 
 
 def violations(field: str, value: str, rule: Rule) -> list[FieldError]:
-    """Return an error for each way in which a value breaks a rule of `names`."""
+    """Return an error for each violation of a rule of `names`."""
     complaints = rule(value)
     return [invalid(field, value, each) for each in complaints] if complaints else []
 
 
 def unique(field: str, value: str, seen: set[str]) -> list[FieldError]:
-    """Return an error if `seen` contains the value, and add the value to it."""
+    """Return an error if `seen` already contains the value. Then add the value to `seen`."""
     found = [duplicate(field, value)] if value in seen else []
     seen.add(value)
     return found

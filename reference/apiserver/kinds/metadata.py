@@ -39,7 +39,7 @@ def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError
 
 def _validate_names(meta: Mapping[str, Any], valid_name: names.Rule) -> Iterator[FieldError]:
     prefix, name = meta.get("generateName") or "", meta.get("name") or ""
-    if prefix:  # usually with a trailing dash, which random characters follow
+    if prefix:  # random characters follow, so a trailing dash is valid
         probe = prefix[:-1] + "a" if prefix.endswith("-") and len(prefix) > 1 else prefix
         yield from (errors.invalid("metadata.generateName", prefix, each) for each in valid_name(probe))
     if not name:

@@ -1,4 +1,4 @@
-"""Nodes. A label of each Node contains its zone."""
+"""Nodes. The zone of a Node is in its label `topology.kubernetes.io/zone`."""
 
 import re
 from collections.abc import Iterator, Mapping

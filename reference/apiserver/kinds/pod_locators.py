@@ -12,7 +12,7 @@ from reference.apiserver.kinds.strategy import Resource, Strategy
 from reference.client import Object
 from reference.features import Features
 
-MOST_IPS = 2  # one a family
+MOST_IPS = 2  # one for each IP family
 
 
 class PodLocators(Strategy):

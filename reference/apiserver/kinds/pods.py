@@ -92,7 +92,7 @@ def _shown_ready(pod: Object) -> str:
 
 
 def _shown_status(pod: Object) -> str:
-    """Return the phase, the reason why a container is waiting or has ended, or "Terminating"."""
+    """Return the STATUS cell: the phase, the reason why a container is waiting or has ended, or "Terminating"."""
     state = pod.get("status", {})
     word = state.get("reason") or state.get("phase") or ""
     for each in reversed(_statuses(pod)):
@@ -169,7 +169,7 @@ _SELECTABLE_IN_SPEC = ("nodeName", "restartPolicy", "schedulerName", "serviceAcc
 
 
 class Pods(Strategy):
-    """The strategy of Pods. A deleted pod remains for its termination grace period."""
+    """The strategy of Pods. A deleted pod on a node remains until the kubelet deletes it again."""
 
     resource = Resource("", "v1", "Pod", "pods", "pod", ("po",), has_status=True, categories=("all",))
     shape = of_object(spec=_SPEC, status=_STATUS)
@@ -206,7 +206,7 @@ class Pods(Strategy):
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = metadata.validate_update(new, old) + super().validate(new, features)
-        if new["spec"] == old["spec"]:  # valid, because this server with the same features has stored it
+        if new["spec"] == old["spec"]:  # the stored spec was valid when this server wrote it
             return found
         update = _validate_spec_update(new["spec"], old["spec"])
         return [*found, *_validate_spec(new["spec"]), *update]
@@ -240,7 +240,7 @@ def _default_container(container: Object, *, host_network: bool) -> None:
 
 
 def _pair_addresses(new: Object, old: Object) -> None:
-    """If a client changes only `podIP` or only `podIPs`, change the other field accordingly."""
+    """If a client changes only `podIP` or only `podIPs`, update the other field. Do the same for host IPs."""
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         changed_one = one in new and new[one] != old.get(one)
         changed_many = many in new and new[many] != old.get(many)
@@ -280,7 +280,7 @@ def _validate_spec(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _validate_spec_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Refuse changes of a pod's spec, except a few fields and images. A node can be assigned only once."""
+    """Refuse changes of a pod's spec, except images and a few fields. A pod can be assigned to a node only once."""
     if old.get("nodeName") and new.get("nodeName") != old["nodeName"]:
         yield errors.forbidden("spec.nodeName", "pod updates may not change the node of a scheduled pod")
     if _fixed(new) != _fixed(old):

@@ -1,7 +1,7 @@
 """The rules for the schemas of CustomResourceDefinitions: allowed keywords, and structural schemas.
 
-A structural schema gives each value its type in one place. `allOf`, `anyOf`, `oneOf` and `not` only restrict it. As in
-Kubernetes, other schemas are refused, and so are keywords that cannot be enforced (`$ref`, `uniqueItems`, ...).
+A structural schema specifies the type of each value in one place. `allOf`, `anyOf`, `oneOf` and `not` may only restrict
+values. As in Kubernetes, other schemas and some keywords (`$ref`, `uniqueItems`, ...) are refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,10 +11,10 @@ from reference.apiserver.kinds import errors, schemas
 from reference.apiserver.kinds.errors import FieldError
 
 MAX_NODES = 20_000
-"""The maximum number of schemas within a schema. Published definitions have at most 1,700."""
+"""The maximum number of nested schemas in a schema. Published definitions have at most 1,700."""
 
 MAX_INSTRUCTIONS = 20_000
-"""The maximum size of all patterns of a schema, with 100 for each. Published definitions have at most 3,000."""
+"""The maximum sum of RE2 instructions of a schema's patterns, plus 100 per pattern. Published: at most 3,000."""
 
 MAX_PATTERN_LETTERS = 4096
 
@@ -49,7 +49,7 @@ _NOT_IN_JUNCTORS = (
 
 
 def conform(document: Any, path: str) -> list[str]:
-    """Remove unknown keywords and nulls, and return the paths of the unknown ones. Raises `ValueError`: wrong types."""
+    """Remove unknown keywords and nulls, and return the paths of unknown keywords. Raises `ValueError` (wrong type)."""
     unknown: list[str] = []
     waiting: list[tuple[Any, str]] = [(document, path)]
     count = 0
@@ -76,7 +76,7 @@ def conform(document: Any, path: str) -> list[str]:
 
 
 def _within(schema: Mapping[str, Any], path: str) -> Iterator[tuple[Any, str]]:
-    """Yield the schemas directly within a schema."""
+    """Yield the schemas directly within a schema, with their paths."""
     for name in ("items", "additionalProperties", "not"):
         if isinstance(schema.get(name), dict):
             yield schema[name], f"{path}.{name}"
@@ -88,7 +88,7 @@ def _within(schema: Mapping[str, Any], path: str) -> Iterator[tuple[Any, str]]:
 
 
 def validate(document: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Return the errors of a schema that `conform` accepts."""
+    """Return the errors of a schema that has passed `conform`."""
     if document.get("type") != "object":
         said = "must be object at the root"
         given = document.get("type")
@@ -102,7 +102,7 @@ def validate(document: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def rules_in(document: Mapping[str, Any]) -> bool:
-    """Return whether a schema has rules in CEL, which this server does not evaluate."""
+    """Return whether a schema contains CEL rules, which this server does not evaluate."""
     return bool(document.get("x-kubernetes-validations")) or any(rules_in(each) for each, _ in _within(document, ""))
 
 
@@ -194,7 +194,7 @@ def _lists(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 def _inside(schema: Mapping[str, Any], path: str, *, typed: bool = False) -> Iterator[FieldError]:
     """Yield the errors of a schema within `allOf`, `anyOf`, `oneOf` or `not`, which may only restrict values."""
-    free = typed and set(schema) == {"type"} and schema["type"] in {"integer", "string"}  # of an int-or-string
+    free = typed and set(schema) == {"type"} and schema["type"] in {"integer", "string"}  # one type of an int-or-string
     for name in (*_NOT_IN_JUNCTORS, "type"):
         if schema.get(name) and not free:
             yield errors.forbidden(f"{path}.{name}", "must be empty to be structural")

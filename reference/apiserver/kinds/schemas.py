@@ -1,7 +1,7 @@
 """The OpenAPI schemas of custom resources: validation, defaults and pruning of objects, as pure functions.
 
-A schema is compiled once, for each version of a definition. `schema_rules` accepts only structural schemas, in which
-each value is described in one place, so one walk over an object does the work. The messages are those of Kubernetes,
+Each version of a definition has a schema, which is compiled once. `schema_rules` accepts only structural schemas, in
+which each value is described in one place, so one walk over an object is enough. The messages are those of Kubernetes,
 which clients compare.
 
 Clients write the schemas, and may be hostile. So the work for one object is bounded: the number of schema nodes that
@@ -30,18 +30,18 @@ MAX_STEPS = 200_000
 """The maximum number of schema nodes that are compared with the values of one object."""
 
 MAX_DEFAULT_BYTES = 1536 * 1024
-"""The maximum size of the defaults of one object. Larger objects cannot be stored, so the write is refused later."""
+"""The maximum size of the defaults of one object. It is the limit of stored objects, so a later step refuses more."""
 
 MAX_PATTERN_WORK = 100_000_000
 """The maximum sum, for one object, of the lengths of its strings times the instructions of their patterns."""
 
-_SHOWN = 1000  # errors of one object, and characters of a value or message
+_SHOWN = 1000  # the maximum number of errors of one object, and of characters of a value or message
 EMBEDDED = ("apiVersion", "kind", "metadata")
 """The fields that every object has, even if the schema does not mention them."""
 
 
 class TooCostlyError(Exception):
-    """The validation of an object takes too much work."""
+    """The validation of an object exceeds MAX_STEPS or MAX_PATTERN_WORK."""
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +65,7 @@ class Schema:
         self._root = _Node(document)
 
     def validate(self, value: Any, path: str = "", work: "Work | None" = None) -> list[FieldError]:
-        """Return the errors of an object, or of another value at a path. Several values may share their `work`."""
+        """Return the errors of an object, or of another value at `path`. Several values may share one `Work`."""
         work = work or Work()
         before = len(work.found)
         try:
@@ -85,12 +85,12 @@ class Schema:
         _default(self._root, obj, [MAX_DEFAULT_BYTES])
 
     def list_rules(self) -> ListRules:
-        """Return how server-side apply merges the lists, and which objects it replaces as a whole."""
+        """Return how server-side apply merges lists, and which objects it replaces as a whole, by path."""
         return dict(_list_rules(self.document, ()))
 
 
 class _Node:
-    """One schema inside a schema, prepared for validation."""
+    """A schema or nested schema, prepared for validation."""
 
     __slots__ = (
         "additional", "defaults", "document", "enum", "has_defaults", "items", "junctors", "not_supported",
@@ -132,7 +132,7 @@ class _Node:
 
 @dataclass(slots=True)
 class Work:
-    """The validation of one object: its errors, and what it has cost."""
+    """The validation of one object: the errors that it found, and the work that it has done so far."""
 
     found: list[FieldError] = field(default_factory=list)
     steps: int = 0
@@ -299,7 +299,7 @@ def _prune(node: _Node, value: Any, path: Path, unknown: list[str], keep: tuple[
 
 
 def _default(node: _Node, value: Any, left: list[int]) -> None:
-    """Set defaults of at most `left[0]` bytes."""
+    """Set defaults of at most `left[0]` bytes, and subtract their size from `left[0]`."""
     if not node.has_defaults:
         return
     if isinstance(value, list) and node.items is not None:
@@ -385,7 +385,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def _short(value: Any) -> Any:
-    """Return a value for a message; long strings, objects and lists are shortened."""
+    """Return a value for an error message: shorten a long string, and replace a large object or list by its type."""
     if isinstance(value, str):
         return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
     return _type_of(value) if isinstance(value, dict | list) and len(_canonical(value)) > _SHOWN else value

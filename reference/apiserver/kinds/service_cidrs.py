@@ -1,4 +1,4 @@
-"""ServiceCIDRs: the ranges of cluster IPs. kube-proxy has watched them since 1.33."""
+"""ServiceCIDRs: the ranges of cluster IPs. kube-proxy has watched ServiceCIDRs since 1.33."""
 
 from reference.apiserver.kinds import addresses, columns, errors, metadata
 from reference.apiserver.kinds.errors import FieldError

@@ -1,6 +1,6 @@
-"""Validation of `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` against each other and the cluster.
+"""Validates `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` of a Service.
 
-These fields overlap, so most rules check for contradictions.
+These fields overlap, so most rules check that they agree with each other and with the Service CIDRs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from reference.apiserver.kinds.service_fields import (
 
 
 def validate_families(spec: Spec, cluster: Sequence[str]) -> list[FieldError]:
-    """Validate a spec whose families are already set, in a cluster with Service CIDRs of these families."""
+    """Validate a spec whose `ipFamilies` are already set. `cluster` contains the IP families of the Service CIDRs."""
     if not needs_cluster_ip(spec):
         return []
     bad_addresses = list(_validate_addresses(spec))

@@ -22,18 +22,18 @@ AFFINITY_SECONDS = 10800
 
 
 def spec_of(service: Object) -> Spec:
-    """Return the spec; create it if missing."""
+    """Return the spec of a Service. Create it if it is missing."""
     spec: Spec = service.setdefault("spec", {})
     return spec
 
 
 def needs_cluster_ip(spec: Mapping[str, Any]) -> bool:
-    """Return whether this type of Service has a `clusterIP`. Headless Services ("None") are included."""
+    """Return whether this type of Service has a `clusterIP`, which is "None" for headless Services."""
     return spec.get("type") != "ExternalName"
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
-    """Return whether `clusterIP` is the string "None"."""
+    """Return whether the Service is headless: its `clusterIP` is "None"."""
     return needs_cluster_ip(spec) and (spec.get("clusterIPs") or [spec.get("clusterIP")])[0] == HEADLESS
 
 
@@ -54,7 +54,7 @@ def externally_accessible(spec: Mapping[str, Any]) -> bool:
 
 
 def needs_health_check(spec: Mapping[str, Any]) -> bool:
-    """Return whether load balancers check each node for endpoints."""
+    """Return whether the Service has a health check node port, with which load balancers find nodes with endpoints."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
@@ -84,7 +84,7 @@ def set_defaults(service: Object) -> None:
 
 
 def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
-    """Set `ipFamilies` and `ipFamilyPolicy` like a cluster with Service CIDRs of these families.
+    """Set `ipFamilies` and `ipFamilyPolicy`. `cluster` contains the IP families of the Service CIDRs.
 
     Families are derived from the requested addresses, or else from the first Service CIDR. A policy other than
     SingleStack adds the second family if the cluster has a second family. A headless Service without a selector may

@@ -24,7 +24,7 @@ _UNCHANGED = "may not change once set"
 
 
 def keep_allocated(new: Spec, old: Spec) -> None:
-    """Fill in the allocated values that the client omitted."""
+    """Copy allocated values that the client omitted (cluster IPs, node ports) from `old` to `new`."""
     if needs_cluster_ip(old) and needs_cluster_ip(new):
         _keep_cluster_ips(new, old)
     if wants_node_ports(old) and wants_node_ports(new):
@@ -55,7 +55,7 @@ def release_unneeded(new: Spec, old: Spec) -> None:
 
 
 def drop_second_family(new: Spec, old: Spec) -> None:
-    """Drop the second address and family of a Service that becomes SingleStack. Clients need not drop them."""
+    """Drop the second address and family of a Service that becomes SingleStack, if the client left them unchanged."""
     if old.get("ipFamilyPolicy") not in {"PreferDualStack", "RequireDualStack"}:
         return
     if new.get("ipFamilyPolicy") == "SingleStack":

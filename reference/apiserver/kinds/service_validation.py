@@ -1,6 +1,6 @@
-"""Validation of Services, with the order and messages of the released server.
+"""Validates Services, with the order and the messages of kube-apiserver.
 
-Validation runs before addresses and ports are allocated, so it does not report values that are still missing.
+Validation runs before addresses and ports are allocated, so it does not require values that are still missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def validate_status(service: Object) -> list[FieldError]:
 
 
 def _validate_ingress(service: Object) -> Iterator[FieldError]:
-    """Validate IPs and hostnames, which only Services of type LoadBalancer may have."""
+    """Validate the load balancer ingress in the status, which only Services of type LoadBalancer may have."""
     path = "status.loadBalancer.ingress"
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or []
     if ingress and service["spec"].get("type") != "LoadBalancer":

@@ -188,7 +188,7 @@ def _keeps_value(new: Object, old: Object, features: Features) -> bool:
 
 
 def _families_settled(spec: Spec, old: Spec) -> bool:
-    """Return whether the families are unchanged. A new second Service CIDR does not change existing Services."""
+    """Return whether the IP families are unchanged. Then a new second Service CIDR does not affect the Service."""
     return all(spec.get(name) == old.get(name) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"))
 
 

@@ -1,4 +1,4 @@
-"""Shapes: the fields of objects and their JSON types, like Go's structs in the released server.
+"""Shapes: the fields of objects and their JSON types, like the Go structs of kube-apiserver.
 
 Without shapes, the server would store misspelled fields, and later code would crash on values of a wrong type. As in
 the released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type causes a
@@ -29,7 +29,7 @@ TIME: Leaf = "Time"
 FIELDS: Leaf = "FieldsV1"
 ANY: Leaf = "any"
 OTHERS = "*"
-"""A field with this name in a shape allows any additional fields, without a check of their types."""
+"""A shape with this field name allows additional fields. ANY as their shape means that types are not checked."""
 
 
 def fields(shape: Shape, *names: str) -> Mapping[str, Shape]:
@@ -96,7 +96,7 @@ def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     `shape` is the shape in one version. Raises `ValueError` with Go's message if a value has a wrong type.
     """
     unknown: list[str] = []
-    path: Path = []  # a stack, read only to report something
+    path: Path = []  # the path of the current value, for messages
     try:
         if _weight(obj, shape) > MAX_WEIGHT:
             raise ValueError(f"the object has too many items in lists and maps: more than {MAX_WEIGHT // ITEM_WEIGHT}")
@@ -116,7 +116,7 @@ def is_time(text: str) -> bool:
     return len(text) < 64 and _is_time(text)
 
 
-@functools.lru_cache(maxsize=1024)  # objects carry the same times from write to write
+@functools.lru_cache(maxsize=1024)  # most times in an object do not change between writes
 def _is_time(text: str) -> bool:
     if not _TIME.fullmatch(text):
         return False
@@ -132,7 +132,7 @@ def _is_tree(value: Any) -> bool:
 
 
 def _is_exactly(type_: type, value: Any) -> bool:
-    """Return whether a value has this type. For `isinstance`, a boolean would be a number."""
+    """Return whether a value has exactly this type. `isinstance` would accept a boolean as a number."""
     return type(value) is type_
 
 
@@ -140,7 +140,7 @@ _MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "map[string]string": ("string", lambda value: type(value) is str),
     "map[string]Quantity": ("Quantity", lambda value: type(value) in {str, int, float}),
 }
-"""Map shapes, each with the type name of its items and a test for an item."""
+"""For each map shape, the type name of its items and a test for an item."""
 
 _TESTS: Mapping[str, Callable[[Any], bool]] = {
     **{name: functools.partial(_is_exactly, type_) for name, type_ in _EXACT.items()},
@@ -159,7 +159,7 @@ class _WrongTypeError(Exception):
 
 
 def _weight(value: Any, shape: Shape) -> int:
-    """Return the weight of all items of lists and maps that the kind knows, because each may be validated."""
+    """Return the weight of all items in lists and maps of the shape, each of which costs time to validate."""
     if isinstance(shape, list):
         items = value if isinstance(value, list) else ()
         if isinstance(shape[0], str):
@@ -191,7 +191,7 @@ def _conform(value: Any, shape: Shape, path: Path, unknown: list[str]) -> None:
 def _conform_fields(value: dict[str, Any], shape: Mapping[str, Shape], path: Path, unknown: list[str]) -> None:
     for name, each in list(value.items()):
         field = shape.get(name) or shape.get(OTHERS)
-        if isinstance(field, str) and _EXACT.get(field) is type(each):  # nine out of ten values
+        if isinstance(field, str) and _EXACT.get(field) is type(each):  # a shortcut for nine out of ten values
             continue
         path.append(name)
         if field is None:

@@ -25,7 +25,7 @@ ALL_BUT_STATUS = (
     ("spec",),
     *(("metadata", each) for each in ("labels", "annotations", "finalizers", "ownerReferences")),
 )
-"""The fields that a write to the status of most newer kinds does not change."""
+"""The fields that a status write does not change, for most newer kinds."""
 
 
 def api_version(group: str, version: str) -> str:
@@ -37,7 +37,7 @@ _VERSION = re.compile(r"v(\d{1,9})(?:(alpha|beta)(\d{1,9}))?")
 
 
 def version_rank(version: str) -> tuple[float, int, int, str]:
-    """Sort versions like Kubernetes: v10, v2, v11beta2, v3beta1, v12alpha1, and then names of other forms."""
+    """Return the sort key of a version: v10, v2, v11beta2, v3beta1, v12alpha1, and then other names."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return math.inf, 0, 0, version
@@ -46,7 +46,7 @@ def version_rank(version: str) -> tuple[float, int, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The names of a kind for discovery, and its capabilities."""
+    """The names of a kind (in discovery), its scope and its capabilities."""
 
     group: str
     version: str
@@ -72,7 +72,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The fields that the scale subresource shows: paths of field names, () for a missing field."""
+    """The paths of the fields that the scale subresource reads and writes. `selector` is () without such a field."""
 
     replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
@@ -81,7 +81,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """The addresses and ports that an object takes from the cluster's pools; only Services take addresses and ports.
+    """The addresses and ports that an object takes from the cluster's pools. Only Services take any.
 
     `cluster_ips` has an entry for each of `ip_families`, in the same order: the requested address, or "" for any
     address. `node_ports` are indexes into `spec.ports`. Ports without a `nodePort` accept any number.
@@ -95,7 +95,7 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A second group and version that serves the same stored objects, with renamed fields.
+    """Another group and version that serves the same stored objects, possibly with renamed fields.
 
     `strategy` has the rules for writes through this view, if they differ from those of the stored version.
     """
@@ -118,10 +118,10 @@ class Strategy:
     resource: ClassVar[Resource]
     views: ClassVar[tuple[View, ...]] = ()
     selectable_fields: ClassVar[Mapping[str, Callable[[Object], str]]] = {}
-    """Field selectors that the kind adds to `metadata.name` and `metadata.namespace`."""
+    """The fields that field selectors support, besides `metadata.name` and `metadata.namespace`."""
 
     kept_by_status: ClassVar[tuple[tuple[str, ...], ...]] = (("spec",),)
-    """The fields that a write to the status subresource does not change. Labels and annotations do change."""
+    """The fields that a write to the status subresource does not change. By default, it may change metadata."""
 
     scale: Scale | None = None
     """The fields of the scale subresource; None if the kind has none."""
@@ -153,12 +153,12 @@ class Strategy:
         return merge_rules.list_rules(self.resource.kind)
 
     def served(self, features: Features) -> Callable[[Object], Object] | None:
-        """Return a function that drops the fields of a stored object that this version lacks; None if there is none."""
+        """Return a function that drops the fields that this release lacks, or None if it has all known fields."""
         paths = versioned_fields.absent(self.resource.kind, features.version, features.asked_for)
         return functools.partial(versioned_fields.without, paths=paths) if paths else None
 
     def decode(self, obj: Object, features: Features) -> list[str]:
-        """Remove the fields that this kind lacks in this version, and return their paths.
+        """Remove the fields that this kind does not have in this release, and return their paths.
 
         The server warns about these fields (`unknown field "spec.x"`), or answers 400 in strict mode. Raises
         `ValueError` with the message of a 400 if a value has the wrong JSON type.
@@ -167,7 +167,7 @@ class Strategy:
         return shapes.conform(obj, shape)
 
     def default(self, obj: Object) -> None:
-        """Set defaults. Idempotent; called on create and on update."""
+        """Set defaults, on create and on update. Idempotent."""
 
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         """Drop fields that a client may not set or that are disabled."""
@@ -195,16 +195,16 @@ class Strategy:
         return found + metadata.validate(new, namespaced=self.resource.namespaced, valid_name=self.valid_name)
 
     def warnings(self, obj: Object, features: Features) -> list[str]:
-        """Return the messages for `Warning` headers in this version."""
+        """Return the messages for `Warning` headers of the response to a write."""
         return []
 
     def spec_changed(self, new: Object, old: Object) -> bool:
-        """Return whether `metadata.generation` increases, if the kind has a generation."""
+        """Return whether an update must increase `metadata.generation`, if the kind has one."""
         apart = {"metadata", "status"} if self.resource.has_status else {"metadata"}
         return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - apart)
 
     def allocations(self, obj: Object) -> Allocations:
-        """Return the allocations that the object needs. A write releases all other allocations of the old object."""
+        """Return the addresses and ports that the object needs. A write releases those that only the old one had."""
         return Allocations()
 
 

@@ -1,4 +1,4 @@
-"""The fields that releases added or removed: one table for shapes, gates, stored objects and OpenAPI documents.
+"""A table of the fields that releases added or removed, for shapes, gates, stored objects and OpenAPI documents.
 
 The table lists only fields that this project tests. A release without a field drops the field from writes, does not
 serve it, and does not describe it.
@@ -66,14 +66,14 @@ def fields_of(kind: str) -> tuple[Field, ...]:
 
 @functools.cache
 def absent(kind: str, version: Version, asked_for: AbstractSet[str] = frozenset()) -> tuple[Path, ...]:
-    """Return the fields that this release lacks in a kind, outer fields first."""
+    """Return the paths of the fields of a kind that this release lacks, outer fields first."""
     return tuple(sorted((each.path for each in fields_of(kind) if not each.exists(version, asked_for)), key=len))
 
 
 def without(value: T, paths: tuple[Path, ...]) -> T:
-    """Return an object without some fields. A shape has the same nesting, so it is accepted too.
+    """Return an object or a shape (which has the same nesting) without the fields at `paths`.
 
-    Returns the value itself if it has none of these fields. Otherwise copies only the parts that contain them.
+    Return the value itself if it has none of these fields. Otherwise copy only the parts that contain them.
     """
     for path in paths:
         value = _without(value, path)

@@ -33,8 +33,8 @@ from reference.client import ApiError, Object
 
 _PORT = 10250
 _CHUNK = 1 << 16
-_GOODBYE = 1.0  # seconds that a client has to end the connection after the kubelet did
-_HEAD_BYTES = 1 << 16  # of a kubelet's answer
+_GOODBYE = 1.0  # seconds that a client has to end the connection after the kubelet has closed it
+_HEAD_BYTES = 1 << 16  # the maximum size of the head of a kubelet's response
 _TRUE = frozenset({"true", "1"})
 _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
@@ -48,11 +48,11 @@ class Kubelets(Forwarder):
         self._running: set[asyncio.Task[Any]] = set()
 
     async def forward(self, request: web.BaseRequest, asked: PodRequest) -> web.StreamResponse:
-        """Serve one request completely. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
+        """Forward one request and return its complete response. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
         methods = {"GET"} if asked.subresource == "log" else {"GET", "POST"}
         if request.method not in methods:
             raise status.method_not_allowed(request.method)
-        if (located := self._locate(request, asked)) is None:  # a log of a pod that is not on a node yet
+        if (located := self._locate(request, asked)) is None:  # the log of a pod without a node
             return web.Response(status=204)
         if self.open_socket is None or self._tls is None:
             raise unreached(NO_WAY)
@@ -72,7 +72,7 @@ class Kubelets(Forwarder):
         await super().close()
 
     def _locate(self, request: web.BaseRequest, asked: PodRequest) -> tuple[Location, str] | None:
-        """Return the kubelet and the path and query of the request to it. Raises `ApiError`: 400, 404, 422, 500."""
+        """Return the kubelet's address, and the URL path and query for it. Raises `ApiError`: 400, 404, 422, 500."""
         pod = self._registry.get("pods", asked.namespace, asked.identifier).object
         place = f"{asked.namespace}/{asked.identifier}"
         name = _container(request, pod)

@@ -55,7 +55,7 @@ class PodProxy(Forwarder):
             skip_auto_headers=_ADDED_UNASKED,
             auto_decompress=False,
         )
-        session._retry_connection = False  # no second attempt, or probes would count double
+        session._retry_connection = False  # aiohttp's second attempt would count a probe twice
         try:
             return await session.request(
                 request.method, url, headers=_headers(request), data=body, allow_redirects=False
@@ -72,7 +72,7 @@ async def _send_back(request: web.BaseRequest, answer: aiohttp.ClientResponse) -
     try:
         async for piece in answer.content.iter_any():
             await response.write(piece)
-    except aiohttp.ClientError as error:  # after the code, only an abort shows that data is missing
+    except aiohttp.ClientError as error:  # the status code is already sent, so only an abort shows that data is missing
         if request.transport is not None:
             request.transport.abort()
         raise ConnectionResetError("the server in the pod closed the connection too early") from error
@@ -103,7 +103,7 @@ def _end_to_end(headers: CIMultiDictProxy[str], left_out: frozenset[str]) -> CIM
 
 
 def _refusal(error: Exception, location: Location) -> ApiError:
-    """Return the error for a pod that did not respond, with the message of Go."""
+    """Return the error for a pod that did not respond, with the same message as Go's HTTP client."""
     if isinstance(error, aiohttp.ConnectionTimeoutError | TimeoutError):
         return unreached(f"dial tcp {location.host}: i/o timeout")
     if isinstance(error, aiohttp.ServerDisconnectedError):
