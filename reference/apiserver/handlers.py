@@ -63,7 +63,7 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """Return the `Warning` header values. As in Kubernetes, shorten many; omit those with control characters."""
+        """Return `Warning` header values. As in Kubernetes, drop those with control characters, and shorten many."""
         sound = [each for each in self.warnings if not _CONTROL.search(each)]
         if sum(map(len, sound)) > MAX_WARNING_LETTERS:
             sound = [each[:256] for each in sound]

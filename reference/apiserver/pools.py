@@ -125,7 +125,7 @@ class Pools:
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
     def assign(self, strategy: Strategy, new: Object, old: Object | None) -> "Ledger":
-        """Write addresses and ports into `new`. Those of `old` are kept. Raises `RefusedError`, `ExhaustedError`."""
+        """Write addresses and ports into `new`. It may keep those of `old`. Raises `RefusedError`, `ExhaustedError`."""
         ledger = Ledger(self, _held(strategy, old) if old is not None else frozenset())
         try:
             ledger.assign(new, strategy.allocations(new))

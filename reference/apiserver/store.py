@@ -112,7 +112,7 @@ Observer = Callable[[Change], None]
 
 @dataclass(slots=True)
 class _Table:
-    """One resource: its objects and the changes since `horizon`."""
+    """The objects of one resource, and its changes after the revision `horizon`."""
 
     objects: dict[Key, Stored] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)

@@ -42,7 +42,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _State:
-    """The unchanged slices (`standing`), the slices to write (`open`), and the number of endpoints of each zone."""
+    """The unchanged slices (`standing`), the slices to write (`open`), and the number of endpoints hinted per zone."""
 
     standing: list[Draft] = field(default_factory=list)
     open: list[_Open] = field(default_factory=list)
@@ -70,7 +70,7 @@ def hint_by_cpu(
 
 
 def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) -> bool:
-    """Return whether `shares` could change hints: a zone has too few endpoints, or hints become (im)possible."""
+    """Return whether `shares` could add, change or remove hints, for example if a zone has too few endpoints."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
     if isinstance(found, Refusal) or not hinted:
@@ -165,7 +165,7 @@ def _advance(heap: list[tuple[int, str]], amount: int, zone: str) -> None:
 
 
 def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
-    """Hint endpoints of giving zones for receiving zones. Only the endpoints of open slices can move."""
+    """Replace hints for giving zones with hints for receiving zones, only on the endpoints of open slices."""
     gives, takes = moves
     receivers = sorted(takes)
     for each in state.open:

@@ -45,7 +45,7 @@ class SliceIndex:
         self._by_service.setdefault(_service(endpoint_slice), {})[key[1]] = endpoint_slice
 
     def deleted(self, endpoint_slice: Object) -> None:
-        """Record a delete by this controller."""
+        """Record that this controller has deleted a slice."""
         self._deleted.add(endpoint_slice["metadata"]["uid"])
         self._drop(key_of(endpoint_slice))
 
@@ -70,7 +70,7 @@ class SliceIndex:
         return {_service(each) for each in (old, new) if each is not None}
 
     def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
-        """Remove a managed slice that another client deleted. Return its Service, unless `old` is a newer slice."""
+        """Remove a slice that another client deleted, and return its Service. Ignore slices with another uid."""
         if old is None or old["metadata"]["uid"] != new["metadata"]["uid"]:
             return ()
         self._drop(key_of(old))

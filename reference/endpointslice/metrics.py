@@ -83,7 +83,7 @@ class Metrics(Collector):
         self._distribute(key, "")
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics that the Kubernetes release has. Metrics without a value are left out, as there."""
+        """Yield the metrics that the Kubernetes release has. Metrics without a value are left out."""
         for name, histogram in (("added", self._added), ("removed", self._removed)):
             text = f"Number of endpoints {name} on each Service sync"
             yield _histograms(f"endpoints_{name}_per_sync", text, {(): histogram})
@@ -145,7 +145,7 @@ def _value(mechanism: Mechanism) -> str:
 
 
 class _CounterAsNamed(str):
-    """The type "counter", but unequal to it: otherwise prometheus_client appends `_total`, unlike Kubernetes."""
+    """Prints as "counter" but does not equal it. Otherwise prometheus_client would append `_total` to the name."""
 
     __slots__ = ()
     __hash__ = str.__hash__

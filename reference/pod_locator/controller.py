@@ -49,7 +49,7 @@ class Locations:
         self._locators[key_of(locator)] = locator
 
     def deleted(self, locator: Object) -> None:
-        """Record a delete by this controller."""
+        """Record that this controller has deleted a PodLocator."""
         self._deleted.add(locator["metadata"]["uid"])
         self._locators.pop(key_of(locator), None)
 

@@ -2,7 +2,7 @@
 
 KEP-4444 requires that users can see when their choice is in effect, which only the proxies know. So each proxy writes
 the resource version up to which its kernel is current. The controller that writes the status of Services reads all
-these Leases. Only changes of slices with hints cause writes, at most every 50 ms. A slow API server blocks no events.
+these Leases. Only changes of slices with hints cause writes, at most every 50 ms. Slow writes block only this thread.
 """
 
 import threading

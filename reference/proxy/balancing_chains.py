@@ -39,7 +39,7 @@ def action_chain(family: Family, mark: int) -> Chain:
 
 
 def chain_name(mark: int) -> str:
-    """Return the name of a mark's chain."""
+    """Return the name of the chain that executes the action of a mark."""
     count, first, seconds = Mark.of(mark)
     if not count:
         return "reject-chain" if first else "drop-chain"

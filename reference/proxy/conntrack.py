@@ -24,7 +24,7 @@ from reference.proxy.netlink import KernelError, NetlinkSocket, attributes, nest
 from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
 
 MOST_FILTERS = 3
-"""For this number of deletions or more, a dump takes at most the CPU time of filters (Linux 6.18). Deletions by filter
+"""With this number of deletions or more, a dump takes no more CPU time than filters (Linux 6.18). Deletions by filter
 wait for each other across all network namespaces, but dumps do not."""
 
 MOST_SPARING_FILTERS = 24

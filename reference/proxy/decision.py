@@ -154,7 +154,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The client receives no reply."""
+    """The node drops the packets of a new connection, so the client receives no reply."""
 
     reason: str
 
@@ -186,7 +186,7 @@ class Decision:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The decision as sentences."""
+        """An explanation of the decision, as sentences."""
         lines = [f"cluster IP: {describe(self.cluster_ip)}"]
         if self.outside is not None and self.inside is not None:
             lines.append(f"external addresses, from external clients: {describe(self.outside)}")

@@ -115,7 +115,7 @@ def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
 
     A dump of a hash table that has just grown can be incomplete. The kernel moves elements in a work queue while it
     sends a long reply in parts. It then returns some elements twice and skips others, without NLM_F_DUMP_INTR (seen on
-    Linux 6.18). So dumps are repeated until one contains no new element. Of duplicates, the latest is last.
+    Linux 6.18). So dumps are repeated until one contains no new element. Duplicates stay in the list, oldest first.
     """
     found: list[Parts] = []
     known: set[bytes] = set()

@@ -76,7 +76,7 @@ class Kernel:
         self._nft.close()
 
     def rulesets(self) -> list[Ruleset]:
-        """Return the wanted rules, by IP family."""
+        """Return the wanted rules of each IP family."""
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
@@ -102,7 +102,7 @@ class Kernel:
         for changes in table.take_changes(kernel.most_elements):
             if changes:
                 kernel.apply(changes)
-            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a service may contain the same endpoint
+            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a Service may contain the same endpoint
                 self._forget(family, stale, awaited=False)
                 left = time.monotonic()
                 self._left.update(dict.fromkeys(((family, each) for each in stale), left))

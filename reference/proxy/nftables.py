@@ -96,7 +96,7 @@ class Messages:
         return self._in_lists(uapi.NFT_MSG_DELSETELEM, unwanted)
 
     def content(self, ruleset: Ruleset) -> Iterator[Message]:
-        """Add all elements of a ruleset. Service addresses come last, so that several transactions may load them."""
+        """Add all elements of a ruleset. Service addresses come last, in case the load needs several transactions."""
         wanted = actions(ruleset)
         packed: list[bytes] = []
         for name, service, action in wanted:

@@ -1,4 +1,4 @@
-"""Answers the states of `conformance/small_scope.py`, without importing it, for the command `check-decisions`."""
+"""Decides the states of `conformance/small_scope.py`, which is not imported, for the command `check-decisions`."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """The state of one node's proxy: Services, their slices, the proxy's Node, and the tables computed from these objects.
 
-There are no side effects: the state receives objects and computes tables. A slice's event affects only its Service.
+There are no side effects: the state receives objects and computes tables. A slice event affects only its Service.
 """
 
 from collections import Counter

@@ -20,12 +20,12 @@ _STEP = re.compile(f"{_FIELD}|{_ITEMS}|{_FILTER}")
 
 @lru_cache(maxsize=1024)
 def parse(path: str) -> tuple[Step, ...]:
-    """Return the steps of a path. Raises `ValueError` if the path is not supported."""
+    """Parse a JSONPath expression into steps. Raises `ValueError` if it is not supported."""
     return tuple(map(_step, _matches(path, "a simple json path of fields, items and filters by equality")))
 
 
 def find(obj: Any, path: str) -> list[Any]:
-    """Return the values at a path."""
+    """Return all values that a JSONPath expression selects in an object."""
     found = [obj]
     for step in parse(path):
         found = [value for each in found for value in step(each)]
@@ -33,7 +33,7 @@ def find(obj: Any, path: str) -> list[Any]:
 
 
 def fields(path: str) -> tuple[str, ...]:
-    """Return the names in a path of fields only (`.spec.replicas`). Raises `ValueError` for all other paths."""
+    """Return the field names in a path like `.spec.replicas`. Raises `ValueError` if it has other steps."""
     names = [_name(each) for each in _matches(path, "a json path of fields")]
     if "" in names:
         raise ValueError("must be a json path of fields")
@@ -41,7 +41,7 @@ def fields(path: str) -> tuple[str, ...]:
 
 
 def at(value: Any, names: Sequence[str]) -> Any:
-    """Return the value at a path of names below a value; None if there is none."""
+    """Follow a path of field names from `value`. Return the value at its end, or None if a field is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
@@ -58,7 +58,7 @@ def _matches(path: str, wanted: str) -> list[re.Match[str]]:
 
 
 def _name(match: re.Match[str]) -> str:
-    """Return the name of a field; "" for other steps. Only a name without quotes has escaped characters."""
+    """Return the field name of a step, or "" for other steps. Only names without quotes have escaped characters."""
     return match["quoted"] or re.sub(r"\\(.)", r"\1", match["field"] or "")
 
 

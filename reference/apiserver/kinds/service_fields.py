@@ -107,7 +107,7 @@ def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
 
 
 def set_cluster_ips(spec: Spec) -> None:
-    """On create, set `clusterIPs` from `clusterIP`."""
+    """Set `clusterIPs` from `clusterIP`, if only `clusterIP` is set."""
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
 

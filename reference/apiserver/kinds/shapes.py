@@ -72,9 +72,9 @@ CONDITION: Shape = {
 _NESTED = (dict, list)
 ITEM_WEIGHT = 4
 MAX_WEIGHT = 200_000
-"""The maximum weight of the items of an object: 50,000 objects in lists, 100,000 map entries, or 200,000 strings.
+"""The maximum weight of an object's items: 50,000 objects in lists, 100,000 map entries, or 200,000 strings.
 
-An EndpointSlice with as many endpoints, addresses and hints as are valid weighs 170,000.
+The largest valid EndpointSlice (endpoints, addresses and hints) has a weight of 170,000.
 """
 
 _EXACT: Mapping[str, type] = {"string": str, "int32": int, "bool": bool}

@@ -149,7 +149,7 @@ class Strategy:
         return self if view is None or view.strategy is None else view.strategy
 
     def list_rules(self) -> ListRules:
-        """Return how patches merge lists."""
+        """Return the rules by which patches and server-side apply merge lists."""
         return merge_rules.list_rules(self.resource.kind)
 
     def served(self, features: Features) -> Callable[[Object], Object] | None:
