@@ -26,7 +26,7 @@ class Access:
     """Returns the user for an Authorization header. Raises `ApiError` (401)."""
 
     allows: Callable[[Object, Object], bool] = lambda user, spec: True  # noqa: ARG005  names of the arguments
-    """Whether a user may do what the spec of a SelfSubjectAccessReview describes."""
+    """Returns whether a user may do what the spec of a SelfSubjectAccessReview describes."""
 
     check: Callable[[Object, HttpRequest, Any], None] = lambda user, asked, target: None  # noqa: ARG005
     """Raises `ApiError` (403) if a user may not send a request. `target` is a `Route`, a `PodRequest` or None."""
@@ -44,7 +44,7 @@ def bearer_of(token: str) -> Access:
 
 
 def review(access: Access, asked: HttpRequest, user: Object) -> Object | None:
-    """Return the response to the POST of a review, or None if the path is not a review. Raises `ApiError` (400)."""
+    """Return the response to a POST of a review, or None if the path is not for a review. Raises `ApiError` (400)."""
     if asked.path not in SERVED:
         return None
     group, kind = SERVED[asked.path]

@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def end_if_silent(self, since: float) -> None:
-        """Close the connection if its client has begun no request since this time (monotonic seconds)."""
+        """Close the connection if its client has begun no request after `since` (in monotonic seconds)."""
         if self._heard < since:
             self.abort()
 

@@ -94,7 +94,7 @@ def handle(registry: Registry, request: Request) -> Response:
 
 
 def selection(request: Request) -> Selection:
-    """Return the selection of a list or watch. It is a single object when the path contains a name."""
+    """Return the selection of a list or watch. If the path contains a name, select only the object with this name."""
     route, query = request.route, request.http.query
     fields = query.get("fieldSelector", "")
     if route.name:

@@ -36,7 +36,7 @@ _GRACE = 0.005
 
 
 class HttpFrontend:
-    """Serves HTTP for one API server in the event loop until it is closed. `log` receives a record of each request."""
+    """Serves HTTP for one API server in an event loop until `close`. `log` receives a record of each request."""
 
     def __init__(
         self,

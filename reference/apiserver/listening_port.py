@@ -79,7 +79,7 @@ class ListeningPort:
                 raise
 
     async def hang_up(self) -> None:
-        """Close all accepted connections that are still open, in any state. All their sockets are closed on return."""
+        """Close all accepted connections, in any state, and wait until their sockets are closed."""
         await hang_up(self._accepted)
 
     def close(self) -> None:

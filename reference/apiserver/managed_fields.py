@@ -193,7 +193,7 @@ def write(owners: Iterable[Owner]) -> list[Object]:
 
 
 def before_first_apply(live: Object, rules: ListRules) -> Owner:
-    """Return the entry that owns all fields of an object to which apply was never used."""
+    """Return the entry that owns all fields of an object before its first server-side apply."""
     return new_owner("before-first-apply", "Update", "", flatten(live, rules), live)
 
 

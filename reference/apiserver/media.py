@@ -18,7 +18,7 @@ from reference.apiserver import protobuf, status
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 READABLE = (JSON, YAML)
 MAX_DEPTH = 100
-"""The maximum nesting depth. Objects of the Kubernetes API have some twenty levels."""
+"""The maximum nesting depth of a request body. Objects of the Kubernetes API have about twenty levels."""
 
 MAX_YAML_BYTES = 256 * 1024
 """The maximum size of a YAML body. YAML takes a hundred times as long to parse as JSON, and YAML is written by hand."""
@@ -98,7 +98,7 @@ def _yaml(body: bytes) -> Any:
 
 
 def bounded(value: Any) -> Any:
-    """Return the value unchanged. Raises `ValueError` if it is nested too deeply."""
+    """Return the value unchanged. Raises `ValueError` if it is nested deeper than MAX_DEPTH."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [each for one in level for each in _within(one)]

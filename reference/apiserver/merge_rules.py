@@ -88,5 +88,5 @@ def is_atomic(rules: ListRules, names: tuple[str, ...]) -> bool:
 
 @cache
 def list_rules(kind: str) -> ListRules:
-    """Return the rules for a kind. A kind without special rules only has the rules for metadata."""
+    """Return the list rules of a kind. Kinds that `_RULES` does not contain have only the rules for metadata."""
     return {**_METADATA, **_RULES.get(kind, {})}

@@ -64,7 +64,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method at one path, which may contain `{namespace}`, `{name}` and `{path}`."""
+    """One HTTP method at one path. The path may contain the parameters `{namespace}`, `{name}` and `{path}`."""
 
     path: str
     method: str

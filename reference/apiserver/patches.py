@@ -53,7 +53,7 @@ def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, 
 
 
 def apply_patch(obj: Object, content_type: str, patch: Any, rules: ListRules) -> Object:
-    """Return the patched object; `obj` may be changed. Raises `ApiError`: 400, 415, 422."""
+    """Return the patched object. This may change `obj` in place. Raises `ApiError`: 400, 415, 422."""
     if content_type == JSON:
         return _json_patch(obj, patch)
     if not isinstance(patch, dict):

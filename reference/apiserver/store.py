@@ -98,7 +98,7 @@ class Abridged(Stored):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. `new` is the object after the write. For DELETED, it is the last state, with the new revision."""
+    """One write. `new` is the object after the write. For DELETED, `new` is its last state with a new revision."""
 
     type: ChangeType
     resource: str

@@ -16,7 +16,7 @@ _PERMANENT = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "Metho
 
 
 def is_retriable(error: ApiError | OSError) -> bool:
-    """Return whether a failed request can succeed on retry, without a change of other objects."""
+    """Return whether a retry of a failed request can succeed although no other object has changed."""
     return isinstance(error, OSError) or error.reason not in _PERMANENT
 
 

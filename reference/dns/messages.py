@@ -143,7 +143,7 @@ def write(
 
 
 def write_addresses(ips: Sequence[str], ttl: int) -> Body:
-    """Encode address records for the queried name. All addresses have the same family."""
+    """Encode address records for the queried name. All addresses must have the same IP family."""
     records = [_own_address(each, ttl) for each in ips]
     return Body(answers=b"".join(records), count=len(records), size=len(records[0]))
 

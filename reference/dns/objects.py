@@ -31,7 +31,7 @@ def is_headless(service: Object) -> bool:
 
 
 def topology_keys(service: Object) -> tuple[str, ...]:
-    """Return `spec.topologyKeys` of a headless Service. For other Services only the proxy uses topology keys."""
+    """Return `spec.topologyKeys` of a headless Service. For other Services, return (): only proxies use their keys."""
     return tuple(service["spec"].get("topologyKeys") or ()) if is_headless(service) else ()
 
 

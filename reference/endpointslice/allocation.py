@@ -56,7 +56,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A portion for each zone with CPU. The sum of the minima is at most the number of endpoints."""
+    """The portion of each zone with a weight. The sum of the minima is at most the number of endpoints."""
 
     portions: Mapping[str, Portion]
     unit: int

@@ -34,7 +34,7 @@ class CpuOutcome:
 
 @dataclass(slots=True)
 class _Open:
-    """A slice that must be written for another reason, with the hinted zone of each endpoint (None: no hint)."""
+    """A slice that must be written, with the zone for which each endpoint is hinted (None: no hint)."""
 
     draft: Draft
     zones: list[str | None]

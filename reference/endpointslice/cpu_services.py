@@ -72,7 +72,7 @@ class CpuServices:
         self._services.pop(key, None)
 
     def affected(self, shares: ZoneShares | Refusal) -> Iterator[Key]:
-        """Yield the Services whose hints could change with these CPU weights of zones."""
+        """Yield the Services whose hints could change now that zones have these CPU weights."""
         for key, service in self._services.items():
             if any(may_change(outcome, shares, self._rules) for outcome in service.outcomes.values()):
                 yield key

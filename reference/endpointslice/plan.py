@@ -47,7 +47,7 @@ class Family:
 
     @property
     def refusal(self) -> str:
-        """The reason why a heuristic gave no hints, as a sentence. It is empty if there are hints or no heuristic."""
+        """The reason why a heuristic gave no hints, as a sentence, or "" if it gave hints or there is no heuristic."""
         match self.outcome:
             case HeuristicError() as error:
                 return str(error)
@@ -202,7 +202,7 @@ def selects_pods(service: Object) -> bool:
 
 
 def _divide(service: Object, existing: Iterable[Object]) -> tuple[dict[AddressType, list[Object]], list[Object]]:
-    """Return the slices of this Service by address family, and the slices of an earlier Service with the same name."""
+    """Return the slices of this Service by address family, and those of an earlier Service with the same name."""
     owned: dict[AddressType, list[Object]] = {}
     foreign: list[Object] = []
     for each in sorted(existing, key=lambda each: str(each["metadata"]["name"])):

@@ -39,7 +39,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ZoneShares:
-    """The weight of each zone, in milli-CPU or in number of nodes. There are at least two zones, sorted by name."""
+    """The weights of at least two zones, sorted by zone name: their milli-CPU, or their number of nodes."""
 
     weights: Mapping[str, int]
     total: int

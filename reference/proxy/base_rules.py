@@ -185,7 +185,7 @@ def _by_map(family: Family, name: str) -> Rule:
 
 
 def _by_ranges(family: Family) -> Rule:
-    """Send packets for service addresses with source ranges to the chains of these ranges, before all other rules."""
+    """Send packets for service addresses with source ranges to the chains of these ranges (before other NAT chains)."""
     first = nft.FIRST_REGISTER
     return Rule(
         f"{FAMILY_WORD[family]} daddr . meta l4proto . th dport vmap @ranges",
@@ -236,7 +236,7 @@ def _udp_translated() -> bytes:
 
 
 def _tag(family: Family) -> Rule:
-    """Set the mark of a new UDP connection (see `flows`), and add it to set `tags`."""
+    """Set the conntrack mark of a new UDP connection (see `flows`), and add the mark to the set `tags`."""
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     third = second + address_length(family) // 4
     fourth, into = third + 1, third + 2
@@ -260,7 +260,7 @@ def _tag(family: Family) -> Rule:
 
 
 def _awaited() -> tuple[Rule, ...]:
-    """Record in the mark of a UDP connection whether the connection awaits a reply."""
+    """Record in the conntrack mark of a UDP connection whether the connection awaits a reply."""
     first, words = nft.FIRST_REGISTER, ("original", "reply")
     operations = (f"| {flows.AWAITED:#010x}", f"& {flows.TAGS:#010x}")
     return tuple(

@@ -32,7 +32,7 @@ MOST_SPARING_FILTERS = 24
 deletes atomically. Between a dump and the deletions, a client may send again."""
 
 MOST_AT_ONCE = 5_000
-"""The number of entries above which two dumps of UDP are faster than one dump of all protocols."""
+"""The number of entries above which one UDP dump per IP family is faster than one dump of all protocols."""
 
 Allowed = Mapping[ServiceAddress, Iterable[Endpoint] | None]
 Endpoints = Callable[[ServiceAddress], frozenset[Endpoint] | None]
@@ -129,7 +129,7 @@ class Conntrack(NetlinkSocket):
             pass
 
     def _ask(self, kind: int, flags: int, family: Family | None, body: bytes) -> Iterator[memoryview]:
-        """Send one request in version 1 of the protocol, in which `family` restricts deletions."""
+        """Send one request in version 1 of ctnetlink, in which a deletion affects only the IP family `family`."""
         protocol = NFPROTO[family] if family else socket.AF_UNSPEC
         return self.request(kind, flags, struct.pack(">BBH", protocol, 1, 0) + body)
 

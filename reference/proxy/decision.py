@@ -35,7 +35,7 @@ Mode = Literal["", "PreferSameNode", "PreferSameZone", "TopologyKeys"]
 
 
 class Endpoint(NamedTuple):
-    """One endpoint address and port. A tuple for speed: each event re-reads a slice of up to 100 endpoints."""
+    """One endpoint address and port. It is a tuple for speed, because events re-read slices of 100 endpoints."""
 
     address: str
     port: int
@@ -306,7 +306,7 @@ def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str
 def _keyed_list(
     port: ServicePort, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], place: Place
 ) -> Forward | Reject:
-    """Return the Cluster list of a Service with topology keys: the endpoints that the keys select."""
+    """Return the action for a Service with topology keys: forward to the endpoints that they select, or reject."""
     for usable, state in ((ready, "ready"), (terminating, "terminating, still serving")):
         key, chosen = first_match(port.topology_keys, place.labels, usable, lambda each: each.labels)
         if chosen:
@@ -332,7 +332,7 @@ def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mo
 
 
 def _local_list(policy: str, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
-    """Return the endpoints on this node. Call this only if the Service has a usable endpoint on some node."""
+    """Forward to the endpoints on this node, or drop. The Service must have a usable endpoint on some node."""
     if chosen := tuple(each for each in ready if each.node == node):
         return Forward(chosen, f"{policy} Local: ready endpoints on node {node}: {len(chosen)}", local=True)
     if chosen := tuple(each for each in terminating if each.node == node):

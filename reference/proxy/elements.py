@@ -36,7 +36,7 @@ _head = struct.Struct("=HH").pack
 
 
 class Packer:
-    """Packs the elements of one IP family's table to add or delete. In a deletion, the kernel ignores the data."""
+    """Packs elements of one IP family's table, for additions and deletions. A deletion ignores an element's data."""
 
     def __init__(self, family: Family, specs: Iterable[SetSpec]) -> None:
         self._family = SOCKET_FAMILY[family]

@@ -47,7 +47,7 @@ def set_mark(register: int) -> bytes:
 
 
 def load_connection(key: int, register: int, *, original: bool = False) -> bytes:
-    """Load a property of the packet's connection. With `original`, load it for the original direction."""
+    """Load a conntrack property of the packet's connection. `original` selects the original direction."""
     direction = attribute(uapi.NFTA_CT_DIRECTION, b"\0") if original else b""
     return expression("ct", number(uapi.NFTA_CT_KEY, key), direction, number(uapi.NFTA_CT_DREG, register))
 
@@ -57,7 +57,7 @@ def set_connection_mark(register: int) -> bytes:
 
 
 def hash_of(register: int, length: int, *, below: int, seed: int, first: int, into: int) -> bytes:
-    """Hash bytes in registers (jhash) to one of `below` numbers that begin at `first`."""
+    """Hash bytes in registers (jhash) to a number from `first` to `first + below - 1`."""
     return expression(
         "hash",
         number(uapi.NFTA_HASH_SREG, register),
@@ -98,7 +98,7 @@ def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
 
 
 def lookup(name: str, register: int, into: int | None = None, *, inverted: bool = False) -> bytes:
-    """Continue only if a set or map has the key in `register`. Load a map's data `into` a register (0: a verdict)."""
+    """Continue the rule only if a set or map has the key in `register`. Load a map's data `into` (0: as a verdict)."""
     return expression(
         "lookup",
         text(uapi.NFTA_LOOKUP_SET, name),
@@ -130,7 +130,7 @@ def _change(name: str, register: int, operation: int, *more: bytes) -> bytes:
 
 
 def random_number(below: int, first: int, register: int) -> bytes:
-    """Load a random number into a register: one of `below` numbers that begin at `first`."""
+    """Load a random number from `first` to `first + below - 1` into a register."""
     return expression(
         "numgen",
         number(uapi.NFTA_NG_DREG, register),

@@ -118,7 +118,7 @@ ONLY_UDP = nested(uapi.CTA_TUPLE_ORIG, _IS_UDP) + _compared(_PROTOCOL)
 
 
 class _Layout(NamedTuple):
-    """The kernel's layout of a tuple without a zone: field positions, length, and the headers of both tuples."""
+    """The layout of a conntrack tuple without a zone: field positions, length, and the headers of both tuples."""
 
     source: slice
     destination: slice

@@ -44,7 +44,7 @@ class Health:
                 self._since = self._clock()
 
     def updated(self, count: int) -> None:
-        """Record that these changes are in the kernel. The waiting time of later changes starts now."""
+        """Record that `count` changes are in the kernel. The waiting time of all other changes starts now."""
         with self._counting:
             self._waiting -= count
             self._updated = self._clock()

@@ -293,7 +293,7 @@ def _validate_spec_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Ite
 
 
 def _validate_status(status: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Validate the phase. Also check that there is at most one address for each IP family."""
+    """Validate the phase, the pod IPs and the host IPs. Each IP family may have at most one of each."""
     if status.get("phase") and status["phase"] not in PHASES:
         yield errors.not_supported("status.phase", status["phase"], PHASES)
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):

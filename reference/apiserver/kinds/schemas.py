@@ -33,7 +33,7 @@ MAX_DEFAULT_BYTES = 1536 * 1024
 """The maximum size of the defaults of one object. It is the limit of stored objects, so a later step refuses more."""
 
 MAX_PATTERN_WORK = 100_000_000
-"""The maximum sum, for one object, of the lengths of its strings times the instructions of their patterns."""
+"""The maximum work of matching the strings of one object: the sum of string length times pattern instructions."""
 
 _SHOWN = 1000  # the maximum number of errors of one object, and of characters of a value or message
 EMBEDDED = ("apiVersion", "kind", "metadata")

@@ -65,7 +65,7 @@ def drop_second_family(new: Spec, old: Spec) -> None:
 
 
 def validate(new: Spec, old: Spec) -> Iterator[FieldError]:
-    """Return an error for each forbidden change, for example of the first address or family."""
+    """Yield an error for each forbidden change, for example of the first cluster IP or the first IP family."""
     if needs_cluster_ip(new) and needs_cluster_ip(old) and not (is_headless(new) and is_headless(old)):
         yield from _validate_list(new, old, "clusterIPs", "clusterIP")
         yield from _validate_list(new, old, "ipFamilies", "ipFamily")

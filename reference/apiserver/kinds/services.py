@@ -170,7 +170,7 @@ class Services(Strategy):
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
-    """Drop fields that this version lacks, and fields whose gate is disabled, unless the stored object uses them."""
+    """Drop fields that this release lacks, and fields whose gate is disabled unless the stored Service uses them."""
     for field in _GATED:
         name = field.path[-1]
         in_use = field.exists(features.version, features.asked_for) and bool(old.get(name))

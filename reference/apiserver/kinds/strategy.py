@@ -112,7 +112,7 @@ class View:
 
 
 class Strategy:
-    """The rules of a kind. This base class contains the rules that most kinds share."""
+    """The rules of one kind. This base class implements the rules that most kinds share."""
 
     shape: ClassVar[shapes.Shape] = {shapes.OTHERS: shapes.ANY, **shapes.of_object()}
     resource: ClassVar[Resource]
@@ -130,7 +130,7 @@ class Strategy:
     """The default grace period of a deletion in seconds. With 0, the object is removed immediately."""
 
     generation_since: ClassVar[int] = 1000
-    """The minor version from which objects of this kind have `metadata.generation`."""
+    """The first minor version in which objects of this kind have `metadata.generation`."""
 
     table: Sequence[Column] = (columns.NAME, columns.AGE)
     """The columns of `kubectl get`, starting with the name."""

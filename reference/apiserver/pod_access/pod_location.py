@@ -69,7 +69,7 @@ def parse(path: str) -> PodRequest | None:
 
 
 def locate(registry: Registry, asked: PodRequest) -> Location:
-    """Return the address to connect to. Raises `ApiError`: 404 if the pod does not exist, 400 if it has no address."""
+    """Return the address for a request. Raises `ApiError`: 404 if the pod does not exist, 400 if it has no address."""
     scheme, name, port = asked.split()
     pod = registry.get("pods", asked.namespace, name).object
     address = (pod.get("status") or {}).get("podIP") or ""
@@ -96,7 +96,7 @@ NO_WAY = "this API server has no access to the pod network"
 
 
 class Forwarder:
-    """Connections into the cluster's network, in one event loop. `open_socket` may be set later."""
+    """The base class of forwarders to pods and kubelets, in one event loop. `open_socket` may be set later."""
 
     def __init__(self, registry: Registry, open_socket: OpenSocket | None) -> None:
         self.open_socket = open_socket
