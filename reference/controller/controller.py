@@ -40,7 +40,7 @@ class Controller:
     """
 
     def __init__(self, name: str, client: Client, index: Index, resources: Sequence[str]) -> None:
-        """`name` is the name of the thread. The controller watches all `resources` and writes the last one."""
+        """`name` is the thread's name. The controller watches all `resources`, and writes objects of the last one."""
         self._client = client
         self._state = index
         self._resources = resources

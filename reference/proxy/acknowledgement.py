@@ -43,7 +43,7 @@ class Acknowledgement:
             self.thread.join(_STOP_SECONDS)
 
     def worked_on(self, event: Event) -> None:
-        """Record an event that the proxy is about to write to the kernel. A slice that loses its hints also counts."""
+        """Record an event that the proxy is about to write to the kernel. Slices that lose their hints are included."""
         metadata = event.object.get("metadata") or {}
         version = metadata.get("resourceVersion") or ""
         self._revision = max(self._revision, int(version) if version.isdecimal() else 0)

@@ -26,7 +26,7 @@ MOST_CLIENTS = 1 << 20
 """The maximum number of clients with session affinity, over all Services. Additional clients have no affinity."""
 
 MOST_TAGS = 1 << 20
-"""The maximum number of recorded tags. A tag is a pair of a service address and an endpoint with UDP connections."""
+"""The maximum number of recorded tags. A tag stands for the UDP connections from a service address to an endpoint."""
 
 # The numbers that nft uses for data types (include/datatype.h). nft needs these numbers to print a set.
 MARK, VERDICT = 19, 0xFFFFFF00

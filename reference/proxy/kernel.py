@@ -80,7 +80,7 @@ class Kernel:
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
-        """Return the number of seconds until the next second deletion, or None if none is scheduled."""
+        """Return the seconds until the next second deletion (see SECOND_CHECK), or None if none is scheduled."""
         return max(0.0, self._later[0][0] + SECOND_CHECK + BATCH - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:

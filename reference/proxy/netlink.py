@@ -115,7 +115,7 @@ class NftSocket(NetlinkSocket):
         self._reply = bytearray(64 << 10)
 
     def commit(self, messages: Sequence[Message]) -> None:
-        """Commit one transaction. Raises `KernelError` with the first object that was refused."""
+        """Commit one transaction. Raises `KernelError`, which names the first object that the kernel refused."""
         first = self._sequence + 1
         parts = [pack(uapi.NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, first, _BATCH_BODY)]
         sequence = first
@@ -133,7 +133,7 @@ class NftSocket(NetlinkSocket):
         self._raise_errors(first, messages)
 
     def commit_all(self, messages: Iterable[Message]) -> None:
-        """Commit in as few transactions as the send buffer allows, in order. Raises `KernelError`."""
+        """Commit messages in order, in as few transactions as the send buffer allows. Raises `KernelError`."""
         part: list[Message] = []
         used = 0
         for message in messages:

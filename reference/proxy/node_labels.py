@@ -48,7 +48,7 @@ class NodeLabels:
 
 
 Pod = tuple[str, str]
-"""The namespace and the name of a pod. Its locator has the same namespace and name."""
+"""The namespace and the name of a pod. Its PodLocator has the same namespace and name."""
 
 
 class LocatorLabels(NodeLabels):

@@ -100,7 +100,7 @@ def is_excluded(obj: Object) -> bool:
 
 
 def service_ports(service: Object, behaviour: Behaviour = NEWEST) -> dict[Family, list[ServicePort]]:
-    """Return the ports of a Service by IP family; none if it is headless, ExternalName or handled by another proxy."""
+    """Return the ports of a Service by IP family, or {} if it is headless, ExternalName or for another proxy."""
     spec = service["spec"]
     cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP")]
     if is_excluded(service) or spec.get("type") == "ExternalName" or cluster_ips[0] in {None, "", "None"}:

@@ -219,7 +219,7 @@ def first_index(name: MapName) -> int:
 
 
 def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
-    """Return the marks of all actions that forward, and with `fixed` also the marks of drop and reject."""
+    """Return the marks of all forward actions, and with `fixed` also the marks of drop and reject, sorted."""
     found = {mark("services", action) for action in ruleset.services.values()}
     found |= {mark("external", action) for action in ruleset.external.values()}
     return sorted(found | {DROP, REJECT} if fixed else found - {DROP, REJECT})

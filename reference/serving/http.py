@@ -23,7 +23,7 @@ Handler = Callable[[str], Response]
 """A function that returns the response for a path, which does not include the query."""
 
 TIMEOUT_SECONDS = 5.0
-"""The time in seconds that a client has to send its request, and again to read the response."""
+"""The time in seconds that a client has to send its request, and then the same time to read the response."""
 
 MOST_HEAD_BYTES = 16 << 10
 
