@@ -1,7 +1,7 @@
-"""The command `trafficdist check-decisions`. It imports little, because `trafficdist --help` must not wait for it.
+"""The command `trafficdist check-decisions`. It imports little, so that `trafficdist --help` stays fast.
 
-The suite does not import the reference, but finds it like any other implementation, by an entry point in the group
-`trafficdist.decisions`.
+The suite does not import the reference implementation, but finds it like any other implementation: by an entry point in
+the group `trafficdist.decisions`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def check_decisions(
                 found = check(sets, demand)
                 click.echo(f"{title:<16}{found.sets:>10,}{found.states:>13,}{found.undefined:>13,}{found.wrong:>13,}")
                 states += found.states
-                simplest = {**found.simplest, **simplest}  # fewer endpoints come first
+                simplest = {**found.simplest, **simplest}  # earlier counterexamples have fewer endpoints
                 if simplest and not every_group:
                     break
     except small_scope.DecisionError as error:

@@ -3,7 +3,7 @@ test it.
 
 A passing suite is meaningful only if readers know which statements the suite does not test. For every statement of each
 of these documents, section by section, the file lists requirements, or the reason why no requirement tests the
-statement. The check compares the file with the ids of the suite, without a cluster or pytest. `python -m
+statement. The check compares the file with the requirement ids of the suite, without a cluster or pytest. `python -m
 conformance.coverage` prints the statements that could be tested but have no test.
 """
 
@@ -35,26 +35,26 @@ class Reason(enum.StrEnum):
     SUPERSEDED = "superseded"  # contradicted by a later document
     FUTURE = "future"  # a possible expansion that no implementation has
     OUT_OF_SCOPE = "out-of-scope"  # about another component, or covered by another document
-    NOT_TESTED = "not-tested"  # testable, but no requirement exists
+    NOT_TESTED = "not-tested"  # testable, but deliberately not tested
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Requirements test the statement."""
+    """The outcome of a statement that requirements test."""
 
     requirements: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A testable statement that has no requirement yet. `because` gives the reason."""
+    """The outcome of a testable statement that has no requirement yet. `because` is the reason."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """No requirement tests the statement."""
+    """The outcome of a statement that the suite deliberately does not test."""
 
     reason: Reason
     because: str
@@ -62,9 +62,9 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement of a document about the behaviour of a component, paraphrased.
+    """A paraphrased statement of a KEP or an API reference about the behaviour of a component.
 
-    A component that violates the statement fails a requirement of `outcome`, but may pass those of `related`.
+    A component that violates the statement fails a requirement in `outcome`, but may pass requirements in `related`.
     """
 
     document: str
@@ -98,7 +98,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with all its sections in order. `text` is its source if it is not among the project's KEPs."""
+    """A KEP or another document with its sections in order. `text` names the source if it is not one of our KEPs."""
 
     name: str
     title: str
@@ -140,7 +140,7 @@ def parse(text: str) -> Coverage:
 
 
 def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
-    """Return the errors of a coverage file, given the ids of the suite. Each error begins with the line number."""
+    """Return errors in a coverage file. `requirements` are the suite's ids. Each error begins with a line number."""
     return [*_dead_ids(coverage, requirements), *_unmapped_requirements(coverage, requirements)]
 
 

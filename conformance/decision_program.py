@@ -1,8 +1,8 @@
-"""A program that decides for plain values: it reads states from standard input and writes decisions to standard output.
+"""Run the decision program of an implementation. It reads states from stdin, and writes its decisions to stdout.
 
-Implementations in other languages have no Python function to call. The program decides for one node, so it is started
-once for each node, with the environment variables K8S_NODE_NAME and ZONE. docs/small-scope.md describes the format of
-its lines.
+An implementation in another language has no Python function that the suite could call. A process of the program decides
+for one node, so one process is started for each node, with the environment variables K8S_NODE_NAME and ZONE.
+docs/small-scope.md describes the format of the lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SILENT = {"drop", "reject"}
 
 @contextmanager
 def running(command: Sequence[str]) -> Iterator[DecideAll]:
-    """Run the program for each node, and yield a function that queries it. The function raises `DecisionError`."""
+    """Run a process for each node. Yield a function that asks them for decisions, and raises `DecisionError`."""
     with ExitStack() as stack:
         programs = {node: stack.enter_context(_Program(command, node, zone)) for node, zone in PLACES}
         pool = stack.enter_context(ThreadPoolExecutor(len(programs)))
@@ -44,7 +44,7 @@ def running(command: Sequence[str]) -> Iterator[DecideAll]:
 
 
 class _Program:
-    """The program that decides for one node. It is killed at the end."""
+    """A process of the program, which decides for one node. Leaving the context kills the process."""
 
     def __init__(self, command: Sequence[str], node: str, zone: str) -> None:
         environment = {**os.environ, "K8S_NODE_NAME": node, "ZONE": zone}
@@ -69,8 +69,8 @@ class _Program:
         self._process.wait()
 
     def decide_all(self, states: Sequence[State]) -> list[Any]:
-        """Return the decision for each state. The states of one Service are one line, and an empty line ends a
-        batch."""
+        """Return the decision for each state. All states of one Service are written as one line, and an empty line
+        ends the batch."""
         groups = [list(some) for _, some in groupby(states, lambda each: (id(each.endpoints), each[-2:]))]
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -94,7 +94,7 @@ class _Program:
 
 
 def _write(to: IO[str], text: str) -> None:
-    with suppress(BrokenPipeError):  # the program ended, which the reader reports
+    with suppress(BrokenPipeError):  # the program ended; the thread that reads its answers reports this
         to.write(text)
         to.flush()
 

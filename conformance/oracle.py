@@ -31,8 +31,8 @@ class Endpoint:
 
     pod: str
     node: str
-    zones: frozenset[str] = frozenset()  # hints
-    nodes: frozenset[str] = frozenset()  # hints
+    zones: frozenset[str] = frozenset()  # zone hints
+    nodes: frozenset[str] = frozenset()  # node hints
     ready: bool | None = True
     serving: bool | None = None
     terminating: bool | None = None
@@ -64,7 +64,7 @@ class AllowedPods:
 
 
 class Unanswered(enum.Enum):
-    """No endpoint may answer."""
+    """No endpoint may answer. The value is what the proxy does with packets or connections."""
 
     DROPPED = "dropped"
     REFUSED = "refused"

@@ -53,7 +53,7 @@ class EndpointValues:
 
     @property
     def weight(self) -> int:
-        """The number of values that are not the defaults, which is small in a simple counterexample."""
+        """How much the values differ from the defaults. Simple counterexamples have small weights."""
         plain = EndpointValues()
         hints = len(self.zone_hints) + len(self.node_hints)
         conditions = (self.ready, self.serving, self.terminating) != (plain.ready, plain.serving, plain.terminating)
@@ -76,7 +76,7 @@ class Endpoint(NamedTuple):
 class State(NamedTuple):
     """The values that a decision depends on: the endpoints of a Service, its policies, and a client on a node.
 
-    `node` and `zone` are those of the proxy that handles the client's packets. `to` is the kind of address.
+    `node` and `zone` are those of the proxy that handles the client's packets. The client uses an address of kind `to`.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -89,10 +89,10 @@ class State(NamedTuple):
 
 
 Decide = Callable[[State], Any]
-"""Returns a set of addresses, "drop" or "reject"."""
+"""A function that returns the decision for a state: a set of addresses, "drop" or "reject"."""
 
 DecideAll = Callable[[Sequence[State]], Sequence[Any]]
-"""Returns the decision for each state, or `NOT_COVERED`."""
+"""A function that returns a list with the decision, or `NOT_COVERED`, for each state."""
 
 NOT_COVERED = object()
 """The decision for an address or a client that an implementation does not cover."""
@@ -121,7 +121,7 @@ class Counterexample:
 
 
 Group = tuple[object, Policy, Policy]
-"""The rule that selects the correct endpoints, or the correct way of not answering, and both policies."""
+"""What similar counterexamples share: the rule that selects endpoints or the kind of silence, and both policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class ScopeResult:
 
     @property
     def smallest(self) -> Counterexample | None:
-        """The simplest counterexample of all."""
+        """The simplest counterexample of all groups, or None if there is none."""
         return min(self.simplest.values(), key=lambda each: each.weight, default=None)
 
 
@@ -196,8 +196,8 @@ RARE = [
     )
     if each not in COMMON
 ]
-"""Further values: absent conditions, unusual combinations of conditions, several hints, hints for other places, no
-node."""
+"""Values that occur with at most two endpoints: absent conditions, unusual combinations of conditions, several hints,
+hints for other nodes and zones, and no node name."""
 
 ALL = [
     EndpointValues(node, frozenset(zones), frozenset(nodes), *conditions)
@@ -211,7 +211,7 @@ ALL = [
 
 @cache
 def endpoint(kind: EndpointValues, number: int) -> Endpoint:
-    """Return an endpoint with these values, and with an address for its number."""
+    """Return an endpoint with these values, and with an address that ends in its number."""
     conditions = (kind.ready, kind.serving, kind.terminating)
     return Endpoint(f"10.244.0.{number}", kind.node, ZONES[kind.node], kind.zone_hints, kind.node_hints, *conditions)
 
@@ -227,7 +227,7 @@ def values_of(each: Endpoint) -> EndpointValues:
 
 
 def scope(size: int) -> Iterator[tuple[str, Iterator[tuple[Endpoint, ...]]]]:
-    """Yield the sets of endpoints with a title, for each number of endpoints up to `size`."""
+    """For each number of endpoints up to `size`, yield a title and the sets of endpoints."""
     for count in range(size + 1):
         yield f"{count}", sets(count)
         if count == 2:
@@ -235,7 +235,7 @@ def scope(size: int) -> Iterator[tuple[str, Iterator[tuple[Endpoint, ...]]]]:
 
 
 def sets(count: int) -> Iterator[tuple[Endpoint, ...]]:
-    """Return all sets of this many endpoints, with different addresses."""
+    """Yield the sets of this many endpoints with different addresses, as the module docstring describes."""
     match count:
         case 0 | 1:
             yield from map(_numbered, product(ALL, repeat=count))
@@ -249,7 +249,7 @@ def sets(count: int) -> Iterator[tuple[Endpoint, ...]]:
 
 
 def repeated_addresses() -> Iterator[tuple[Endpoint, ...]]:
-    """Return all pairs of endpoints with one address, in both orders.
+    """Yield all pairs of endpoints that share an address, in both orders.
 
     A network may give the address of a finished pod to a new pod while the slices still have both.
     """
@@ -258,7 +258,7 @@ def repeated_addresses() -> Iterator[tuple[Endpoint, ...]]:
 
 
 def _in_some_order(chosen: Iterable[tuple[EndpointValues, ...]]) -> Iterator[tuple[Endpoint, ...]]:
-    """Number each set of endpoints in an order other than that of the previous set."""
+    """Yield each set of endpoints in a single order. The order changes from one set to the next."""
     for number, kinds in enumerate(chosen):
         orders = list(permutations(kinds))
         yield _numbered(orders[number % len(orders)])
@@ -283,8 +283,8 @@ def right(endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy,
     """Return the outcome for clients on a node, for the addresses to which this policy applies.
 
     For an address that occurs twice, the Kubernetes page EndpointSlices, section Duplicate endpoints, refers to
-    kube-proxy's EndpointSliceCache: an endpoint that is not terminating replaces a terminating one. Otherwise either
-    may count, so the outcome is defined only if it is the same for both.
+    kube-proxy's EndpointSliceCache: an endpoint that is not terminating replaces a terminating one. Otherwise a
+    proxy may use either endpoint, so the outcome is defined only if it is the same for both.
     """
     client, policies = oracle.Client("pod", node, zone), Policies(internal=policy)
     found = [
@@ -315,7 +315,7 @@ def _judged(each: Endpoint) -> oracle.Endpoint:
 
 
 def _allowed(outcome: oracle.Outcome) -> tuple[object, ...]:
-    """Return the decisions that lead to this outcome; none if the KEPs leave it open."""
+    """Return the decisions that lead to this outcome. The result is empty if the KEPs leave the outcome open."""
     match outcome:
         case AllowedPods(pods):
             return (pods,)
@@ -391,7 +391,7 @@ def _asked(
 
 
 def _plain(decided: Any) -> Any:
-    """Return a decision as a set, if it is another collection."""
+    """Convert a collection of addresses to a set, and return other decisions unchanged."""
     try:
         return decided if isinstance(decided, str) else frozenset(decided)
     except TypeError:

@@ -184,7 +184,7 @@ def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
     names = [f"p{number}" for number in range(105)]  # released controllers write a second slice from 101 endpoints on
     nodes = itertools.cycle(
         node.name for node in three_zones.topology.nodes
-    )  # a controller may limit a slice to about thirty
+    )  # a controller may write slices of about thirty endpoints
     for name, node in zip(names, nodes, strict=False):
         three_zones.create_pod(name, node, labels=WEB)
 

@@ -38,7 +38,7 @@ SERVICES: dict[str, dict[str, Any]] = {
     "udp": {"ports": [Port(80, "UDP")]},
     "sctp": {"ports": [Port(80, "SCTP")]},
 }
-"""One Service of each type, policy, affinity and protocol."""
+"""Arguments of `create_service` for a Service of each type, policy, affinity and protocol."""
 
 
 def _services(cluster: Cluster) -> list[Service]:
@@ -46,7 +46,7 @@ def _services(cluster: Cluster) -> list[Service]:
 
 
 def _create_reported(cluster: Cluster, name: str, node: str, **fields: Any) -> None:
-    """Create a running pod that no kubelet reports on, so that the scenario may change its status."""
+    """Create a running pod that no kubelet reports on, so that only the scenario changes its status."""
     cluster.create_pod(name, node, labels=WEB, phase="Pending", **fields)
     _report(cluster, name, phase="Running")
 
@@ -85,7 +85,7 @@ def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
     expect_hints(three_zones, services[0], dict.fromkeys(["running", *later]))
 
     for name, (phase, _) in later.items():
-        _report(three_zones, name, phase=phase)  # the Ready condition stays, as when PodGC handles a lost node
+        _report(three_zones, name, phase=phase)  # Ready is unchanged, as when the pod garbage collector acts
     for service in services:
         expect_hints(three_zones, service, {"running": None})
 

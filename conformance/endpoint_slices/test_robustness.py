@@ -19,7 +19,7 @@ WEB = {"app": "web"}
     last=True,
 )
 def test_controller_keeps_running(three_zones: Cluster) -> None:
-    """Pods are in any phase, without a node or on missing nodes; Services lack ports or an address, or are aliases."""
+    """Create pods in any phase or without a Node, and Services without ports or an address, or of type ExternalName."""
     odd = {"app": "odd"}
     with expect_running(three_zones, CONTROLLER):
         three_zones.create_service(

@@ -1,4 +1,4 @@
-"""Slices as objects: their size, owner and labels, slices of other clients, and slices that another client deletes."""
+"""EndpointSlices: their size, owner and labels, slices that other clients write, and slices that they delete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_unready_endpoints_need_room_too(three_zones: Cluster) -> None:
     patch = {"metadata": {"labels": {"example.org/look": "again"}}, "spec": {"selector": {"part": None}}}
     three_zones.patch_service(service, patch)
     after = _sizes(three_zones, service, [*first, *more])
-    if len(before) > 1:  # otherwise it is configured to write larger slices
+    if len(before) > 1:  # otherwise the controller is configured to write larger slices
         three_zones.expect_within(f"endpoints in each slice of service {service.name}", 0, FULL, observed=after)
 
 

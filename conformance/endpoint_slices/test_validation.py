@@ -13,7 +13,7 @@ LONGEST = "a" * 63
 
 
 def slice_with(*, ports: list[dict[str, Any]] | None = None, family: str = "IPv4", **endpoint: Any) -> dict[str, Any]:
-    """Return a slice with one endpoint that has these fields."""
+    """Return a slice with one endpoint that has these additional fields. `ports` replaces the default port."""
     body = manifests.endpoint_slice("web", "web", [Endpoint({family: "10.244.1.9"}, extra=endpoint)], family=family)
     return body if ports is None else {**body, "ports": ports}
 
@@ -83,7 +83,7 @@ def test_malformed_slices_are_refused(three_zones: Cluster) -> None:
 
 
 def expect_refused(cluster: Cluster, what: str, answer: Response, field: str) -> None:
-    """Expect a 422 Invalid response with a cause in this field."""
+    """Expect a 422 Invalid response whose causes name this field."""
     named = [each["field"] for each in answer.causes]
     cluster.expect_equal(
         f"answer to {what}",

@@ -1,4 +1,4 @@
-"""Rewrite the file of fixed scenarios after a dimension changed.
+"""Regenerate the file of fixed scenarios after a change to the values that scenarios can have.
 
 python -m conformance.generated corpus 1 12     # from seed 1, at most 12 for each requirement
 """
@@ -27,7 +27,7 @@ def corpus_text(seed: int, count: int) -> str:
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycle]:
-    """Yield scenarios of a group. Each scenario is the one that adds the most features to the earlier ones."""
+    """Yield scenarios of a group. Each one is chosen because it adds the most `shown` behaviour to the earlier ones."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [
         {each for lifecycle in lifecycles for state in lifecycle.states for each in state.zones} for lifecycles in drawn
@@ -47,7 +47,7 @@ def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycl
 
 
 def shown(lifecycle: Lifecycle) -> Iterator[Hashable]:
-    """Yield the visible features of a scenario: rules that select endpoints, and single changes that affect clients."""
+    """Yield the behaviour that a scenario shows: rules that select endpoints, and lone changes that affect clients."""
     for state, node in itertools.product(lifecycle.states, lifecycle.nodes):
         found = outcome(lifecycle, state, node)
         by = getattr(found, "by", found)

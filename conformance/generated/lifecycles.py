@@ -17,7 +17,7 @@ from conformance.interactions.cells import GONE, LEAVING, NOT_READY, CellEndpoin
 NODES = ("a1", "a2", "b1", "b2", "c1")
 
 SERVERS = ("a1", "b1", "a2", "b2", "a1", "c1", "a2", "b2", "b1")
-"""The nodes of the servers. Server number k listens only on port `FIRST_PORT` + k % `PORTS`."""
+"""The node of each server, by server number. Server k listens only on port `FIRST_PORT` + k % `PORTS`."""
 
 FIRST_PORT = 9000
 PORTS = 3
@@ -31,12 +31,12 @@ CONDITIONS: Mapping[str, Mapping[str, bool | None]] = {
 }
 
 OF = ("", "another port", "the other family")
-"""The port and family of a slice: "" if clients use both. Slices of another port or family must not affect clients."""
+"""The values of `Slice.of`: "" for the port and family that clients use. Other slices must not affect clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An endpoint of a slice: a server number, hints and a condition."""
+    """An endpoint of a slice: a server number, zone and node hints, and a key of `CONDITIONS`."""
 
     server: int
     zones: tuple[str, ...] = ()
@@ -70,9 +70,9 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A Service and its slices between two changes. `zones` are node labels that differ from the default.
+    """A Service and its slices between two changes. `zones` pairs nodes with zone labels other than the default.
 
-    `ingress` is True if the status has load balancer addresses. `dual` is True if the Service is dual-stack. `exists`
+    `ingress` is True if its status has load balancer addresses. `dual` is True if the Service is dual-stack. `exists`
     is False if the Service is deleted, in which case the slices may remain.
     """
 
@@ -95,7 +95,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """The states of a Service, and clients that connect to one of its addresses from (or via) these nodes."""
+    """The states of a Service, in order, and its clients, which connect to one address from (or via) `nodes`."""
 
     states: tuple[State, ...]
     protocol: str = "TCP"
@@ -121,21 +121,21 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 
 
 def choices(name: str) -> tuple[Any, ...]:
-    """Return the possible values of a field of a scenario or state. The simplest value is first."""
+    """Return the possible values of a field of `Lifecycle` or `State`, with the simplest value first."""
     return _CHOICES.get(name, (False, True))
 
 
 def switches() -> tuple[str, ...]:
-    """Return the names of the fields of a state that have a small set of values."""
+    """Return the names of the fields of `State` that have a small set of values."""
     return tuple(each.name for each in fields(State) if each.name not in {"slices", "zones"})
 
 
 LIFECYCLE_FIELDS = ("protocol", "family", "address", "client")
-"""The names of the fields of a scenario that have a small set of values."""
+"""The names of the fields of `Lifecycle` that have a small set of values."""
 
 
 def unusual(what: Lifecycle | State) -> dict[str, Any]:
-    """Return the fields with a small set of values whose current value is not the simplest value."""
+    """Return those fields with a small set of values whose value is not the simplest one, with their values."""
     names = LIFECYCLE_FIELDS if isinstance(what, Lifecycle) else switches()
     return {name: value for name in names if (value := getattr(what, name)) != choices(name)[0]}
 
@@ -176,13 +176,13 @@ def outcome(lifecycle: Lifecycle, state: State, node: str, reading: oracle.Readi
 
 
 def _judged(state: State) -> list[oracle.Endpoint]:
-    """Return the endpoints in the oracle's form. An endpoint in two slices counts once."""
+    """Return the endpoints in `asked_slices` as the oracle's `Endpoint`s. One in two slices occurs once."""
     members = dict.fromkeys(member for each in asked_slices(state) for member in each.members)
     return [as_judged(each.written, each.node) for each in members]
 
 
 def told(lifecycle: Lifecycle, state: State, node: str) -> frozenset[int]:
-    """Return the servers that a client must reach over many connections, or an empty set if none may answer."""
+    """Return the servers that must all answer a client that connects often, or an empty set if none may answer."""
     found = outcome(lifecycle, state, node) if is_given(lifecycle, state) else None
     return frozenset(map(int, found.pods)) if isinstance(found, oracle.AllowedPods) else frozenset()
 
@@ -209,7 +209,7 @@ def _usable(lifecycle: Lifecycle, state: State, node: str, both: tuple[State, St
 
 
 def may_not_lose(lifecycle: Lifecycle, before: State, after: State, node: str) -> bool:
-    """Return whether a client must always get an answer during a change: if only hints change, and an endpoint stays.
+    """Return whether all connections need an answer during a change: only hints change, and an endpoint stays allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

@@ -1,4 +1,4 @@
-"""Run fixed scenarios, scenarios from a file, or new ones for a limited time. Failing scenarios are shrunk."""
+"""Run the fixed scenarios, scenarios from a file, or newly generated ones for a limited time. Shrink failing ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CORPUS = Path(__file__).with_name("corpus.yaml")
 SHRINKING = 40.0
 """Time limit in seconds for shrinking the failing scenarios of one batch."""
 
-_PATIENCE = 1.0  # seconds to wait for convergence while shrinking, before the time scale
+_PATIENCE = 1.0  # seconds to wait for convergence while shrinking, not yet multiplied by the time scale
 
 _FEW = 3  # maximum number of failing scenarios to show
 
@@ -41,8 +41,8 @@ def corpus() -> tuple[Lifecycle, ...]:
 
 
 def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
-    """Check the scenarios of a group, as the options request. Raises `AssertionError`, which shows the shrunk
-    scenarios."""
+    """Check the scenarios of a group: the fixed ones, those of --replay, or generated ones. Raises `AssertionError`,
+    whose message contains failing scenarios as YAML."""
     group, asked = (name, hints), cluster.generation
     asking = _ScenarioRunner(cluster, run_servers(cluster))
     if asked is None or asked.replay:
@@ -80,7 +80,7 @@ class _ScenarioRunner:
             play(self._cluster, self._servers, some, lambda name: self._explained(named[name]))
 
     def _explained(self, lifecycle: Lifecycle) -> str:
-        """Return a failing scenario as YAML, or "" after the first few. Generated scenarios are shrunk first."""
+        """Return a failing scenario as YAML, or "" after the first few. Shrink it unless it is a fixed scenario."""
         self._told += 1
         if self._told > _FEW:
             return ""
@@ -112,7 +112,7 @@ class _ScenarioRunner:
 
 
 def _alike(lifecycles: Mapping[str, Lifecycle]) -> Iterable[Mapping[str, Lifecycle]]:
-    """Group scenarios that can share nodes: in each state that both have, their nodes are in the same zones."""
+    """Group scenarios that can share nodes: in each state that both have, the nodes have the same zone labels."""
     found: list[tuple[Sequence[object], dict[str, Lifecycle]]] = []
     for name, each in sorted(lifecycles.items(), key=lambda item: -len(item[1].states)):
         zones = [state.zones for state in each.states]

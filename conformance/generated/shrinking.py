@@ -85,7 +85,7 @@ def _smaller(lifecycle: Lifecycle) -> Iterator[Lifecycle]:
 
 
 def _in_one_state(lifecycle: Lifecycle) -> Iterator[Lifecycle]:
-    """Yield scenarios in which a state differs less from the previous state."""
+    """Yield copies of a scenario in which one state differs less from the previous state."""
     for number in range(1, len(lifecycle.states)):
         before, state = lifecycle.states[number - 1 : number + 1]
         closer = [replace(state, **{name: getattr(before, name)}) for name in switches()]

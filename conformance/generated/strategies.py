@@ -36,7 +36,7 @@ Zones = tuple[tuple[str, str], ...]
 """Pairs of a node and its zone label, for nodes with labels other than the default."""
 
 STATES = 4  # maximum number of states in a scenario
-BATCH = 32  # number of scenarios generated for one batch; equal scenarios run once
+BATCH = 32  # number of scenarios generated for one batch; duplicates run only once
 
 _NAMES = ("s0", "s1", "s2")
 _PLACES = {"zones": ("a", "b", "c", "elsewhere"), "nodes": (*NODES, "elsewhere")}
@@ -45,7 +45,7 @@ _MORE = ("type", "external_ips", "ingress", "affinity", "dual")  # fields of opt
 
 
 def batch(group: tuple[str, bool], number: int, *, of_seed: int) -> list[Lifecycle]:
-    """Return the scenarios of one batch of a group, which share a cluster. Equal seeds give equal scenarios."""
+    """Return the scenarios of one batch of a group, which share a cluster. The same seed gives the same scenarios."""
     place = f"{of_seed} {group} {number}"
     zones = _generated(zones_of_nodes(), f"{place} zones", 8)[-1] if group[1] else ((),) * STATES
     return list(dict.fromkeys(_generated(lifecycles(group, zones), place, BATCH)))
@@ -141,7 +141,7 @@ def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
 
 @st.composite
 def _members(draw: Draw[Any], state: State, server: int, style: str) -> Member:
-    """Generate an endpoint. By `style`, it has the hints that a controller would write, arbitrary hints, or none."""
+    """Generate an endpoint. `style` selects its hints: those that a controller would write, arbitrary ones, or none."""
     member = Member(server, condition=draw(st.sampled_from(_CONDITIONS)))
     return member if style == "none" else draw(_hinted(state, member, style == "odd"))
 

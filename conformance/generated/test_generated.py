@@ -1,7 +1,7 @@
 """Generated lifecycles of Services: the KEPs define the endpoints of each client in every state.
 
 By default a run checks a few fixed scenarios; `trafficdist run --generate 60s` generates new ones from the seed.
-Scenarios in which hints determine an outcome need node hints, as in the grid.
+Scenarios in which hints determine an outcome require the NodeHints feature, as in `conformance.interactions`.
 """
 
 from __future__ import annotations

@@ -114,10 +114,10 @@ class _ScenarioService:
         self._lifecycle = lifecycle
         self._servers = servers
         self._service: Service | None = None
-        self._asked: Service | None = None  # the Service in its last state that had the address
+        self._asked: Service | None = None  # copy of the Service from its last state that had the address
 
     def _states(self, number: int) -> tuple[State | None, State | None]:
-        """Return the states before and after a change."""
+        """Return the states before and after this change, or None where no such state exists."""
         states = self._lifecycle.states
         before = states[number - 1] if 0 < number <= len(states) else None
         return before, states[number] if number < len(states) else None
@@ -152,7 +152,7 @@ class _ScenarioService:
             ports=self._ports(),
             external_ips=state.external_ips,
             dual_stack=state.dual,
-            type="NodePort" if pends else state.type,  # type LoadBalancer would have addresses at once
+            type="NodePort" if pends else state.type,  # a new LoadBalancer would get addresses at once
             traffic_distribution=state.distribution,
             internal_traffic_policy=state.internal,
             external_traffic_policy=state.external if state.type != "ClusterIP" else None,
@@ -196,8 +196,8 @@ class _ScenarioService:
         return of_family(self._lifecycle) if each.of == OF[2] else self._lifecycle.family
 
     def questions(self, number: int) -> Iterator[Question]:
-        """Yield the expected answers in a state. That no endpoint answers is checked only once: another Service may get
-        the address later."""
+        """Yield the expected answers in a state. If the Service lost the address earlier, yield nothing: another
+        Service may have the address now."""
         before, after = self._states(number)
         if after is None or self._asked is None:
             return
@@ -235,7 +235,7 @@ class _ScenarioService:
 
 
 def _outward(state: State) -> tuple[oracle.AddressKind, ...]:
-    """Return the kinds of addresses that the cluster does not allocate."""
+    """Return the kinds of addresses that the Service has and that the cluster does not allocate."""
     has: dict[oracle.AddressKind, bool] = {
         "load-balancer": state.type == "LoadBalancer" and state.ingress,
         "external-ip": state.external_ips,

@@ -1,1 +1,1 @@
-"""Health checks: a node reports its own health, and the number of its endpoints of a Service."""
+"""Health checks by load balancers: a proxy reports its own health, and the number of local endpoints of a Service."""

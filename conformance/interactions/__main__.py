@@ -3,7 +3,7 @@
 python -m conformance.interactions                     # print all names with their descriptions
 python -m conformance.interactions cell-7 change-106 > alone/test_alone.py
 trafficdist run --suite alone
-python -m conformance.interactions choose              # choose the changes again after a dimension changed
+python -m conformance.interactions choose              # choose the changes again after an edit of a dimension
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PART = """
 
 
 def named() -> Mapping[str, tuple[str, str]]:
-    """Return the description and the scenario of each cell and each change, by name."""
+    """Return the description and the scenario's source of each cell and each live change, by name."""
     grid = {f"cell-{number}": cell for number, cell in enumerate(covering.cells())}
     live = {change_covering.name_of(change): change for change in change_covering.of_all()}
     return {name: (cells.name_of(each), text_of_cell(each, name)) for name, each in grid.items()} | {

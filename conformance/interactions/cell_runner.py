@@ -1,4 +1,4 @@
-"""Run cells of the grid: all Services of a requirement at the same time, on the same twelve servers."""
+"""Run cells of the grid. All Services of a requirement exist at the same time, with the same twelve servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RATES = Rates(leak=0.25)
 
 
 def group_of(cell: Cell) -> tuple[str, bool]:
-    """Return the requirement of a cell, by the extended features that it needs and whether hints decide."""
+    """Return a cell's group: a name for the extended features that it needs, and whether hints determine an outcome."""
     if cell["endpoints"] >= MANY:
         name = "many endpoints"
     elif cell["affinity"] == "ClientIP":
@@ -42,10 +42,10 @@ def group_of(cell: Cell) -> tuple[str, bool]:
 
 
 def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
-    """Check every cell of a group. Raises `AssertionError` with a separate scenario for each failing cell."""
+    """Check every cell of a group. Raises `AssertionError`, whose message has a scenario for each failing cell."""
     chosen = {cells.name_of(each): each for each in covering.cells() if group_of(each) == (group, hints)}
     servers = _run(cluster, list(chosen.values()))
-    for cell in chosen.values():  # create slices before Services: a proxy then reads many at once
+    for cell in chosen.values():  # create slices before Services: a proxy then reads many slices at once
         _write_slices(cluster, cell, servers)
     services = {name: _create(cluster, cell) for name, cell in chosen.items()}
     _let_speak(cluster, services, chosen)
@@ -84,7 +84,7 @@ def _port(cell: Cell, target: int | str) -> Port:
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
-    """Check, with a temporary extra server on each node, that Services that must not answer later can answer now."""
+    """Check that Services that must not answer later can answer now, with temporary servers on the clients' nodes."""
     silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
     if not silent:
         return
@@ -111,7 +111,7 @@ def _write_slices(cluster: Cluster, cell: Cell, servers: Sequence[Pod]) -> None:
         wanted = manifests.endpoint_slice(f"{name}-{number}", name, endpoints, family=cell["family"], ports=ports)
         if cell["endpoints"] < MANY:
             cluster.publish_slice(wanted)
-        else:  # a hundred slices, which random values would turn into a thousand
+        else:  # a hundred slices, which `publish_slice` would split into a thousand
             cluster.api.create("endpointslices", cluster.namespace, wanted)
 
 

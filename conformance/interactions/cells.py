@@ -11,7 +11,7 @@ from conformance import oracle
 from conformance.interactions.dimensions import Cell
 
 SERVERS = ("a1", "b1", "a2", "b2", "a1", "b1", "a2", "b2", "a1", "b1", "a1", "b1")
-"""The nodes of the twelve servers. Zone c has no server."""
+"""The node of each of the twelve servers, by server number. Zone c has no server."""
 
 ASKED_FROM = ("a1", "b2", "c1")
 """The nodes of the clients."""
@@ -79,7 +79,7 @@ def target(cell: Cell) -> int | str:
 
 
 def ports_of(cell: Cell) -> list[int]:
-    """Return the ports on which the pods listen. More than twelve endpoints are twelve pods with many ports each."""
+    """Return the ports on which the pods listen. With more than twelve endpoints, each pod has several ports."""
     count = max(PORTS, cell["endpoints"] // len(SERVERS))
     return [cell.get("number", NUMBER)] if cell["target"] == "number" else list(range(FIRST_PORT, FIRST_PORT + count))
 
@@ -179,7 +179,7 @@ def told(cell: Cell, node: str, *, extra: Sequence[oracle.Endpoint] = ()) -> fro
 
 
 def judged(cell: Cell) -> tuple[oracle.Endpoint, ...]:
-    """Return the endpoints of all slices in the oracle's form, with pods named by their indexes in `SERVERS`."""
+    """Return the endpoints of all slices as the oracle's `Endpoint`s. Pods are named by their indexes in `SERVERS`."""
     return _judged(tuple([(name, cell[name]) for name in OF_SLICES]))
 
 
@@ -189,7 +189,7 @@ def _judged(values: tuple[tuple[str, Any], ...]) -> tuple[oracle.Endpoint, ...]:
 
 
 def as_judged(written: CellEndpoint, node: str) -> oracle.Endpoint:
-    """Convert an endpoint on this node to the oracle's form."""
+    """Convert an endpoint on this node to the oracle's `Endpoint` type."""
     return oracle.Endpoint(
         str(written.server),
         node,

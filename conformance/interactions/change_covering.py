@@ -1,7 +1,7 @@
-"""A small set of live changes: every ordered pair of values of a dimension, combined with every value of the others.
+"""Choose a small set of live changes: each ordered pair of values of a dimension, and each value of all others.
 
-The algorithm is greedy and deterministic, like `covering`. A change counts only if clients can distinguish its two
-cells. Changes between equivalent values are exempt from this rule.
+The algorithm is greedy and deterministic, like `covering`. A change is chosen only if clients can distinguish its
+two cells. Changes between equivalent values are exempt from this rule.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NOT_EVERYBODYS = (
 """Values that require optional features. Where possible, each ordered pair of values is tested without these values."""
 
 _APART = _NOT_EVERYBODYS[:2]
-"""Values of features that many proxies lack. Where possible, changes use them only when the value itself is tested."""
+"""Values of features that many proxies lack. Where possible, only changes that test these values use them."""
 
 _WEIGHTS = {("endpoints", 3): 6, ("conditions", "ready"): 3, ("target", "number"): 3}
 
@@ -106,7 +106,7 @@ def of_all() -> tuple[Change, ...]:
 
 
 def as_json(choice: Iterable[Change]) -> str:
-    """Return changes in the format of the file, one per line."""
+    """Return changes in the JSON format of the file `CHOSEN`, one per line."""
     rows = [json.dumps([each.dimension, each.before, each.after, dict(each.rest)]) for each in choice]
     return "[\n" + ",\n".join(rows) + "\n]\n"
 
@@ -157,7 +157,7 @@ def _completed(
     used: Counter[Any],
     without: Collection[tuple[str, Any]],
 ) -> dict[str, Any] | None:
-    """Return other values with which clients can observe a transition, or None. Prefer uncovered, then rare values."""
+    """Choose the other values so that clients can observe a transition, or return None. Prefer uncovered values."""
     dimension = transition[0]
 
     def search(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any] | None:
@@ -188,15 +188,15 @@ def _is_possible(transition: Transition, values: Cell) -> bool:
 
 
 def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
-    """Return the cell of a value. The target is omitted for 0 or 1 endpoints: these Services may use a named target
-    port."""
+    """Return the cell in which `dimension` has `value`. The target is omitted for 0 or 1 endpoints, which during a
+    change may have a named target port."""
     cell = cell_of(dimension, value, rest)
     few = dimension == "endpoints" and value in {0, 1}
     return {name: each for name, each in cell.items() if not (few and name == "target")}
 
 
 def _tells(transition: Transition, values: Mapping[str, Any]) -> bool:
-    """Return whether both readings define the same outcome, and clients can observe the change."""
+    """Return whether both readings of the KEPs define the same outcome, and clients can observe the change."""
     dimension, *pair = transition
     many = changes.MANY in {*pair, values.get("endpoints")}
     rest = {**values, **({"target": "name"} if many else {})}

@@ -18,21 +18,21 @@ NAME = "web"  # name of the Service port and of its container ports
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Set fields in the spec of the Service. The value None removes a field."""
+    """A step that sets fields in the spec of the Service. The value None removes a field."""
 
     spec: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SetAddresses:
-    """Give the Service exactly these kinds of external addresses, which the cluster does not allocate."""
+    """A step that gives the Service exactly these kinds of external addresses, which the cluster does not allocate."""
 
     kinds: tuple[oracle.AddressKind, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Create or update a slice."""
+    """A step that creates or updates a slice."""
 
     name: str
     family: str
@@ -42,7 +42,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Unpublish:
-    """Delete a slice."""
+    """A step that deletes a slice."""
 
     name: str
     family: str

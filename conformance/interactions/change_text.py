@@ -11,8 +11,8 @@ from conformance.interactions.dimensions import Cell
 
 
 def as_text(change: Change, name: str = "change") -> str:
-    """Return the change as a separate scenario, which imports everything from `trafficdist`, and `replace` from
-    dataclasses.
+    """Return the source of a scenario for one change. It imports everything from `trafficdist`, and `replace` from
+    `dataclasses`.
     """
     before, after = change.cells
     text = _TestSource(change)
@@ -40,7 +40,7 @@ class _TestSource:
         self._spoken = False
 
     def servers(self) -> Iterator[str]:
-        """Yield a line of source for each kind of server."""
+        """Yield a line of Python source for each kind of server, which runs the servers."""
         for kind in dict.fromkeys(map(changes.servers_of, self._change.cells)):
             ports = changes.container_ports([self._change], kind)
             count = max(each["endpoints"] for each in self._change.cells)
@@ -50,7 +50,7 @@ class _TestSource:
             yield f"{kind} = [{', '.join(runs)}]"
 
     def written(self, chosen: Iterable[Step], cell: Cell) -> Iterator[str]:
-        """Yield a line of source for each step."""
+        """Yield a line of Python source for each step."""
         for step in chosen:
             match step:
                 case Patch(spec):
@@ -72,7 +72,7 @@ class _TestSource:
                     yield f"three_zones.unpublish(service, {name!r}, families={[family]!r})"
 
     def expected(self, cell: Cell) -> Iterator[str]:
-        """Yield the expected answers at each current or former address of the Service."""
+        """Yield lines of source for the expected answers at each current or former address of the Service."""
         for number, front in enumerate(self._change.fronts):
             if changes.given(cell, front):
                 self._asked[front] = f"at_{number}"

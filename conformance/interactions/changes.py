@@ -42,7 +42,7 @@ ALIKE = (
 """Equivalent values. A change between equivalent values does not affect traffic."""
 
 OWN_HINTS = {None: "none", "PreferClose": "zone", "PreferSameZone": "zone", "PreferSameNode": "both"}
-"""The hints that a controller writes for a value of trafficDistribution. Proxies may read the hints or the field."""
+"""The hints that a controller writes for a value of trafficDistribution. Changes set both."""
 
 MANY = 120
 OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS
@@ -51,7 +51,7 @@ OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """An address of a Service that clients use."""
+    """A kind of Service address, with the IP family and protocol that clients use."""
 
     address: oracle.AddressKind
     family: str
@@ -162,7 +162,7 @@ def told(cell: Cell, front: ServiceAddress, node: str) -> frozenset[str]:
 
 
 def keeps(cell: Cell, front: ServiceAddress) -> bool:
-    """Return whether session affinity binds a client to one of the possible endpoints."""
+    """Return whether the Service has this address, with session affinity that keeps each client at one endpoint."""
     return cell["affinity"] == "ClientIP" and given(cell, front)
 
 
@@ -202,7 +202,7 @@ def _usable(cell: Cell, front: ServiceAddress, node: str) -> Iterator[str]:
 
 
 def may_not_lose(change: Change, front: ServiceAddress, node: str) -> bool:
-    """Return whether a client must always get an answer during a change: if only hints change, and an endpoint stays.
+    """Return whether all connections need an answer during a change: only hints change, and an endpoint stays allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

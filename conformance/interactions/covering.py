@@ -1,4 +1,4 @@
-"""Compute a small set of cells that covers every pair of values and the important triples.
+"""Compute a small set of cells that covers every pair of values of two dimensions, and the important triples.
 
 The algorithm is greedy and deterministic. Each cell begins with a combination that is not covered yet. `RowBuilder`
 chooses the values of the other dimensions.
@@ -22,8 +22,8 @@ Combination = frozenset[tuple[str, Any]]
 
 
 WAYS = {"address", "client", "internal", "external", "family", "protocol", "affinity"}
-"""Dimensions of a client's access to a Service. Triples of these dimensions, or of two of them with hints or
-conditions, are covered."""
+"""The dimensions that describe how a client reaches a Service. All triples of these dimensions are covered, and all
+triples of two of them with hints or conditions."""
 
 MUTE = {("endpoints", 0), ("conditions", "all start")}
 """Values with which no endpoint answers, which hides the effect of the other values of the cell."""
@@ -39,7 +39,7 @@ def combinations() -> Iterator[Combination]:
 
 
 def _asked(names: Sequence[str]) -> bool:
-    """Return whether triples of these dimensions must be covered: policy and distribution, or as `WAYS` describes."""
+    """Return whether triples of these dimensions must be covered: a policy with distribution, or as `WAYS` says."""
     if "distribution" in names and {"internal", "external"} & {*names}:
         return True
     return len(WAYS & {*names}) >= 2 and {*names} <= WAYS | {"hints", "conditions"}

@@ -24,7 +24,7 @@ def port(protocol: str, number: int | str) -> str:
 
 
 def endpoint(server: str, written: CellEndpoint) -> str:
-    """Return the source of an endpoint. The server is a variable with this name."""
+    """Return the source of an `endpoint` call. `server` is the name of the variable that contains the server."""
     hints = {"zones": list(written.zones), "nodes": list(written.nodes)}
     return call("endpoint", server, **{name: value for name, value in hints.items() if value}, **written.conditions)
 

@@ -1,8 +1,8 @@
-"""The grid: combinations of the dimensions that other requirements keep fixed, in all pairs and important triples.
+"""The grid: all pairs and important triples of values of dimensions that other requirements vary one at a time.
 
-Cells in which hints determine an outcome need node hints, which the KEPs leave to implementations: a claimed feature is
-mandatory on every address, family and protocol. All other cells do not depend on node hints. Cells that need extended
-features are separate requirements, so that, for example, a proxy without IPv6 can still pass all other requirements.
+Cells in which hints determine an outcome need node hints, which are optional. A proxy that claims this feature must
+support it on every address, family and protocol. Other cells do not depend on node hints. Cells that need extended
+features have separate requirements, so that, for example, a proxy without IPv6 can pass all other requirements.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Traffic must be as the KEPs require before the change, after the change, and after the reversal. During a change, only
 endpoints that are allowed before or after the change may answer. Changes in which hints determine an outcome need
-node hints. Changes that need extended features are separate requirements.
+node hints. Changes that need extended features have separate requirements.
 """
 
 from __future__ import annotations

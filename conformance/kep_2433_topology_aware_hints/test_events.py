@@ -85,7 +85,7 @@ def _node_without_zone(cluster: Cluster) -> None:
 
 def _endpoint_without_zone(cluster: Cluster) -> None:
     cluster.nodes.create("x1", "", ready=False)
-    create_pods(cluster, "abcabx")  # six, which are enough for three zones
+    create_pods(cluster, "abcabx")  # six endpoints, which are enough for three zones
 
 
 CAUSES: Mapping[str, tuple[Callable[[Cluster], None], str]] = {

@@ -199,5 +199,5 @@ def test_slices_that_overload_zones_together_are_shared_out(three_zones: Cluster
     service = create_auto(three_zones, ports=[Port(80, target="web")])
     expect_min_hint_counts(three_zones, service, {"a": 4, "b": 2, "c": 2}, endpoints=9)
 
-    three_zones.nodes.delete("a9")  # zones need 3 of the 5, 2 and 2 endpoints, but each slice has at most 2 for a zone
+    three_zones.nodes.delete("a9")  # now each zone needs 3 endpoints, but the slices together hint 4, 2 and 2
     expect_hint_counts(three_zones, service, {"a": 3, "b": 3, "c": 3})

@@ -1,6 +1,6 @@
 """KEP-2433, Observability: the metrics of the controller show that topology aware hints are in use.
 
-The KEP calls the label of changes `approach` ("random" or "auto"). Releases call it `topology` (Disabled or Auto).
+Slice changes have the label `approach` ("random" or "auto") in the KEP, and `topology` (Disabled or Auto) in releases.
 """
 
 from __future__ import annotations

@@ -91,14 +91,14 @@ def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
 def test_removal_that_overloads_shares_out_anew(three_zones: Cluster) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
     three_zones.nodes.create("a9", "a", cpu_milli=8000)
-    create_pods(three_zones, "aaaaabbcc")  # the ideal shares are 4.5, 2.25 and 2.25, so 4, 2 and 2 suffice
+    create_pods(three_zones, "aaaaabbcc")  # the ideal shares are 4.5, 2.25 and 2.25, so 4, 2 and 2 endpoints suffice
     service = create_auto(three_zones)
     expect_min_hint_counts(three_zones, service, {"a": 4, "b": 2, "c": 2}, endpoints=9)
 
     with expect_writes(three_zones, service, "a node goes and zones b and c would be overloaded by 50 %"):
         three_zones.nodes.delete("a9")
         expect_hint_counts(three_zones, service, {"a": 3, "b": 3, "c": 3})
-    # The ideal shares are 6, 1.5 and 1.5: zones b and c have too many endpoints, so released controllers write too.
+    # The ideal shares are 6, 1.5 and 1.5: zones b and c have too many endpoints, so released controllers also write.
     with expect_writes(three_zones, service, "a larger node comes and zone a would be overloaded by 100 %"):
         three_zones.nodes.create("a9", "a", cpu_milli=24_000)
         expect_hint_counts(three_zones, service, {"a": 5, "b": 2, "c": 2})
@@ -288,7 +288,7 @@ def test_node_event_writes_each_slice_once(three_zones: Cluster) -> None:
 
 # Thresholds. There are three endpoints, one per zone. Zone a has 8 + n of 24 + n cores, which determines its overload.
 
-OVERLOAD = {0: 0, 2: 15, 3: 22, 4: 29, 5: 34}  # per cent
+OVERLOAD = {0: 0, 2: 15, 3: 22, 4: 29, 5: 34}  # overload of zone a in per cent, by the number of additional cores
 
 
 def _grow(cluster: Cluster, cores: int) -> None:

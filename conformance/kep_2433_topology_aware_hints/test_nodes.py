@@ -87,7 +87,7 @@ def test_one_node_without_zone_ends_hints(three_zones: Cluster) -> None:
 
 
 def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
-    """Set node sizes: zone a has `largest` and 1000 millicores, b has 1000 twice, and c has a node with unknown CPU."""
+    """Set the millicores of nodes: `largest` and 1000 in zone a, 1000 and 1000 in b, and unknown in c, on one node."""
     cpus = {"a1": largest, "a2": 1000, "b1": 1000, "b2": 1000, "c1": 0}
     for name, cpu_milli in cpus.items():
         cluster.nodes.report(name, cpu_milli=cpu_milli, ready=False)

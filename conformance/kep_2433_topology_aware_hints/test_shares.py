@@ -46,7 +46,7 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
     size_zones(three_zones, **EXAMPLE)
     create_pods(three_zones, zones)
 
-    # Zones need more than 8.3, 6.7 and 5.8 of 25. The other three may go to any zones, in ten ways.
+    # Zones need more than 8.3, 6.7 and 5.8 of the 25 endpoints. The other three endpoints may go to any zone.
     expect_min_hint_counts(three_zones, create_auto(three_zones), {"a": 9, "b": 7, "c": 6}, endpoints=25)
 
 
@@ -63,7 +63,7 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
 def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count: int) -> None:
     size_zones(three_zones, **EXAMPLE)
     create_pods(three_zones, "b" * count)
-    # Zones need more than 2.3, 1.9 and 1.6 of 7, or more than 3.3, 2.7 and 2.3 of 10.
+    # Zones need more than 2.3, 1.9 and 1.6 of 7 endpoints, or more than 3.3, 2.7 and 2.3 of 10 endpoints.
     expected = {7: {"a": 3, "b": 2, "c": 2}, 10: {"a": 4, "b": 3, "c": 3}}
 
     expect_hint_counts(three_zones, create_auto(three_zones), expected[count])
@@ -84,7 +84,7 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
     size_zones(three_zones, **{large: 5, small: 3})
     create_pods(three_zones, zones)
 
-    # Zones need more than 1.6 and 0.9 of 3.
+    # Zones need more than 1.6 and 0.9 of 3 endpoints.
     expect_hint_counts(three_zones, create_auto(three_zones), {large: 2, small: 1})
 
 
@@ -102,12 +102,12 @@ def test_zone_that_comes_gets_enough_of_several_slices(three_zones: Cluster) -> 
     size_zones(three_zones, a=8, b=8)
     create_pods(three_zones, "ab" * 52 + "a")
     service = create_auto(three_zones)
-    # Each zone needs more than 43.75 of 105.
+    # Each zone needs more than 43.75 of 105 endpoints.
     expect_min_hint_counts(three_zones, service, {"a": 44, "b": 44}, endpoints=105)
 
     three_zones.nodes.create("c9", "c", cpu_milli=4000)
     touch(three_zones, service)
-    # Hints stay below an overload of 30 %: zones need more than 32.3, 32.3 and 16.2.
+    # Hints stay while the overload is below 30 %: zones need more than 32.3, 32.3 and 16.2 endpoints.
     expect_min_hint_counts(three_zones, service, {"a": 33, "b": 33, "c": 17}, endpoints=105)
 
 

@@ -1,5 +1,5 @@
-"""KEP-2433, Overload: hints are added below 20 % and kept below 30 %. Between 20 and 30 %, slice changes change no
-hints.
+"""KEP-2433, Overload: hints are added if the overload is below 20 %, and kept while it is below 30 %. Between 20 and
+30 %, changes to slices do not change hints.
 
 There are three endpoints, one in each zone of 8 cores. Nodes are added to zone a one by one, and overload its endpoint
 by the percentages below. No percentage is so close to a threshold that floating-point rounding matters
@@ -140,6 +140,6 @@ def test_nothing_flips_when_a_slice_changes(three_zones: Cluster) -> None:
         three_zones.patch_service(service, {"metadata": {"labels": {"example.org/look": "again"}}})
         expect_hints(three_zones, service, expected)
     three_zones.create_pod("p4", "a1", labels=WEB)
-    expect_hints(three_zones, before, own_zones("abca"))  # two of four: the zone has 43 % of the cores
+    expect_hints(three_zones, before, own_zones("abca"))  # two of four endpoints: zone a has 43 % of the cores
     three_zones.api.delete("pods", three_zones.namespace, "p1", grace_seconds=0)
     expect_hints(three_zones, before, {"p2": ZONE["b"], "p3": ZONE["c"], "p4": ZONE["a"]})

@@ -54,12 +54,12 @@ def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:
 
 
 def create_auto(cluster: Cluster, **options: object) -> Service:
-    """Create a Service of the pods of `create_pods` that requests CPU-based hints. `options` go to `create_service`."""
+    """Create a Service that selects the pods of `create_pods` and requests CPU-based hints, with more `options`."""
     return cluster.create_service(selector=WEB, annotations=AUTO, **options)  # type: ignore[arg-type]
 
 
 def touch(cluster: Cluster, service: Service) -> None:
-    """Change an annotation of a Service, which does not affect its slices."""
+    """Change an unrelated annotation of a Service, so that the controller processes the Service again."""
     cluster.patch_service(service, {"metadata": {"annotations": {"example.org/look": str(next(_LOOKS))}}})
 
 

@@ -36,7 +36,7 @@ from trafficdist import (
 
 ALL = ("a1", "a2", "b1", "b2", "c1")
 
-# Manual
+# The manual approach
 
 
 @requirement(
@@ -135,7 +135,7 @@ def test_no_node_hints_while_the_gate_is_off(three_zones: Cluster) -> None:
     expect_node_hints(three_zones, service, "a1", "b1", hinted=False)
 
 
-# Automatic
+# The automatic approach
 
 
 @requirement(
@@ -229,7 +229,7 @@ def test_all_criteria_must_be_met(three_zones: Cluster) -> None:
     expect_node_hints(three_zones, service, *ALL[:4])
 
 
-# Semi-automatic
+# The semi-automatic approach
 
 
 @requirement(

@@ -1,5 +1,5 @@
-"""KEP-3015, upgrade, downgrade and upgrade while traffic flows: by gate, as in the KEP's manual test, and by
-release."""
+"""KEP-3015, upgrade, downgrade and upgrade while traffic flows: by switching the gate, as in the KEP's manual test, and
+by switching the release."""
 
 from __future__ import annotations
 

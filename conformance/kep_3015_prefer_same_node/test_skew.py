@@ -1,4 +1,4 @@
-"""KEP-3015, Version Skew Strategy: 1.33 lacks the new values and forNodes unless its gate is set; 1.34 has both."""
+"""KEP-3015, Version Skew Strategy: 1.33 needs its gate for the new values and forNodes; 1.34 has both."""
 
 from __future__ import annotations
 

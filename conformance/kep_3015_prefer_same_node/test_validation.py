@@ -20,7 +20,7 @@ from trafficdist import (
     requirement,
 )
 
-APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+APPLY_PATCH = "application/apply-patch+yaml"  # the body is JSON, which is valid YAML
 
 
 def apply_nodes(cluster: Cluster, manager: str, nodes: Sequence[str]) -> Response:

@@ -55,7 +55,7 @@ ADDED = "endpoint_slice_controller_endpoints_added_per_sync_sum"
 REMOVED = "endpoint_slice_controller_endpoints_removed_per_sync_sum"
 
 SYNCED_AT = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
-AGED = 1.0  # seconds
+AGED = 1.0  # minimum time since the last sync, in seconds
 NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
 
 
@@ -316,7 +316,7 @@ def test_time_of_the_last_sync_grows_old(three_zones: Cluster) -> None:
 def _is_aged(cluster: Cluster, seen: list[float]) -> bool:
     """Return whether the gauge on a1 is unchanged since the last reading and older than `AGED` seconds.
 
-    A proxy may sync periodically, so one reading without a sync suffices.
+    A proxy may sync periodically, so one interval without a sync suffices.
     """
     seen.append(_last_sync(cluster, "a1"))
     return seen[-1] == seen[-2] and time.time() - seen[-1] > AGED

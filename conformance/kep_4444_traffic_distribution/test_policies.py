@@ -40,7 +40,7 @@ from trafficdist import (
 
 SOURCE = "KEP-4444, Intersection with internal/externalTrafficPolicy"
 
-#                  externalTrafficPolicy, internalTrafficPolicy: external traffic, traffic to the cluster IP
+# Maps (externalTrafficPolicy, internalTrafficPolicy) to the routing of (external traffic, traffic to the cluster IP).
 TABLE = {
     ("unset", "unset"): ("hints", "hints"),
     ("unset", "Cluster"): ("hints", "hints"),
@@ -145,6 +145,6 @@ def test_table_holds_at_external_ips(three_zones: Cluster, external: str, intern
 
 
 def expect_table(cluster: Cluster, service: Service, a1: Pod, b1: Pod, way: str, *, to: AddressKind) -> None:
-    """Expect this routing for external clients, and routing by hints for in-cluster clients."""
+    """Expect the routing `way` for external clients, and routing by hints for in-cluster clients."""
     expect_traffic(cluster, service, {"a1": {b1}, node_client("b1"): {a1}}, to=to, rates=RATES)
     expect_traffic(cluster, service, routes(way, a1, b1, external_client), to=to, rates=RATES)

@@ -23,10 +23,10 @@ from trafficdist import (
     same_zone,
 )
 
-FEW = Rates(leak=0.1)  # a few endpoints changed
+FEW = Rates(leak=0.1)  # for the check after a few endpoints have changed
 NUMBERS = range(9000, 9100)
 FOR_A, FOR_B = NUMBERS[-10:], NUMBERS[-14:-10]
-"""Check routing with 1,200 endpoints: the endpoints of ten ports are hinted for zone a, of four ports for zone b."""
+"""The target ports of 1,200 endpoints: those of ten ports are hinted for zone a, those of four ports for zone b."""
 
 
 @requirement(
@@ -92,7 +92,7 @@ def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
 def test_every_hinted_endpoint_of_many_is_used(three_zones: Cluster) -> None:
     named = [(f"p{number}", number, "TCP") for number in NUMBERS]
     pods = three_zones.run_servers(["a1", "b1", "c1"] * 4, container_ports=named, tells_port=True)
-    for number in NUMBERS:  # create slices before their Service: a proxy then reads many at once
+    for number in NUMBERS:  # create slices before their Service: a proxy then reads many slices at once
         written = _slice(pods, number, _zone_of(number))
         three_zones.api.create("endpointslices", three_zones.namespace, written)
     service = three_zones.create_service("many", ports=[Port(80, target="web")], traffic_distribution="PreferClose")

@@ -209,7 +209,7 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
     last=True,
 )
 def test_locator_controller_keeps_running(three_zones: Cluster) -> None:
-    """Pods have any phase, no node or a missing node; nodes lack labels; PodLocators lack pods or fields."""
+    """Create pods in any phase or without a Node, nodes without labels, and PodLocators without pods or fields."""
     three_zones.backend.part(ServesDns).dns()
     with expect_running(three_zones, LOCATOR_CONTROLLER):
         for phase in ("Pending", "Succeeded", "Failed", "Unknown"):

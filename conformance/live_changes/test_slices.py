@@ -191,7 +191,7 @@ def test_slice_of_another_service(three_zones: Cluster) -> None:
 
 
 def _relabel(cluster: Cluster, service: Service, label: str, value: str | None) -> None:
-    """Set or remove a label of the slice that changes."""
+    """Set or remove a label of the slice whose name contains "changes"."""
     name = f"{service.name}-changes-{service.object['spec']['ipFamilies'][0].lower()}"
     cluster.api.patch("endpointslices", cluster.namespace, name, {"metadata": {"labels": {label: value}}})
 

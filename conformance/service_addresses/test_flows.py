@@ -1,6 +1,6 @@
 """UDP flows with a constant source port: to each address, over both families, with each policy, and to each port.
 
-A proxy keeps state for each flow, which ends with its endpoint, however the endpoint is removed.
+A proxy keeps state for each flow. This state must end when the flow's endpoint is removed, in any way.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ FIRST, LAST = 30000, 32767
 """The default range of node ports."""
 
 BAND = range(FIRST, FIRST + 86)
-"""The number of ports that are reserved for explicit requests in a range of this size: min(max(16, 2768 / 32), 128)."""
+"""The ports that are reserved for explicit requests: min(max(16, 2768 / 32), 128) in a range of 2768 ports."""
 
 MANY = 100
 """The number of ports of one Service. 300 random node ports from the whole range miss the reserved band in 1 of 10,000

@@ -25,7 +25,7 @@ from trafficdist import (
 TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
 SOURCE = f"discovery/v1 EndpointConditions (ready, terminating); KEP-1669, Proposal; {TWICE}"
 
-# If none of the endpoints with an address is terminating, no specification says which one counts.
+# If none of the endpoints with an address is terminating, no specification says which one a proxy uses.
 STATES: dict[str, dict[str, Any]] = {
     "ends": {"serving": False},
     "ends and serves": {"serving": True},

@@ -63,7 +63,7 @@ ODD_SERVICES: dict[str, dict[str, Any]] = {
     last=True,
 )
 def test_proxy_keeps_running(three_zones: Cluster) -> None:
-    """Slices lack ports, endpoints or a Service, or have FQDNs; endpoints lack conditions or have unknown nodes."""
+    """Create slices without ports, endpoints or a Service, and endpoints without conditions or on unknown nodes."""
     service = three_zones.create_service()
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1)])

@@ -152,7 +152,7 @@ def test_absent_names_do_not_exist(three_zones: Cluster) -> None:
 def test_names_have_no_records_of_other_types(three_zones: Cluster) -> None:
     pods = run(three_zones)
     service, headless = three_zones.create_service(ports=[HTTP]), three_zones.create_service(clusterIP="None")
-    publish(three_zones, service, pods, "a1")  # some servers hide Services without a ready endpoint
+    publish(three_zones, service, pods, "a1")  # some DNS servers omit Services without a ready endpoint
     three_zones.publish(headless, [Endpoint({"IPv4": pods["a1"].addresses["IPv4"]})])
 
     expect_dns_answer(three_zones, pods["a1"], dns_name_of(headless), rcode=EXISTS, data=[pods["a1"].addresses["IPv4"]])
@@ -174,7 +174,7 @@ def test_headless_service_without_endpoints_has_no_records(three_zones: Cluster)
     pods, service = run(three_zones), create_headless(three_zones)
     for endpoints in ([], [endpoint(pods["a1"], ready=False)]):
         publish(three_zones, service, pods, "a1")
-        expect_rows(three_zones, service, pods, {"b1": "a1"})  # so the server knows the Service
+        expect_rows(three_zones, service, pods, {"b1": "a1"})  # the DNS server now knows the Service
         three_zones.publish(service, endpoints)
         for kind in kinds(three_zones):
             expect_dns_answer(three_zones, pods["b1"], dns_name_of(service), kind, rcode=EITHER, data=[], soa=True)
@@ -191,7 +191,7 @@ def test_headless_service_without_endpoints_has_no_records(three_zones: Cluster)
 def test_headless_service_without_endpoints_does_not_exist(three_zones: Cluster) -> None:
     pods, service = run(three_zones), create_headless(three_zones)
     publish(three_zones, service, pods, "a1")
-    expect_rows(three_zones, service, pods, {"b1": "a1"})  # so the server knows the Service
+    expect_rows(three_zones, service, pods, {"b1": "a1"})  # the DNS server now knows the Service
     three_zones.publish(service, [])
     for kind in kinds(three_zones):
         expect_dns_answer(three_zones, pods["b1"], dns_name_of(service), kind, rcode=ABSENT, data=[], soa=True)
@@ -379,7 +379,7 @@ def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
     fixes={"family": "the scenario compares IPv4 records"},
 )
 def test_dns_server_keeps_running(three_zones: Cluster) -> None:
-    """Slices lack ports, endpoints or a Service, or have FQDNs; Services lack ports, an address or endpoints."""
+    """Create slices without ports, endpoints or a Service, and Services without ports, an address or endpoints."""
     pods = run(three_zones)
     with expect_running(three_zones, DNS_SERVER):
         write_odd_objects(three_zones)
