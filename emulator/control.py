@@ -62,7 +62,7 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
 
 
 def _settings(options: dict[str, Any]) -> Settings:
-    """Return the settings. Unlike a run, a cluster may combine a mutant with real components, and follows releases."""
+    """Return the settings of `cluster up`, which allows a mutant next to real components, and follows releases."""
     fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
     settings = resolve(by_name({"follow": "released", **options}))
     if fault and settings.proxy.kind != REFERENCE:
@@ -71,7 +71,7 @@ def _settings(options: dict[str, Any]) -> Settings:
 
 
 def _start(name: str, folder: Path, settings: Settings) -> None:
-    """Start the process, and wait until the cluster is ready. Raises `UnavailableError` with the process's error."""
+    """Start the cluster's process, and wait until it is ready. Raises `UnavailableError` with the process's error."""
     reading, writing = os.pipe()
     log = folder / "log"
     with log.open("wb") as output, os.fdopen(reading, "rb") as pipe:
@@ -98,7 +98,7 @@ def _start(name: str, folder: Path, settings: Settings) -> None:
         raise UnavailableError(
             f"cluster {name!r} did not start: {answer or tail or 'it ended without an error message'}"
         )
-    process.returncode = 0  # the process outlives this process: avoid Popen's warning
+    process.returncode = 0  # avoids Popen's warning about a child that outlives this process
 
 
 def _give_up(process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -129,7 +129,7 @@ def down(name: str) -> str:
 
 
 def _end(state: ClusterState) -> None:
-    """Send SIGTERM, then SIGKILL. Unlike a process id, the pidfd never refers to another process."""
+    """End a cluster's process by SIGTERM, or else SIGKILL. Unlike a process id, a pidfd refers to no other process."""
     try:
         process = os.pidfd_open(state.pid)
     except ProcessLookupError:
@@ -151,8 +151,8 @@ def _end(state: ClusterState) -> None:
 def execute(name: str, place: str, command: Sequence[str]) -> None:
     """Replace this process with `command` in the netns of a node, a pod or the external client.
 
-    If the proxy has control groups of nodes (`isolation: [cgroup2]`), the command is in the group of its node, where a
-    data plane may translate the addresses of its sockets.
+    If the proxy runs each node in a control group (`isolation: [cgroup2]`), the command joins the group of its node,
+    because the data plane may translate the addresses of sockets in that group.
 
     Raises `UsageError` for an unknown cluster, place or command.
     """

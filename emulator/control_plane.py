@@ -29,11 +29,11 @@ from reference.endpointslice import EndpointSliceController
 
 _OF_THE_HARNESS = "node-lifecycle-controller"  # it needs status reports of kubelets, which the harness writes itself
 _SCHEDULER = "kube-scheduler"
-_READY_SECONDS = 30.0  # seconds for kube-scheduler to become ready, before the time scale
+_READY_SECONDS = 30.0  # seconds for kube-scheduler to become ready, not yet multiplied by the time scale
 
 
 def implementation_of(settings: Settings) -> Implementation:
-    """Return the implementation for `cluster up`. Raises `UsageError`, `UnavailableError`."""
+    """Return the components that `cluster up` runs with these settings. Raises `UsageError`, `UnavailableError`."""
     chosen = settings.components
     if chosen.plane != BINARIES:
         return of_settings(settings)
@@ -46,7 +46,7 @@ def implementation_of(settings: Settings) -> Implementation:
 
 
 class AllControllers(LocalControllerManager):
-    """All controllers. They have no barrier, because a DaemonSet would create a pod on the barrier's node."""
+    """A kube-controller-manager with almost all controllers. It has no barrier, whose Node would get DaemonSet pods."""
 
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None
@@ -76,7 +76,7 @@ class AllControllers(LocalControllerManager):
         super().stop()
 
     def _new_barrier(self, kubeconfig: Mapping[str, Any], process: Process) -> None:
-        """Return no barrier."""
+        """Create no barrier, for the reason given in the class docstring."""
 
 
 class WholeControlPlane(BinaryControlPlane):
@@ -89,7 +89,7 @@ class WholeControlPlane(BinaryControlPlane):
         controller: str = "",
         slices: Callable[..., EndpointSliceController] | None = None,
     ) -> None:
-        """`slices` is that of `AllControllers`. Raises `UnavailableError` if etcd is missing."""
+        """`slices` is passed to `AllControllers`. Raises `UnavailableError` if etcd is missing."""
         self._make_slices = slices
         super().__init__(release, controller=controller)
 

@@ -1,8 +1,8 @@
 """The process that keeps an embedded cluster running in the background, until SIGTERM, SIGHUP or SIGINT.
 
 Other processes can reach its API server, and a kubelet runs the pods that clients create. The whole cluster belongs to
-this process, so nothing remains however the process ends. `trafficdist cluster up` starts the process with a pipe, and
-the process writes `ready` or an error to the pipe.
+this process, so nothing remains when it ends, even after SIGKILL. `trafficdist cluster up` starts the process with a
+pipe, and the process writes `ready` or an error to the pipe.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _EVERY = 1.0  # seconds between checks of the cluster's threads
 def main(arguments: Sequence[str]) -> int:
     """Start the cluster, report the result, wait for a signal, and close. Arguments: name, folder, settings, pipe.
 
-    Returns 0 after a signal, 1 if the cluster did not start, and 12 if a part has failed; the log contains the reason.
+    Returns 0 after a signal, 1 if the cluster did not start, and 12 if a thread has failed; the log has the reason.
     """
     name, folder, settings, descriptor = arguments
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before any thread starts, because threads inherit the signal mask
@@ -163,7 +163,7 @@ class _StateFile:
 
 
 def _reachable(backend: NetnsBackend) -> dict[str, Any]:
-    """Also serve on the machine's loopback, outside this process's netns. Return a kubeconfig for that address."""
+    """Make the API server also listen on the machine's own loopback. Return a kubeconfig for that address."""
     listening = sandbox.outside_socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -174,7 +174,7 @@ def _reachable(backend: NetnsBackend) -> dict[str, Any]:
 
 
 def _run_example(backend: NetnsBackend) -> dict[str, Any]:
-    """Run an example: a pod on each node, and a Service that prefers its zone. Return how to reach the Service."""
+    """Run a pod on each node, and a Service that prefers the client's zone. Return its name, cluster IP and port."""
     for node in backend.topology.nodes:
         pod = manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"})
         for container in pod["spec"]["containers"]:
@@ -192,7 +192,7 @@ def _run_example(backend: NetnsBackend) -> dict[str, Any]:
 
 
 def _prefer_the_zone(api: Api) -> Object:
-    """Create a Service that prefers its zone, with the value of trafficDistribution for this release."""
+    """Create a Service that prefers the client's zone, with the trafficDistribution value that the release supports."""
     wanted = manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferSameZone")
     try:
         return api.create("services", "default", wanted)

@@ -44,7 +44,7 @@ class KubeDns:
 
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
-        """Serve during the block. Raises `RefusedError` if the cluster IP is in use."""
+        """Serve DNS during the `with` block. Raises `RefusedError` if the cluster IP is in use."""
         pod = self._network.add_pod(next(iter(self._network.nodes)))
         listen(self._server, pod)
         self._server.start()

@@ -1,4 +1,4 @@
-"""The state of clusters that run in the background: a folder for each, readable by its owner only.
+"""The state of clusters that run in the background: each has a folder that only its owner can read.
 
     $XDG_RUNTIME_DIR/trafficdist/NAME/   (where there is none: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
@@ -39,7 +39,7 @@ class ClusterState:
     places: dict[str, str]
     user_namespace: str  # the path, if the cluster has a separate user namespace
     service: dict[str, Any]
-    groups: dict[str, str]  # by place, the file to join its node's control group, if any
+    groups: dict[str, str]  # by place: the file through which a process joins the node's control group
 
     @property
     def kubeconfig(self) -> Path:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 MOST = 1 << 20  # maximum size of a log in bytes
 _LONGEST = 16 << 10  # maximum size of a line in bytes; containerd also splits longer lines
-_EACH = 64  # bytes added to the size of each line
+_EACH = 64  # assumed overhead of a stored line in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ContainerLog:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._wakes: set[Callable[[], None]] = set()  # of followers
+        self._wakes: set[Callable[[], None]] = set()  # callbacks that wake followers
         self._lines: deque[LogLine] = deque()
         self._first = 0  # the number of the oldest line that is still stored
         self._size = 0
@@ -72,7 +72,7 @@ class ContainerLog:
             return list(self._chosen(tail, since))
 
     async def follow(self, *, tail: int | None = None, since: float | None = None) -> AsyncGenerator[LogLine, None]:
-        """Yield these lines, and then new lines until the container has ended."""
+        """Yield the lines that `lines` returns, and then new lines until the container has ended."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:

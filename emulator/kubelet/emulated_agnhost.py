@@ -1,7 +1,7 @@
 """An emulation of the part of `agnhost netexec` that a cluster needs, for machines without Go.
 
 The emulation serves in the pod's netns without a separate process, so a pod becomes ready within milliseconds. It has
-the endpoints that the backend `kubeconfig` uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of
+the endpoints that the `kubeconfig` backend uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of
 `/shell`, and the host name over UDP. Error messages are those of Go's network libraries, because clients parse them.
 Pods with the real agnhost image support all endpoints. `tests/emulator/kubelet/test_emulated_agnhost.py` compares the
 emulation with the real program.
@@ -40,7 +40,7 @@ _READABLE = {
     "cat /proc/net/netstat": "/proc/thread-self/net/netstat",
     "cat /proc/sys/net/ipv4/ip_local_port_range": "/proc/sys/net/ipv4/ip_local_port_range",
 }
-"""Two commands of `/shell`, and the file that each reads for a netns."""
+"""Maps two commands of `/shell` to the file that the emulation reads in the pod's netns."""
 _CONNECT = re.compile(r"/agnhost connect \[?(?P<host>\S+?)\]?:(?P<port>\d{1,5}) --timeout=(?P<seconds>[1-9])s")
 _CHUNK = 1 << 16
 
@@ -49,7 +49,7 @@ Answer = tuple[int, str]
 
 
 class EmulatedAgnhost:
-    """One container of this image. `ended` is called with the exit code on the loop's thread, except after `drop`."""
+    """One emulated container. The loop's thread calls `ended` of `start` with the exit code, except after `drop`."""
 
     def __init__(self, command: Command, hostname: str, netns: Namespace, loop: EventLoop) -> None:
         self._command = command
@@ -83,7 +83,7 @@ class EmulatedAgnhost:
         self.terminate()
 
     def drop(self) -> None:
-        """Stop immediately. A task that is cancelled before its first step would leave its sockets open."""
+        """Stop immediately. The task is not cancelled: before its first step, this would leave its sockets open."""
         self._dropped = True
         self.kill()
 
@@ -109,7 +109,7 @@ class EmulatedAgnhost:
             ended(KILLED if self._killed.is_set() else 0)
 
     def _responses(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
-        """Return the responses for a client on either port."""
+        """Return the responses to a client with this address, which are the same over HTTP and UDP."""
         return {"hostname": self._hostname, "clientip": _joined(*peer[:2])}
 
     async def _converse(
@@ -213,7 +213,7 @@ class EmulatedAgnhost:
     async def _connected(
         self, kind: socket.SocketKind, host: str, port: int, seconds: float = TRY_SECONDS
     ) -> AsyncIterator[socket.socket]:
-        """Connect from the netns. The time limit covers the block. Errors in the block also become `_FailedError`."""
+        """Connect from the netns. The time limit covers the `with` block, whose errors also become `_FailedError`."""
         try:
             sock = self._netns.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
             with sock:
@@ -230,7 +230,7 @@ class EmulatedAgnhost:
 
 
 class _FailedError(Exception):
-    """A failed attempt, with the error message of Go."""
+    """An attempt of `/dial` has failed. The message is that of Go's network libraries."""
 
 
 class _Datagrams(asyncio.DatagramProtocol):
@@ -271,7 +271,7 @@ async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> byte
 
 @contextlib.contextmanager
 def _as(call: str) -> Iterator[None]:
-    """Convert an `OSError` of this call to `_FailedError` with Go's message, except the timeout of a block."""
+    """Convert an `OSError` in the block to `_FailedError` with Go's message for `call`. Time limits still apply."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
 """Images by name. An embedded cluster does not pull images, but has agnhost, busybox, pause, and an emulated agnhost.
 
-agnhost is the real program, compiled into the component cache. busybox stands for the programs of this machine.
+agnhost is the real program, compiled into the component cache. busybox containers use the programs of this machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,12 +44,12 @@ FILES: Mapping[str, str] = {f"{TOOLS}/nc": _NC}
 
 
 class CommandError(ValueError):
-    """The container exits immediately after its start, and logs this message."""
+    """The command line is invalid. The container logs this message, and exits immediately after its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The command `netexec`: its ports (UDP port -1 means none), and the seconds that it runs after SIGTERM."""
+    """The parsed command `netexec`: its ports (UDP port -1 means none), and the seconds that it runs after SIGTERM."""
 
     http_port: int = 8080
     udp_port: int = 8081
@@ -79,7 +79,7 @@ class MissingImageError(Exception):
 
 
 def programs_of(image: str) -> dict[str, Path]:
-    """Return the programs of an image, by path in the container. Raises `MissingImageError`."""
+    """Return the programs that an image adds to those here, by path in the container. Raises `MissingImageError`."""
     why = "an embedded cluster has agnhost, busybox and pause only"
     if image.partition("/")[0].partition(":")[0].endswith(".invalid"):  # a registry that cannot exist (RFC 6761)
         why = "no such host"

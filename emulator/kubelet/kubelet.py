@@ -1,8 +1,8 @@
 """The kubelet of an embedded cluster, which runs pods that clients create through the API.
 
 One kubelet serves all nodes, because all nodes are in this process. The kubelet is an ordinary HTTPS client of the API
-server, and works with the reference API server and with a real one. After a server outage it lists all pods again. A
-cluster has either this kubelet or pods of `NetnsBackend.run_pod`.
+server, and works with the reference API server and with a real one. After an outage of the API server, the kubelet
+lists all pods again. A cluster has either this kubelet or pods of `NetnsBackend.run_pod`.
 
 There is no scheduler, so a pod must specify its node. Volumes, liveness probes and evictions are not supported. Images
 are only names (`emulator.kubelet.images`), and programs run in a sandbox.
@@ -72,7 +72,7 @@ class WorkQueue:
                 self._condition.notify()
 
     def close(self) -> None:
-        """End the waiting of all workers. Queued keys are dropped."""
+        """Drop the queued keys, and make `take` return None in all workers."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -219,7 +219,7 @@ class Kubelet:
             except (HarnessError, RefusedError, OSError) as error:
                 _log.warning("pod %s/%s: %s", *key, error)
                 self._retry(key)
-            except Exception:  # noqa: BLE001  logged, so that it ends no worker
+            except Exception:  # noqa: BLE001  the error is logged, and the worker continues
                 _log.exception("pod %s/%s", *key)
                 self._retry(key)
             finally:

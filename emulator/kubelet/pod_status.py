@@ -67,7 +67,7 @@ def status_of(
     before: Object,
     now: str,
 ) -> Object:
-    """Return the status. `before` is the previous status ({} at first). Unchanged conditions keep their times."""
+    """Return a pod's status. `before` is the previous status ({} at first). Unchanged conditions keep their times."""
     failed = any(each.exit_code for each in init if not each.is_sidecar)
     phase = "Failed" if failed else phase_of(containers)
     conditions = _conditions(pod, phase, [*(each for each in init if each.is_sidecar), *containers], _initialized(init))
@@ -85,7 +85,7 @@ def status_of(
 
 
 def _of_init(container: ContainerState) -> Object:
-    """Return the entry of initContainerStatuses. A container that has succeeded is ready."""
+    """Return the entry of initContainerStatuses. An init container that has succeeded is reported as ready."""
     succeeded = not container.is_sidecar and container.exit_code == 0
     return {**container.manifest(), **({"ready": True} if succeeded else {})}
 
@@ -148,7 +148,7 @@ def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Obj
 
 
 def _timed(conditions: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
-    """Return conditions with the times of their last transitions, but without reasons or messages from `before`."""
+    """Add the time of its last transition to each condition. Keep no reasons or messages from `before`."""
     known = {each["type"]: each for each in before}
     timed = []
     for each in conditions:

@@ -41,7 +41,7 @@ class Readiness:
         self._stopped = False
         self._good = self._probe is None
         self.known = self._probe is None or self._number("initialDelaySeconds", 0) > 0
-        """True if the readiness can be reported, that is, after the first probe."""
+        """True if the readiness can be reported: without a probe, in the initial delay, or after the first probe."""
         self._future = Future[None]() if self._probe is None else loop.spawn(self._probe_forever(self._probe))
 
     @property

@@ -34,14 +34,14 @@ _RUNTIME = (
 _NOT_STARTED = 128  # the exit code that containerd reports for a container whose program could not start
 _TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of hooks and probes, as in timeout(1)
 _NEVER = "1970-01-01T00:00:00Z"  # the start time of a container whose program could not start
-_START_ERROR_SECONDS = 1.0  # until the reason of a container that could not start becomes CrashLoopBackOff
+_START_ERROR_SECONDS = 1.0  # seconds until the reason of a container that could not start becomes CrashLoopBackOff
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds between restarts, as in kubelet 1.37
 _WELL = 2 * _LONGEST_PAUSE  # a container that ran for this many seconds restarts with the shortest delay
 
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """What a pod's containers share. `files` maps paths to the content of files that replace this machine's files.
+    """Values that the containers of a pod share. `files` maps paths to the content that replaces this machine's files.
 
     `wake` queues the pod for another sync, and is thread-safe.
     """
@@ -131,7 +131,7 @@ class RunningContainer:
 
     @property
     def known(self) -> bool:
-        """False until the first readiness probe has ended."""
+        """True if the readiness can be reported (see `Readiness.known`)."""
         return self._readiness is None or self._readiness.known
 
     @property

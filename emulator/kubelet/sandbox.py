@@ -139,7 +139,7 @@ class Sandbox:
         if control is not None:
             control.close()
         if init is not None:
-            init.kill()  # its child, the first process of the sandbox, then ends, and therefore all others
+            init.kill()  # its child then ends too, which is the sandbox's first process, and so all others end
             init.wait()
 
     def _created(self) -> socket.socket:

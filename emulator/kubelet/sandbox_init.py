@@ -43,7 +43,7 @@ _NOBODY = 65534
 _CLONE = 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000  # mounts, host name, IPC, process ids
 _NOSUID, _NODEV, _BIND, _DETACH = 0x2, 0x4, 0x1000 | 0x4000, 0x2
 _PRIVATE = 0x4000 | 0x40000
-_PIVOT_ROOT = {"x86_64": 155, "s390x": 217, "ppc64le": 203}  # 41 where numbers are the generic ones
+_PIVOT_ROOT = {"x86_64": 155, "s390x": 217, "ppc64le": 203}  # 41 on architectures with generic system call numbers
 _MOUNT_SETATTR = 442  # Linux 5.12
 _MESSAGE = 1 << 20  # maximum size of a request in bytes
 

@@ -53,7 +53,7 @@ class Go:
         return done.stdout
 
     def run_json(self, *arguments: str, folder: Path) -> Any:
-        """Run a go command with -json, and return its value. Raises like `run`, including for an error in the value."""
+        """Run a go command with -json, and return its value. Raises like `run`, also if the JSON reports an error."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)

@@ -94,7 +94,7 @@ def build_flags(component: Binary, version: Version, *, commit: str = "", time: 
         "gitMajor": str(version.major),
         "gitMinor": str(version.minor),
         "gitTreeState": "clean",
-        "gitCommit": commit or "unknown",  # the clients' user agent; the default is a placeholder of git
+        "gitCommit": commit or "unknown",  # part of clients' user agents; Go sources have a placeholder
         "buildDate": time,
     }
     stamps = [f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items() if value]

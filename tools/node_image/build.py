@@ -106,7 +106,7 @@ class ImageBuilder:
             for path, file in sorted(image.programs.items()):
                 digest.update(f"{image.names} {path} {sha256_of(file)} {image.entrypoint}\n".encode())
             digest.update(image.under or b"")
-        stat = parts.base.stat()  # a new archive is a new file; reading it takes a second
+        stat = parts.base.stat()  # a new archive has another size or time; hashing it takes a second
         digest.update(f"{parts.kind} {parts.base} {stat.st_size} {stat.st_mtime_ns}".encode())
         return digest.hexdigest()
 

@@ -21,7 +21,7 @@ from tools.node_image import contents, debian, layers
 FILES = Path(__file__).parents[2] / "kind-configs" / "node-image"
 
 _PROXY = ("conntrack", "dash", "ipset", "iptables", "kmod", "nftables")
-_SHELL = ("coreutils", "dash")  # version of the agnhost image that client pods use
+_SHELL = ("coreutils", "dash")  # packages in the agnhost image, which client pods use
 _NO_VERSION = re.compile("")
 _CRICTL = Binary("crictl", "sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/cmd/crictl", _NO_VERSION)
 _CRICTL_VERSION = Version(1, 34, 0)  # works with containerd 1.6 and newer, and any Kubernetes
@@ -29,7 +29,7 @@ _CRICTL_VERSION = Version(1, 34, 0)  # works with containerd 1.6 and newer, and 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The requested image: its release, the releases whose components it has as well, Debian's suite and mirror."""
+    """The requested image: its Kubernetes release, more releases whose components it has, Debian's suite and mirror."""
 
     kubernetes: Wanted
     also: tuple[Wanted, ...] = ()

@@ -32,7 +32,7 @@ _COMMANDS = {
 
 
 def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher: Watcher, again: bool) -> Path:
-    """Return an archive of Debian with the packages in a text with a name per line, and comments.
+    """Return an archive of a Debian file system. `packages` has one package name per line, and comments.
 
     `again` ignores the cache. Raises `UnavailableError`.
     """
@@ -78,7 +78,7 @@ def dependencies(status: str) -> dict[str, set[str]]:
 
 
 def closure(wanted: Collection[str], needed: Mapping[str, set[str]]) -> list[str]:
-    """Return these packages and all their dependencies."""
+    """Return these packages and all their dependencies, without `_INSTALLERS`."""
     found: set[str] = set()
     left = list(wanted)
     while left:
@@ -90,7 +90,7 @@ def closure(wanted: Collection[str], needed: Mapping[str, set[str]]) -> list[str
 
 
 def name_in_archive(path: str) -> str:
-    """Return the name in the archive of a file that a package lists with this path."""
+    """Convert a path in a package's file list to the name of the member in the archive."""
     return "." + _MERGED.sub(r"/usr/\1", path)
 
 

@@ -61,7 +61,7 @@ def write(images: Sequence[Image], target: Path) -> None:
 
 
 class _Blobs:
-    """The content of an archive, in which each blob is stored once."""
+    """Writes blobs to an archive. Each blob is stored once."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
@@ -77,7 +77,7 @@ class _Blobs:
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
 
     def add_layer(self, content: bytes) -> tuple[dict[str, Any], str]:
-        """Add a layer, and return its descriptor, and the digest of the unpacked layer."""
+        """Add a layer. Return its descriptor and the digest of the uncompressed layer."""
         plain = f"sha256:{hashlib.sha256(content).hexdigest()}"
         if plain not in self._packed:
             self._packed[plain] = self.add(gzip.compress(content, compresslevel=1, mtime=0), _LAYER), plain

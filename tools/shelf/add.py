@@ -1,7 +1,7 @@
 """Add the report of a run to the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
 
-Both the run and the published report are verified before the report replaces an earlier report. A report that an
-unreleased version made is also accepted, so that projects can view their development versions. Its page and the index
+Both the run and the published report are verified before the report replaces an earlier report. A report from an
+unreleased version of the suite is also accepted, so that developers can view its pages. Its page and the index
 mention this, and never show the report as verified.
 """
 
@@ -29,8 +29,8 @@ from tools.shelf.pages import readme
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
     """Add a run to the shelf. Return its folder on the shelf, and the reasons why it is not verified.
 
-    If any reason is `barring`, nothing is written. The report replaces an earlier report in the same folder. Raises
-    `UsageError` if the run has not ended, or if its report does not name the implementation.
+    If `barring` returns any of these reasons, nothing is written. The report replaces an earlier report in the same
+    folder. Raises `UsageError` if the run has not ended, or if its report does not name the implementation.
     """
     history = place_of(run)
     if history.name not in HISTORIES or not (history.parent / report_folder.REPORT).exists():
@@ -55,7 +55,7 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
 
 
 def barring(refused: Sequence[Refusal]) -> list[Refusal]:
-    """Return the reasons that exclude a report from the shelf: all reasons except an unreleased version."""
+    """Return the reasons that exclude a report from the shelf: all reasons except an unreleased suite version."""
     return [each for each in refused if each.check != RELEASE]
 
 
@@ -77,7 +77,7 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
 
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:
-    """Return the content of evidence.txt. The report may already be published."""
+    """Return the content of evidence.txt. Copy it if the report is already published."""
     if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
         most = published.MOST_BYTES
         return content(folder / published.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")

@@ -140,8 +140,8 @@ def entry_of(
 ) -> Entry:
     """Return the entry of the report in a folder. Raises `UsageError` if the folder is not a valid report.
 
-    The report is verified, unless `refused` contains the result of an earlier verification. Only this reads the
-    catalogue.
+    The report is verified, unless `refused` contains the result of an earlier verification. Only the
+    verification calls `catalogue`.
     """
     report = read_report(str(folder))
     if refused is None:
@@ -209,7 +209,7 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
 
 
 def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Return the causes of a report that lacks them. Without a valid history, they follow from the messages."""
+    """Return the causes of a report that lacks them. Without a valid history, derive them from the messages."""
     failed = [each for each in report["tests"] if each["verdict"] == Verdict.FAILED]
     place = history_in(folder)
     known: Mapping[str, tuple[CaseResult, ...]] = {}
@@ -245,7 +245,7 @@ class State:
 
 
 def states(entries: Sequence[Entry], today: datetime.date) -> dict[str, State]:
-    """Return each report's state, by place. The latest verified report has the current catalogue."""
+    """Return each report's state, by place. The catalogue of the latest verified report counts as the current one."""
     trusted = [each for each in entries if not each.refused] or entries
     newest = max(trusted, key=lambda each: each.date).catalogue if trusted else ""
     found = {}

@@ -66,7 +66,7 @@ class _File:
 def excerpts(folder: Path, tests: Iterable[Sequence[str]]) -> str:
     """Return the content of evidence.txt, at most `published.MOST_BYTES` bytes. Binary files are omitted.
 
-    `tests` has the paths of the evidence of each test that did not pass.
+    `tests` contains the evidence paths of each test that did not pass.
     """
     tests = [paths for paths in tests if paths]
     left = min(published.MOST_BYTES, _MOST_OF_TEST * len(tests)) - len(_ABOUT.encode())

@@ -29,7 +29,7 @@ _LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
 class Cell:
     """The result of a report for a feature: "✓ 12", "✗ 3/12", "·" or "-".
 
-    `causes` are the numbers of the causes behind it. `notes` are "not claimed", "stated" or "2 stated".
+    `causes` are the numbers of the causes of its failures. `notes` are "not claimed", "stated" or "2 stated".
     """
 
     result: str
@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def met(self) -> str:
-        """The result without its mark, because only cells without a cause need the mark."""
+        """The result. The mark is left out if the cell shows causes instead."""
         return self.result.removeprefix(self.mark).strip() if self.causes else self.result
 
     @property

@@ -1,6 +1,6 @@
 """The channels of a Kubernetes WebSocket, each of which is a stream of bytes between a client and a kubelet.
 
-The first byte of a message is the channel number. With v5.channel.k8s.io, channel 255 ends a channel.
+The first byte of a message is the channel number. In v5.channel.k8s.io, a message to channel 255 closes a channel.
 
 Each channel buffers received data up to a limit. If a client sends more to one channel, all its channels wait, because
 a WebSocket cannot pause a single channel.

@@ -48,7 +48,7 @@ async def serve(request: web.BaseRequest, container: RunningContainer, options: 
     """Upgrade the connection, run the program, and finally send a Status. Raises `ConnectionError`."""
     websocket = await channels.upgrade(request, (V5, V4))
     if websocket is None:
-        # without a colon, because clients read a mapping in YAML as a Status
+        # The message has no colon, because clients would parse a YAML mapping as a Status.
         text = f"the server accepts WebSockets with {V5} or {V4}, which kubectl uses since 1.31\n"
         return web.Response(status=403, text=text)
     every = Channels(websocket, len(_CHANNELS))
@@ -57,7 +57,7 @@ async def serve(request: web.BaseRequest, container: RunningContainer, options: 
         named.pop(name).ignore()
     first = next(name for name in ("stdout", "stderr", "error") if name in named)
     async with background(every.serve()) as gone:
-        await named[first].write(b"")  # the client treats this as the sign of a connection
+        await named[first].write(b"")  # an empty message tells the client that it is connected
         await _run(container, options, named, gone)
     await websocket.close()  # wait for the client's last message if no other task reads
     return websocket
