@@ -98,7 +98,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A KEP or another document with its sections in order. `text` names the source if it is not one of our KEPs."""
+    """A document with its sections in order. `text` is the repository and path if it is not one of our KEPs."""
 
     name: str
     title: str

@@ -100,7 +100,7 @@ def outcome(
 
 
 def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | Undefined:
-    """Return the traffic policy that applies to a client of an address.
+    """Return the traffic policy that applies when this client connects to an address of kind `to`.
 
     KEP-2086, Proposal: internalTrafficPolicy applies to traffic to the cluster IP. KEP-4444, Intersection with
     internal/externalTrafficPolicy: each policy applies to one direction only. core/v1
@@ -147,7 +147,7 @@ def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
     KEP-4444, Topology Aware Routing and InternalTrafficPolicy: there is no failover, and traffic is dropped.
     KEP-4444, Intersection (third row): hints are ignored.
     KEP-1669, Proposal: a node without ready endpoints uses its terminating endpoints, even if other nodes have ready
-    endpoints. If no node has an endpoint, two rules apply: none on this node (drop), and none at all (refuse).
+    endpoints. If no node has an endpoint, two rules apply: drop (this node has none) and refuse (no node has one).
     """
     here = [each for each in endpoints if each.node == node]
     if ready := _pods(filter(is_ready, here)):

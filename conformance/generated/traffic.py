@@ -66,7 +66,7 @@ def _container_ports(server: int) -> list[tuple[str, int, str]]:
 def play(
     cluster: Cluster, servers: Sequence[Pod], lifecycles: Lifecycles, explain: Callable[[str], str] = lambda _: ""
 ) -> None:
-    """Check these scenarios concurrently. `explain` is called with the name of each failing scenario.
+    """Check these scenarios concurrently. `explain` returns a text for a failing scenario, by name.
 
     Raises `AssertionError`.
     """
@@ -128,7 +128,7 @@ class _ScenarioService:
         return _addresses(before) - _addresses(after) if after else 0
 
     def enter(self, number: int) -> None:
-        """Write the difference between this state and the previous state to the API."""
+        """Bring the Service to this state, by writing the differences from the previous state to the API."""
         before, after = self._states(number)
         if after is None:
             return

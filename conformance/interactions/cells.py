@@ -18,7 +18,7 @@ ASKED_FROM = ("a1", "b2", "c1")
 
 NUMBER = 8080
 FIRST_PORT = 9000
-PORTS = 3  # the number of different target ports among at most twelve pods
+PORTS = 3  # number of different target ports in cells with at most twelve endpoints
 
 OF_SLICES = ("endpoints", "hints", "conditions", "distribution", "target")
 """The dimensions that determine the slices of a cell."""

@@ -43,7 +43,7 @@ def expect_changes(cluster: Cluster, group: str, *, hints: bool) -> None:
 
 
 def play(cluster: Cluster, chosen: Collection[Change]) -> None:
-    """Check these changes concurrently."""
+    """Check these changes concurrently. Raises `AssertionError`."""
     servers = _run(cluster, chosen)
     living = [_ServiceUnderChange(cluster, each, servers) for each in chosen]
     expect_concurrent_first_answers(cluster, [question for each in living for question in each.questions()])
@@ -92,7 +92,7 @@ def _explained(change: Change) -> str:
 
 
 def _run(cluster: Cluster, chosen: Collection[Change]) -> dict[str, Pod]:
-    """Run twelve servers of each kind that these changes use."""
+    """Run twelve servers of each kind that these changes use. Return the pods by name."""
     servers = {}
     for kind in dict.fromkeys(changes.servers_of(cell) for change in chosen for cell in change.cells):
         for number, ports in enumerate(changes.container_ports(chosen, kind)):
@@ -101,7 +101,7 @@ def _run(cluster: Cluster, chosen: Collection[Change]) -> dict[str, Pod]:
 
 
 class _ServiceUnderChange:
-    """A Service during its live change."""
+    """A Service that changes between the two cells of a live change."""
 
     def __init__(self, cluster: Cluster, change: Change, servers: Servers) -> None:
         self.change = change

@@ -102,7 +102,7 @@ class Change:
 
     @property
     def fronts(self) -> tuple[ServiceAddress, ...]:
-        """The addresses to probe, which are the addresses of both cells."""
+        """The addresses to probe: those that clients use in either cell."""
         return tuple(dict.fromkeys(front for cell in self.cells for front in _fronts(cell)))
 
 

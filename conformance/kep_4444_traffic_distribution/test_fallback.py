@@ -56,7 +56,7 @@ def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cl
     "KEP-4444/hints-come-and-go-without-loss",
     "No connection fails while hints are added slice by slice, the client's node moves to another zone, and hints are "
     "removed.",
-    level=SHOULD,  # the passage gives overload as the reason, and does not mention connections
+    level=SHOULD,  # the KEP's reason is overload; it does not mention connections
     must_if=LOSSLESS_CHANGES,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",

@@ -158,7 +158,7 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
     "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
     "A UDP client that keeps using one source port at a cluster IP or a node port reaches a remaining endpoint after "
     "its previous endpoint was removed, or got another target port, while the proxy of its node was down.",
-    level=SHOULD,  # the KEPs cover only new queries, as with a running proxy
+    level=SHOULD,  # the KEPs cover only new queries, also for a proxy that keeps running
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",

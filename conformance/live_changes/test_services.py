@@ -365,7 +365,7 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
     "CHANGES/source-ranges-of-both-families",
     "The load balancer addresses of a dual-stack Service answer, in each IP family, only clients in "
     "loadBalancerSourceRanges of that family: a range of one family allows no client of the other.",
-    level=SHOULD,  # as above; with ranges of only one family, no specification defines the outcome for the other family
+    level=SHOULD,  # the field is optional (see above), and no specification covers ranges of only one family
     must_if=SOURCE_RANGES,
     features={LOAD_BALANCER, IPV6_SERVICES},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges (restricted to the specified client IPs)",

@@ -336,7 +336,7 @@ def test_open_connections_outlive_their_service(three_zones: Cluster) -> None:
     "CHANGES/flows-outlive-a-restart",
     "When the proxy is restarted, open connections and UDP flows at the cluster IP and at node ports stay with their "
     "endpoint.",
-    level=SHOULD,  # a user-space proxy cannot
+    level=SHOULD,  # a restart of a user-space proxy ends its connections
     must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source="KEP-1669, Motivation; kubernetes#122740",

@@ -40,7 +40,7 @@ HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows ar
     "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
     "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its previous endpoint "
     "was removed.",
-    level=SHOULD,  # the KEPs cover only new queries, as with IPv4
+    level=SHOULD,  # the KEPs cover only new queries, also over IPv4
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=HABIT,

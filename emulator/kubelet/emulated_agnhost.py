@@ -157,7 +157,7 @@ class EmulatedAgnhost:
         return 404, f"the emulated agnhost has no /{path}\n"
 
     async def _dial(self, query: Mapping[str, str]) -> Answer:
-        """Reply 200 even if all attempts failed. As in agnhost, responses are omitted if the last attempt failed."""
+        """Handle `/dial`. As in agnhost, reply 200 even if all attempts fail, without responses if the last one fails."""
         try:
             host, port, tries = str(ipaddress.ip_address(query["host"])), int(query["port"]), int(query.get("tries", 1))
             attempt = {"http": self._get, "udp": self._send}[query.get("protocol", "http")]
@@ -257,7 +257,7 @@ async def _end(connections: set[asyncio.Task[None]]) -> None:
 
 
 async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> bytes:
-    """Send a request, and return a response of at most this number of chunks."""
+    """Send a request, and return the response, which is read in at most `most` chunks."""
     loop, answer = asyncio.get_running_loop(), b""
     with _as("write"):
         await loop.sock_sendall(sock, question)

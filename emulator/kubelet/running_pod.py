@@ -74,7 +74,7 @@ class RunningPod:
         return [*self._init, *self._containers]
 
     def sync(self, pod: Object) -> None:
-        """Perform the next step. Raises `InconclusiveError` if the API server does not respond."""
+        """Perform the next step for this API object. Raises `InconclusiveError` if the API server does not respond."""
         self._pod = pod
         if self._removed:
             return

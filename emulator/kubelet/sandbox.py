@@ -1,8 +1,8 @@
 """The sandbox of one container: programs of this machine run in a pod's netns, and cannot change anything outside.
 
 Programs have separate mounts, process ids, host name and IPC. They have read-only access to this machine's programs,
-libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run as nobody without capabilities, or as
-the ordinary user who runs the cluster. All programs end with `close`, or with this process, even after SIGKILL.
+libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run without capabilities, as the user
+nobody or as the ordinary user who runs the cluster. `close` ends all programs. They also end with this process.
 
 `harness.netns.isolation` is for programs that configure a node. It does not hide files or drop capabilities.
 """

@@ -32,7 +32,7 @@ class Channel:
         self._space.set()
 
     async def read(self) -> bytes:
-        """Return some bytes, or no bytes at the end of the data."""
+        """Wait for received bytes, and return some. Return b"" if no more will arrive."""
         while not self._chunks and not self._finished:
             self._readable.clear()
             await self._readable.wait()
@@ -44,7 +44,7 @@ class Channel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, and wait while the client does not read. An empty message is sent, too.
+        """Send bytes, and wait while the client does not read. Empty messages are sent as well.
 
         Raises `ConnectionError` after a disconnect.
         """

@@ -65,7 +65,7 @@ async def serve(request: web.BaseRequest, container: RunningContainer, options: 
 
 @contextlib.asynccontextmanager
 async def background(coroutine: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run a task during the block, and cancel the task at the end."""
+    """Run a task during the `with` block, and cancel the task at the end of the block."""
     task = asyncio.create_task(coroutine)
     try:
         yield task
@@ -106,7 +106,7 @@ async def _run_to_its_end(container: RunningContainer, options: ExecOptions, ope
 
 
 async def _carry(process: SandboxProcess, standard: StandardStreams, opened: Mapping[str, Channel]) -> int:
-    """Copy bytes between the client and a program until it has ended and all its output is sent. Return its code."""
+    """Copy bytes between the client and a program until it ends and all its output is sent. Return its exit code."""
     async with contextlib.AsyncExitStack() as inputs:
         if "stdin" in opened:
             await inputs.enter_async_context(background(_from_client(opened["stdin"], standard.take("stdin"))))
@@ -149,7 +149,7 @@ async def _from_client(stream: Channel, descriptor: int) -> None:
 
 
 async def _resize(stream: Channel, standard: StandardStreams) -> None:
-    """Read terminal sizes, which are consecutive JSON objects."""
+    """Set the terminal to the sizes that the client sends as consecutive JSON objects."""
     decoder, text = json.JSONDecoder(), ""
     while data := await stream.read():
         text += data.decode(errors="replace")
