@@ -17,7 +17,7 @@ from trafficdist import (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A value in a YAML file, with its position."""
+    """A value in a YAML file. The node has its line number."""
 
     file: str
     node: yaml.Node
@@ -61,7 +61,7 @@ class Line:
         return tuple(each.text() for each in self.items())
 
     def one_of(self, allowed: Sequence[str]) -> str:
-        """Return a string from a fixed vocabulary. Raises `UsageError`."""
+        """Return a string that must be one of the `allowed` strings. Raises `UsageError`."""
         if self.text() not in allowed:
             raise self.error(f"{self.text()!r} is not one of {', '.join(allowed)}")
         return self.text()

@@ -83,7 +83,7 @@ class Matrix:
         asked: Mapping[str, Mapping[str, Any]],
         table: Mapping[tuple[str, str], Outcome],
     ) -> None:
-        """`asked` maps names to arguments of `Cluster.create_service`. The keys of `table` are pairs of names."""
+        """`asked` maps names to arguments of `Cluster.create_service`. The keys of `table` are a skew's name and such a name."""
         cells = set(itertools.product(skews, asked))
         if cells != set(table):
             wrong = ", ".join(" / ".join(each) for each in sorted(cells ^ set(table)))
@@ -115,7 +115,7 @@ def bring_to(cluster: Cluster, skew: Skew) -> None:
 def expect_written(
     cluster: Cluster, service: Service, pods: Iterable[Pod], written: Written
 ) -> Mapping[str, AbstractSet[Pod]]:
-    """Expect hints of this kind. Returns the pods by hinted zone."""
+    """Expect the hints that `written` describes. Return the pods by the zone for which they are hinted."""
     by_name = {pod.name: pod for pod in pods}
     if written == "shared out":
         shared = expect_hint_counts(cluster, service, SHARED_OUT)

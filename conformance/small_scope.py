@@ -178,7 +178,7 @@ COMMON = [
     for nodes in ((), ("a1",), ("b1",))
     for node in ("a1", "b1")
 ]
-"""The values for which all combinations of endpoints are checked."""
+"""The usual values of an endpoint. All sets of endpoints with these values are checked."""
 
 _HINTS = [((), ()), (("a",), ("a1",))]
 _OTHER_HINTS = [(("a", "b"), ()), ((), ("a1", "b1")), ((), ("n1",)), (("elsewhere",), ()), ((), ("elsewhere",))]
@@ -351,7 +351,7 @@ def check(
 def check_all(
     decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: AllowedOutcomes = AllowedOutcomes()
 ) -> ScopeResult:
-    """Compare decisions with the oracle in all states with these sets of endpoints, many states at a time."""
+    """Compare decisions with the oracle in all states with these sets of endpoints. Each call gets many states."""
     number = states = wrong = 0
     simplest: dict[Group, Counterexample] = {}
     remaining = iter(endpoint_sets)

@@ -51,7 +51,7 @@ class AllControllers(LocalControllerManager):
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None
     ) -> None:
-        """`slices` creates a reference controller that writes the EndpointSlices instead, for example a mutant."""
+        """`slices`, if given, creates a reference controller that writes EndpointSlices instead, such as a mutant."""
         left_out = () if slices is None else (f"-{SLICES}",)
         queue = "endpoint_slice" if slices is None else "daemonset"
         super().__init__(processes, port, controllers=("*", f"-{_OF_THE_HARNESS}", *left_out), queue=queue)
@@ -80,7 +80,7 @@ class AllControllers(LocalControllerManager):
 
 
 class WholeControlPlane(BinaryControlPlane):
-    _of_groups: Sequence[str] = ()  # all groups
+    _of_groups: Sequence[str] = ()  # all API groups
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _signal_to_end() -> threading.Event:
-    """Return an event that is set by a terminating signal.
+    """Return an event that is set when the process receives one of the signals in `_STOP`.
 
     A thread waits for the signal without a timeout, because Python's sigtimedwait may return a signal that was
     never sent, if the timeout expires between SIGSTOP and SIGCONT.
@@ -88,7 +88,7 @@ def _signal_to_end() -> threading.Event:
 
 
 def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitStack) -> None:
-    """Boot a cluster and write its state. `running` closes the cluster. Raises `HarnessError`."""
+    """Boot a cluster and write its state. Closing `running` closes the cluster. Raises `HarnessError`."""
     outside = Path("/proc/self/ns/user").stat().st_ino
     topology = settings.topology
     backend = NetnsBackend(
@@ -131,7 +131,7 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
 
 
 class _StateFile:
-    """Writes the state of the cluster for other commands, when the example Service is ready and when pods change."""
+    """Writes the cluster's state file for other commands: when the example Service is ready, and when pods change."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder
@@ -140,7 +140,7 @@ class _StateFile:
         self._lock = threading.Lock()
 
     def set_pods(self, hosts: Mapping[Key, Host]) -> None:
-        """Record the pods by name, or by namespace and name outside namespace `default`."""
+        """Record the pods: as NAME in the namespace `default`, and as NAMESPACE/NAME elsewhere."""
         with self._lock:
             self._pods = {
                 name if namespace == "default" else f"{namespace}/{name}": host
@@ -149,7 +149,7 @@ class _StateFile:
             self._save()
 
     def set_service(self, service: dict[str, Any]) -> None:
-        """Record the example Service. The cluster is then ready."""
+        """Record the example Service, and write the state file for the first time: the cluster is now ready."""
         with self._lock:
             self._state = dataclasses.replace(self._state, service=service)
             self._save()
@@ -196,7 +196,7 @@ def _prefer_the_zone(api: Api) -> Object:
     wanted = manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferSameZone")
     try:
         return api.create("services", "default", wanted)
-    except RefusedError:  # before 1.34
+    except RefusedError:  # Kubernetes before 1.34 rejects PreferSameZone
         wanted["spec"]["trafficDistribution"] = "PreferClose"
         return api.create("services", "default", wanted)
 

@@ -151,7 +151,7 @@ def of_family(lifecycle: Lifecycle) -> str:
 
 
 def is_given(lifecycle: Lifecycle, state: State) -> bool:
-    """Return whether the Service has the address that clients use."""
+    """Return whether, in this state, the Service has the kind of address that clients use."""
     return (
         state.exists
         and {

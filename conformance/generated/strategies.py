@@ -33,7 +33,7 @@ from conformance.generated.lifecycles import (
 V = TypeVar("V")
 Draw = Callable[[st.SearchStrategy[V]], V]
 Zones = tuple[tuple[str, str], ...]
-"""Pairs of a node and its zone label, for nodes with labels other than the default."""
+"""Pairs of a node name and its zone label, only for nodes whose label is not the default."""
 
 STATES = 4  # maximum number of states in a scenario
 BATCH = 32  # number of scenarios generated for one batch; duplicates run only once
@@ -170,7 +170,7 @@ def _asked(state: State, member: Member) -> Member:
 
 @st.composite
 def _switch(draw: Draw[Any], state: State, more: bool) -> State:
-    """Change a field of the Service."""
+    """Give one field of the Service a new value."""
     name = draw(st.sampled_from(("distribution", "internal", "external", "exists", "type", *(_MORE if more else ()))))
     value = draw(st.sampled_from([each for each in choices(name) if each != getattr(state, name)]))
     if (name, value) == ("type", "LoadBalancer") and not more:

@@ -92,7 +92,7 @@ def play(
 
 
 def _label(cluster: Cluster, lifecycles: Lifecycles, number: int) -> None:
-    """Set the zone labels of the nodes, which all scenarios of a batch share."""
+    """Set the zone labels of the nodes for this state. All scenarios of a batch have the same labels."""
     states = [each.states[number] for each in lifecycles.values() if number < len(each.states)]
     before = dict(
         next((each.states[number - 1].zones for each in lifecycles.values() if 0 < number < len(each.states)), ())

@@ -75,13 +75,13 @@ def why_impossible(changing: str, rest: Cell) -> str:
 
 
 def transitions() -> Iterator[Transition]:
-    """Yield every dimension with every ordered pair of its values."""
+    """Yield each ordered pair of values of each dimension."""
     for dimension, values in VALUES.items():
         yield from ((dimension, *pair) for pair in itertools.permutations(values, 2))
 
 
 def other_values() -> Iterator[OtherValue]:
-    """Yield every changing dimension with every value of each other dimension, including impossible combinations."""
+    """Yield each value that can accompany a change of a dimension, including impossible combinations."""
     for dimension in VALUES:
         for name, values in DIMENSIONS.items():
             if name != dimension and (dimension, name) != ("distribution", "hints"):
@@ -144,7 +144,7 @@ def name_of(change: Change) -> str:
 
 
 def of(change: Change) -> tuple[Transition, set[OtherValue]]:
-    """Return the transition and the combinations that a change covers."""
+    """Return what a change covers: its transition, and the values of the other dimensions."""
     return (change.dimension, change.before, change.after), {
         (change.dimension, name, value) for name, value in change.rest
     }

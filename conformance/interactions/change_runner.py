@@ -37,7 +37,7 @@ RATES = Rates(leak=0.5)
 
 
 def expect_changes(cluster: Cluster, group: str, *, hints: bool) -> None:
-    """Check every change of a group. Raises `AssertionError` with a separate scenario for each failing change."""
+    """Check every change of a group. Raises `AssertionError`, whose message has a scenario for each failing change."""
     chosen = [each for each in change_covering.of_all() if change_covering.group_of(each) == (group, hints)]
     play(cluster, chosen)
 

@@ -58,7 +58,7 @@ def created(cell: Cell) -> dict[str, Any]:
 
 
 def first(cell: Cell) -> Iterator[Step]:
-    """Yield the steps that follow the creation of the Service."""
+    """Yield the steps that bring a new Service to its first cell."""
     if _pends(cell):  # a Service created with type LoadBalancer would receive addresses at once
         yield Patch({"type": "LoadBalancer", "trafficDistribution": cell["distribution"]})
     yield from slices(cell)

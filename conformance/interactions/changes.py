@@ -143,7 +143,7 @@ def servers_of(cell: Cell) -> str:
 
 
 def container_ports(chosen: Iterable[Change], kind: str) -> list[list[tuple[str, int, str]]]:
-    """Return the container ports of each of the twelve servers of a kind, for these changes."""
+    """Return the container ports that each of the twelve servers of a kind needs for these changes."""
     mine = [cell for change in chosen for cell in change.cells if servers_of(cell) == kind]
     named = [cell for cell in mine if cells.ports_of(cell) != [cells.NUMBER]]
     return [

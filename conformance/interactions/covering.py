@@ -18,7 +18,7 @@ _WEIGHTS = {("affinity", "None"): 6, ("endpoints", 3): 4, ("endpoints", 12): 4, 
 """Weights for tie-breaking between values. Values that reveal more faults or cost less have larger weights."""
 
 Combination = frozenset[tuple[str, Any]]
-"""Two or three pairs of a dimension and a value."""
+"""Values of two or three dimensions, as pairs of a dimension's name and its value."""
 
 
 WAYS = {"address", "client", "internal", "external", "family", "protocol", "affinity"}

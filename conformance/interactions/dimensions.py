@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Cell = Mapping[str, Any]
-"""A value for each dimension, or for some dimensions."""
+"""Maps dimensions to values. Some cells are partial: they have values for only some dimensions."""
 
 DIMENSIONS: Mapping[str, tuple[Any, ...]] = {
     "endpoints": (0, 1, 3, 12, 120, 1200),

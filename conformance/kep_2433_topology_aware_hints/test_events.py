@@ -25,7 +25,7 @@ from trafficdist import (
 )
 
 Seen = Mapping[str, int]
-"""The count of each Event, by its name."""
+"""Maps the name of an Event to its count."""
 
 
 def _events(cluster: Cluster, service: Service) -> dict[str, tuple[int, str]]:

@@ -79,7 +79,7 @@ def make_service(
 
 
 def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[ClientRef, Expected]:
-    """Return the servers that clients of this kind reach from each node."""
+    """For clients of this kind on each node, return the servers that they reach with the routing `way`."""
     if way == "hints":
         return {client("a1"): {b1}, client("a2"): {b1}, client("b1"): {a1}}
     return {client("a1"): {a1}, client("a2"): NO_ANSWER, client("b1"): {b1}}

@@ -62,7 +62,7 @@ def test_nodes_without_consequence_write_nothing(three_zones: Cluster) -> None:
 
 
 def _written(cluster: Cluster, service: Service) -> int:
-    """Return how often the API server has stored the current slices of a Service."""
+    """Return how often the API server has stored a Service's slices: the sum of their generations."""
     return sum(int(each["metadata"]["generation"]) for each in cluster.slices(service))
 
 

@@ -15,7 +15,7 @@ BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "traffi
 
 OF_LOAD_BALANCERS = {"allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass", "nodePort"}
 OF_CLUSTER_IPS = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}
-"""The fields that only Services of certain types have."""
+"""The fields of Services with cluster IPs. Services of type ExternalName do not have these fields."""
 
 
 @requirement(

@@ -34,7 +34,7 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 def _former(pod: Pod, **fields: Any) -> Endpoint:
-    """Return the endpoint of the pod on node a1 that had the address of `pod` before."""
+    """Return the terminating endpoint of an earlier pod on node a1 that has the same address as `pod`."""
     known = {"name": "former", "uid": "11111111-1111-1111-1111-111111111111"}
     fields = {"serving": False, "extra": {"targetRef": {"kind": "Pod", **known}}, **fields}
     return endpoint(pod, ready=False, terminating=True, node="a1", zone="a", **fields)

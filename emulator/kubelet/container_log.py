@@ -53,7 +53,7 @@ class ContainerLog:
             self._wake()
 
     def end(self) -> None:
-        """Record that the container has ended. An unfinished line is stored, and followers end. Idempotent."""
+        """Record that the container has ended. Store unfinished lines, and end all `follow` calls. Idempotent."""
         with self._lock:
             for stream, rest in self._open.items():
                 if rest:
@@ -67,7 +67,7 @@ class ContainerLog:
         return self._ended
 
     def lines(self, *, tail: int | None = None, since: float | None = None) -> list[LogLine]:
-        """Return the lines since `since` (seconds since the epoch) among the last `tail` lines."""
+        """Return the last `tail` lines (default: all), without lines from before `since` (seconds since the epoch)."""
         with self._lock:
             return list(self._chosen(tail, since))
 
@@ -123,7 +123,7 @@ class ContainerLog:
 
 
 def _begin_of_tail(lines: list[LogLine], tail: int) -> int:
-    """Return the index of the first of the last `tail` lines. The parts of a split line count as one line."""
+    """Return the index at which the last `tail` lines begin. The parts of a split line count as one line."""
     left = tail
     for index in range(len(lines) - 1, -1, -1):
         if lines[index].whole or index == len(lines) - 1:

@@ -45,7 +45,7 @@ _CONNECT = re.compile(r"/agnhost connect \[?(?P<host>\S+?)\]?:(?P<port>\d{1,5}) 
 _CHUNK = 1 << 16
 
 Answer = tuple[int, str]
-"""Status code and body."""
+"""The HTTP status code and the body of a response."""
 
 
 class EmulatedAgnhost:
@@ -157,7 +157,7 @@ class EmulatedAgnhost:
         return 404, f"the emulated agnhost has no /{path}\n"
 
     async def _dial(self, query: Mapping[str, str]) -> Answer:
-        """Handle `/dial`. As in agnhost, reply 200 even if all attempts fail, without responses if the last one fails."""
+        """Handle `/dial`. As in agnhost, reply 200 even if all attempts fail, and omit responses if the last fails."""
         try:
             host, port, tries = str(ipaddress.ip_address(query["host"])), int(query["port"]), int(query.get("tries", 1))
             attempt = {"http": self._get, "udp": self._send}[query.get("protocol", "http")]
@@ -248,7 +248,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 async def _end(connections: set[asyncio.Task[None]]) -> None:
-    """Close all connections, including newly accepted connections, which asyncio sets up over three loop iterations."""
+    """Close all connections. First wait for asyncio, which sets up accepted connections over three loop iterations."""
     for _ in range(3):
         await asyncio.sleep(0)
     for each in connections:

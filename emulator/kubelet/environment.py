@@ -20,7 +20,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FieldValues:
-    """The fields of a pod, including the addresses that the pod's status will have."""
+    """The values for `fieldRef`: a pod's fields, and the addresses that its status will have."""
 
     pod: Object
     pod_ips: Sequence[str]

@@ -35,7 +35,7 @@ class ContainerState:
         return None if ended is None else int(ended["exitCode"])
 
     def manifest(self) -> Object:
-        """Return the entry of containerStatuses."""
+        """Return the container's entry in containerStatuses."""
         return {
             "name": self.name,
             "image": self.image,
@@ -131,7 +131,7 @@ def _containers_ready(phase: str, containers: Sequence[ContainerState]) -> Objec
 
 
 def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Object:
-    """Return the condition Ready: all containers are ready, and the condition of each readiness gate is True."""
+    """Return the condition Ready. It is True if all containers are ready and the conditions of all gates are True."""
     all_ready = _containers_ready(phase, containers)
     if all_ready["status"] == "False":
         return all_ready

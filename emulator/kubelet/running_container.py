@@ -57,7 +57,7 @@ class PodContext:
 
 
 class Restarts:
-    """The restart delays of one container according to the pod's policy. The first is 0, and later delays grow."""
+    """Decides whether and when one container restarts. The first delay is 0, and later delays grow."""
 
     def __init__(self, policy: str) -> None:
         """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
@@ -80,7 +80,7 @@ class RunningContainer:
     """One container. Only one thread at a time may call methods. The loop's thread only records exits and probes."""
 
     def __init__(self, spec: Object, context: PodContext, *, policy: str, waits: str = "ContainerCreating") -> None:
-        """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is the reason why it does not run yet."""
+        """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is its first waiting reason."""
         self._spec = spec
         self._context = context
         self._restarting = Restarts(policy)
@@ -171,7 +171,7 @@ class RunningContainer:
         )
 
     def sync(self) -> None:
-        """Handle an exit, and start the container when its start is due."""
+        """Process an exit of the container, and start the container when its start or restart is due."""
         if self._exit is not None:
             self._ended(self._exit)
         if self._container is None and "waiting" in self._state:

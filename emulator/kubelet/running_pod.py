@@ -38,7 +38,7 @@ class RunningPod:
     ) -> None:
         """`dns` is the address of the cluster's DNS, or "".
 
-        `wake` schedules another call of `sync`. `host_changed` is called when `host` is set, and at the end.
+        `wake` schedules another call of `sync`. `host_changed` is called when `host` is set or cleared.
         """
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
@@ -201,7 +201,7 @@ class RunningPod:
             self._reported = status
 
     def _patch(self, status: Object) -> None:
-        """Write the status of the pod with this uid. A newer pod with the same name is not changed."""
+        """Write the pod's status. The uid in the patch protects a newer pod with the same name."""
         body = {"metadata": {"uid": self.uid}, "status": status}
         path = f"{self._path}/status"
         response = self._api.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)

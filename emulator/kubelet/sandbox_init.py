@@ -135,7 +135,7 @@ def give_up_rights() -> None:
 
 
 def execute(request: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
-    """Execute the program, or write the error to `failed`."""
+    """Replace this process with the requested program, or write the error to `failed`."""
     try:
         os.setsid()
         for number in range(3):
@@ -155,7 +155,7 @@ def execute(request: Mapping[str, Any], descriptors: list[int], failed: int) -> 
 
 
 class Init:
-    """The main loop of the first process."""
+    """The main loop of the sandbox's first process."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control

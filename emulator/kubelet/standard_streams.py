@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Collection
 
 
 class StandardStreams:
-    """Both ends of each stream. `started` closes the program's ends. `close` closes our ends that were not taken."""
+    """Both ends of each stream. `started` closes the program's ends. `close` closes all ends that were not taken."""
 
     def __init__(self, names: Collection[str] = (), *, tty: bool = False) -> None:
         """Connect the named streams ("stdin", "stdout", "stderr"). The other streams are /dev/null."""
@@ -44,7 +44,7 @@ class StandardStreams:
             os.close(self._theirs.pop())
 
     def close(self) -> None:
-        """Close both sides' ends, except those that were taken. Idempotent."""
+        """Close the ends of both sides, except those that `take` returned. Idempotent."""
         self.started()
         while self._ours:
             os.close(self._ours.popitem()[1])

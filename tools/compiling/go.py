@@ -106,7 +106,7 @@ def find_go(*, jobs: int = 0) -> Go:
 
 
 def error_of(output: str, arguments: Sequence[str]) -> UnavailableError:
-    """Return the error for the output of a failed go command."""
+    """Convert the output of a failed go command to an error that says how to fix the problem."""
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     tail = "\n".join(lines[-_TAIL:]) or "no output"
     old = _TOO_OLD.search(output)

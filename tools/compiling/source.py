@@ -108,12 +108,12 @@ class FromSource:
                 folder=module, line=lambda package: watcher.advance(1, package),
             )  # fmt: skip
             watcher.end()
-            files = [module / each for each in ("go.mod", "go.sum")]  # there is no go.sum without dependencies
+            files = [module / each for each in ("go.mod", "go.sum")]  # a module without dependencies has no go.sum
             beside = tuple((each.name, each.read_text(encoding="utf-8")) for each in files if each.exists())
         return NewBinary(binary, f"{component.module}@{version.tag}", self.go.version, beside)
 
     def _check_disk(self, folder: Path) -> None:
-        """Raise `UnavailableError` if a disk is too full, before a long compilation."""
+        """Before a long compilation, raise `UnavailableError` if a disk has too little free space."""
         places = {"the cache": str(folder)}
         for name in ("GOCACHE", "GOMODCACHE"):
             places[name] = self.go.run("env", name, folder=Path("/")).strip()

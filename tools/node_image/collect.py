@@ -110,7 +110,7 @@ class Collector:
             yield _image_of(image, program, path, under if program == "kube-proxy" else None)
 
     def _ours(self, version: Version, under: bytes, shell: bytes) -> Iterator[layers.Image]:
-        """Yield the image of client pods, and the image that replaces kindnetd."""
+        """Yield the agnhost image of client pods, and the image that replaces kindnetd."""
         tagged, _, digest = pods.image().partition("@")
         names = (tagged, f"{tagged.rpartition(':')[0]}@{digest}")  # CRI prefers the second name
         agnhost, _ = self._component("agnhost", parse_wanted(str(version)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-NAME = "io.containerd.image.name"  # the annotation with the name for containerd's import
+NAME = "io.containerd.image.name"  # the annotation from which containerd's import takes the name
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -69,7 +69,7 @@ class _Blobs:
         self._packed: dict[str, tuple[dict[str, Any], str]] = {}
 
     def add(self, content: bytes, media_type: str) -> dict[str, Any]:
-        """Add content, and return its descriptor."""
+        """Add a blob with this content, and return its OCI descriptor."""
         digest = hashlib.sha256(content).hexdigest()
         if digest not in self._there:
             self._there.add(digest)

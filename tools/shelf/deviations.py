@@ -35,7 +35,7 @@ class Deviation:
 
 
 def read(shelf: Path) -> list[Deviation]:
-    """Return the entries of a shelf's file, or none without a file. Raises `UsageError`."""
+    """Return the deviations in a shelf's file, or an empty list if there is no file. Raises `UsageError`."""
     place = shelf / FILE
     if not place.exists():
         return []

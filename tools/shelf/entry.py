@@ -23,7 +23,7 @@ from harness.report.verified import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
 NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
-"""Reasons that can never disappear while the files are unchanged, so that the verification need not be repeated."""
+"""The values of `refused` that stay true while the report's files are unchanged, so it need not be verified again."""
 
 HOLDS = datetime.timedelta(days=365)
 """The period for which a report is valid. A version does not change, but kernels, clusters and requirements do."""
@@ -118,7 +118,7 @@ class Entry:
 
     @property
     def by_cause(self) -> list[tuple[Cause, list[Unmet]]]:
-        """Each cause with its unmet requirements."""
+        """The causes, each with the unmet requirements that share it."""
         unmet = {each.id: each for each in self.unmet}
         return [(each, [unmet[name] for name in each.requirements if name in unmet]) for each in self.causes]
 
@@ -238,7 +238,7 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a report, as phrases. `holds` is true if the report is verified, certifiable, current and valid."""
+    """The state of a report as phrases (`texts`). `holds`: the report is verified, certifiable, current and valid."""
 
     holds: bool
     texts: Sequence[str]

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.model.files import MEGABYTE, content
 from harness.report import published
 
-_MOST_OF_TEST = 20_000  # bytes, to keep a report with one failure small
+_MOST_OF_TEST = 20_000  # maximum number of bytes per test, so that a report with one failure is small
 _LARGEST = 256 * MEGABYTE
 _ENDS = "…\n"
 _ABOUT = """\

@@ -84,7 +84,7 @@ def as_json(found: Iterable[Entry]) -> str:
 
 
 def _cached(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the cached values by place. Empty if the file has another format."""
+    """Return the entries in index.json, by place. The result is empty if the file has another format."""
     try:
         found = json.loads(content(path, what="index", most=_MOST_CACHED))["reports"] if path.exists() else []
         return {str(each["place"]): each for each in found}

@@ -20,7 +20,7 @@ KEY = (
     "last. Stated: the implementation's documentation describes the deviation."
 )
 
-_MOST_NUMBERS = 3  # causes; a cell with more shows only their count
+_MOST_NUMBERS = 3  # maximum number of causes whose numbers a cell shows; for more causes it shows their count
 _BROKEN, _WARNED = "✗?", "!"
 _LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
 
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def green(self) -> bool:
-        """True if the cell needs no explanation."""
+        """True if the result is met, not run or not claimed, so that the cell needs no explanation."""
         return self.mark in (MET, NOT_RUN, UNCLAIMED)
 
     @property
@@ -105,7 +105,7 @@ def cell(entry: Entry, profile: str, feature: str, deviations: Sequence[Deviatio
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The first version of an implementation that meets a feature, with the folder of its report."""
+    """The first version of an implementation that meets a feature, as text, and the folder of its report."""
 
     text: str
     place: str = ""
@@ -119,7 +119,7 @@ SINCE = (
 
 
 def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]:
-    """Return the first version by implementation and feature. Implementations with one version are left out."""
+    """Return the first version that meets a feature, by implementation and feature, if there are several versions."""
     versions: dict[str, dict[tuple[int, ...], Entry]] = {}
     for each in sorted(entries, key=lambda each: each.date):
         if profile in each.features and _is_whole(each):
@@ -131,7 +131,7 @@ def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]
 
 
 def _since(versions: Sequence[Entry], profile: str, feature: str) -> Since:
-    """Return the first version of one implementation. `versions` begins with the oldest version."""
+    """Return the first version that meets the feature. `versions` are those of one implementation, the oldest first."""
     cells = [str(cell(each, profile, feature)) for each in versions]
     lacking = [number for number, text in enumerate(cells) if text[0] in _LACKING]
     first = lacking[-1] + 1 if lacking else 0

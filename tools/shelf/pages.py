@@ -59,7 +59,7 @@ def _origin(report: Mapping[str, Any]) -> str:
 
 
 def section(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[Deviation] = ()) -> str:
-    """Return the section with all reports, between its two markers."""
+    """Return the section of README.md with all reports, including the two marker lines around it."""
     return f"{BEGIN}\n\n{_markdown('section.md.j2', **_index(entries, today, deviations)).strip()}\n\n{END}"
 
 
@@ -79,7 +79,7 @@ def as_html(entries: Sequence[Entry], today: datetime.date, deviations: Sequence
 
 
 def _index(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[Deviation]) -> dict[str, Any]:
-    """Return the values that both indexes show."""
+    """Return the values for the templates of index.html and of the section in README.md."""
     return {
         "entries": entries,
         "states": states(entries, today),

@@ -26,7 +26,7 @@ class Channel:
         self._websocket = websocket
         self._chunks: deque[bytes] = deque()
         self._size = 0
-        self._finished = False  # set when no more data arrives
+        self._finished = False  # True when no more data will arrive
         self._ignored = False
         self._readable, self._space = asyncio.Event(), asyncio.Event()
         self._space.set()
@@ -51,7 +51,7 @@ class Channel:
         await self._websocket.send_bytes(self._number + data)
 
     def ignore(self) -> None:
-        """Discard received data now and in the future."""
+        """Discard the data in the buffer and all data that arrives later."""
         self._ignored = True
         self._chunks.clear()
         self._size = 0

@@ -20,7 +20,7 @@ from harness.errors import HarnessError
 Object = dict[str, Any]
 
 _STANDARD = ("stdin", "stdout", "stderr")
-_CHANNELS = (*_STANDARD, "error", "resize")  # by number
+_CHANNELS = (*_STANDARD, "error", "resize")  # the index is the channel number
 _CHUNK = 1 << 16
 
 
