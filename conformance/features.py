@@ -179,7 +179,7 @@ NODE_LEVEL_FIELD = Feature(
     "NodeLevelTopologyHints", _API, False, "EndpointSlices store node hints behind the gate of KEP-3015 of 2022."
 )
 
-# for each component: whether it can run as another release or with other gates
+# features of any component: it can run as another release, or with other feature gates
 PROXY_RELEASES = Feature(
     "ProxyReleases", _PROXY, False, "The proxy can be run as an older Kubernetes release, and with gates switched."
 )

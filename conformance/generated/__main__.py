@@ -15,7 +15,7 @@ from conformance.generated.lifecycles import Lifecycle, Slice, State, outcome, s
 from conformance.generated.runner import CORPUS
 
 GROUPS = (("core", False), ("core", True), ("all", False), ("all", True))
-_BATCHES = 4  # number of batches from which the scenarios are chosen
+_BATCHES = 4  # number of generated batches from which the scenarios of a group are chosen
 _HEAD = "# Scenarios from seed {}, {} per requirement; written by `python -m conformance.generated corpus {} {}`.\n"
 
 

@@ -29,7 +29,7 @@ def check(asked: Generation) -> None:
         yaml_format.read(asked.replay)
         return
     try:
-        import hypothesis  # noqa: F401, PLC0415  only generating needs it
+        import hypothesis  # noqa: F401, PLC0415  only --generate needs Hypothesis
     except ImportError:
         raise UsageError("--generate needs Hypothesis: pip install 'trafficdist[generate]'") from None
 
@@ -51,7 +51,7 @@ def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
             raise IneligibleError("the file has no scenario of this requirement")
         asking.expect(found)
         return
-    from conformance.generated import strategies  # noqa: PLC0415  see `check`
+    from conformance.generated import strategies  # noqa: PLC0415  it imports Hypothesis
 
     made = 0
     for number in asked.batches(strategies.BATCH):

@@ -36,7 +36,7 @@ class _TestSource:
         self._change = change
         self._asked: dict[
             ServiceAddress, str
-        ] = {}  # address -> variable with the last Service state that had the address
+        ] = {}  # address -> name of the variable with the last state of the Service that had the address
         self._spoken = False
 
     def servers(self) -> Iterator[str]:

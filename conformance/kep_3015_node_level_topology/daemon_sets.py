@@ -21,7 +21,7 @@ from trafficdist import (
 
 VERSION = "1.32"
 ON, OFF = release(VERSION, NodeLevelTopology=True), release(VERSION, NodeLevelTopology=False)
-BEFORE = release("1.31")  # does not know the feature
+BEFORE = release("1.31")  # this release lacks the feature
 
 KEY = "service.kubernetes.io/topology-mode"
 ASKED = {KEY: "Node"}

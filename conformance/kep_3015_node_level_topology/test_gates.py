@@ -77,7 +77,7 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
     _expect_stored(three_zones, "stored", ZONE, ZONE)
 
 
-# The cluster
+# The whole cluster
 
 
 @requirement(

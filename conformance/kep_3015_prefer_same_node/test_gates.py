@@ -217,7 +217,7 @@ def test_proxy_ignores_node_hints_while_its_gate_is_off(three_zones: Cluster) ->
     expect_traffic(three_zones, service, {"a1": {a1, a2, b1}, "b1": {a1, a2, b1}})
 
 
-# The cluster
+# The whole cluster
 
 
 @requirement(

@@ -171,7 +171,7 @@ def test_proxy_from_before_the_field_needs_the_annotation(three_zones: Cluster, 
     _expect_annotation_needed(three_zones, key)
 
 
-# The cluster
+# The whole cluster
 
 
 @requirement(

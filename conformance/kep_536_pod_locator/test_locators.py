@@ -123,7 +123,7 @@ def test_locator_follows_addresses(three_zones: Cluster) -> None:
     expect_locators(three_zones, {"web": {"ips": sorted(each["ip"] for each in first)}})
 
     ips = three_zones.backend.part(Probing).free_addresses()
-    for known in (list(ips.values())[:1], list(ips.values())):  # the second address may come later
+    for known in (list(ips.values())[:1], list(ips.values())):  # the status may first have only one address
         status = {"podIP": known[0], "podIPs": [{"ip": each} for each in known]}
         three_zones.api.patch("pods", three_zones.namespace, "web", {"status": status}, subresource="status")
         expect_locators(three_zones, {"web": {"ips": sorted(known)}})

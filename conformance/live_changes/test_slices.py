@@ -173,7 +173,7 @@ def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
     fixes={"slices": "the scenario patches one slice"},
 )
 def test_slice_of_another_service(three_zones: Cluster) -> None:
-    web = Port(80, name="web")  # a slice has endpoints for the ports that it names
+    web = Port(80, name="web")  # both Services have the port name that the slice has
     giving, taking = three_zones.create_service(ports=[web]), three_zones.create_service(ports=[web])
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     three_zones.publish(giving, [endpoint(a1)])

@@ -334,7 +334,7 @@ def test_external_name_is_an_alias(three_zones: Cluster) -> None:
     pods, target = run(three_zones), "www.example.invalid."
     service = three_zones.create_service(type="ExternalName", externalName=target.rstrip("."))
 
-    for kind in ("CNAME", "A"):  # resolution of names outside the zone is optional
+    for kind in ("CNAME", "A"):  # a DNS server need not resolve names outside the cluster domain
         expect_eventually(
             three_zones,
             f"answer to {kind} {dns_name_of(service)} has {target}",
