@@ -83,7 +83,7 @@ class Matrix:
         asked: Mapping[str, Mapping[str, Any]],
         table: Mapping[tuple[str, str], Outcome],
     ) -> None:
-        """`asked` maps names to arguments of `Cluster.create_service`. The keys of `table` are (skew, such a name)."""
+        """`asked` maps names to arguments of `Cluster.create_service`. The keys of `table` are (skew, name)."""
         cells = set(itertools.product(skews, asked))
         if cells != set(table):
             wrong = ", ".join(" / ".join(each) for each in sorted(cells ^ set(table)))

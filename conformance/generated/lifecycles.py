@@ -135,7 +135,7 @@ LIFECYCLE_FIELDS = ("protocol", "family", "address", "client")
 
 
 def unusual(what: Lifecycle | State) -> dict[str, Any]:
-    """Return those fields with a small set of values whose value is not the simplest one, with their values."""
+    """Return the names and values of the fields that do not have their simplest value (see `choices`)."""
     names = LIFECYCLE_FIELDS if isinstance(what, Lifecycle) else switches()
     return {name: value for name in names if (value := getattr(what, name)) != choices(name)[0]}
 
@@ -176,7 +176,7 @@ def outcome(lifecycle: Lifecycle, state: State, node: str, reading: oracle.Readi
 
 
 def _judged(state: State) -> list[oracle.Endpoint]:
-    """Return the endpoints in `asked_slices` as the oracle's `Endpoint`s. One in two slices occurs once."""
+    """Return the endpoints in `asked_slices` as the oracle's `Endpoint`s. An endpoint in two slices occurs once."""
     members = dict.fromkeys(member for each in asked_slices(state) for member in each.members)
     return [as_judged(each.written, each.node) for each in members]
 

@@ -66,7 +66,7 @@ def _container_ports(server: int) -> list[tuple[str, int, str]]:
 def play(
     cluster: Cluster, servers: Sequence[Pod], lifecycles: Lifecycles, explain: Callable[[str], str] = lambda _: ""
 ) -> None:
-    """Check these scenarios concurrently. `explain` returns a text for a failing scenario, by name.
+    """Check these scenarios concurrently. `explain` takes the name of a failing scenario, and returns text.
 
     Raises `AssertionError`.
     """

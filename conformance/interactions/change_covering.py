@@ -1,4 +1,4 @@
-"""Choose a small set of live changes: each ordered pair of values of a dimension, and each value of all others.
+"""Choose a small set of live changes that covers each ordered pair of values of a dimension, and each other value.
 
 The algorithm is greedy and deterministic, like `covering`. A change is chosen only if clients can distinguish its
 two cells. Changes between equivalent values are exempt from this rule.

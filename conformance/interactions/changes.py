@@ -42,7 +42,7 @@ ALIKE = (
 """Equivalent values. A change between equivalent values does not affect traffic."""
 
 OWN_HINTS = {None: "none", "PreferClose": "zone", "PreferSameZone": "zone", "PreferSameNode": "both"}
-"""The hints that a controller writes for a value of trafficDistribution. Changes set both."""
+"""The hints that a controller writes for each trafficDistribution. Changes write both: a proxy may read either."""
 
 MANY = 120
 OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS

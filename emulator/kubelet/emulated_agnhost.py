@@ -271,7 +271,7 @@ async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> byte
 
 @contextlib.contextmanager
 def _as(call: str) -> Iterator[None]:
-    """Convert an `OSError` in the block to `_FailedError` with Go's message for `call`. Time limits still apply."""
+    """Convert an `OSError` in the block to `_FailedError` with Go's message for `call`. Timeouts pass through."""
     try:
         yield
     except OSError as error:
