@@ -46,7 +46,7 @@ def implementation_of(settings: Settings) -> Implementation:
 
 
 class AllControllers(LocalControllerManager):
-    """A kube-controller-manager with almost all controllers. It has no barrier, as barrier Nodes would get DaemonSet pods."""
+    """A kube-controller-manager with almost all controllers, and no barrier, whose Node would get DaemonSet pods."""
 
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None
