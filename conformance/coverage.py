@@ -40,21 +40,21 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """The outcome of a statement that requirements test."""
+    """The status of a statement that is tested by requirements."""
 
     requirements: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The outcome of a testable statement that has no requirement yet. `because` is the reason."""
+    """The status of a testable statement that has no requirement yet. `because` is the reason."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """The outcome of a statement that the suite deliberately does not test."""
+    """The status of a statement that the suite deliberately does not test."""
 
     reason: Reason
     because: str

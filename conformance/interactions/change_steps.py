@@ -52,7 +52,7 @@ Step = Patch | SetAddresses | Publish | Unpublish
 
 
 def created(cell: Cell) -> dict[str, Any]:
-    """Return the arguments of `Cluster.create_service`, except the ports, for a Service that starts with this cell."""
+    """Return the arguments of `Cluster.create_service`, without ports, for a Service with the values of this cell."""
     fields = cells.service_fields(cell)
     return {**fields, "type": "NodePort"} if _pends(cell) else fields
 

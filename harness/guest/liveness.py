@@ -16,8 +16,8 @@ RENEWED_SECONDS = 15.0
 _NAMESPACE = "kube-node-lease"
 
 
-class NodeWatch:
-    """Checks nodes repeatedly until each has renewed its Lease, or a node may be lost."""
+class NodeLeaseMonitor:
+    """Checks repeatedly whether each node renews its Lease, until all have done so or one has not in time."""
 
     def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
         self._api = api
@@ -44,7 +44,7 @@ class NodeWatch:
 
 def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[], None]:
     """Return a function to call while replies are late. It raises `InconclusiveError` once a node may be lost."""
-    watch = NodeWatch(api, nodes())
+    watch = NodeLeaseMonitor(api, nodes())
 
     def look() -> None:
         nonlocal watch
@@ -54,14 +54,14 @@ def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[]
         if why:
             raise InconclusiveError(why)
         if why == "":
-            watch = NodeWatch(api, nodes())
+            watch = NodeLeaseMonitor(api, nodes())
 
     return look
 
 
 def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:
     """Watch nodes until one is known to be missing or not responding, and return the reason, or "" if all are alive."""
-    watch = NodeWatch(api, nodes, within=within)
+    watch = NodeLeaseMonitor(api, nodes, within=within)
     while (why := watch.look()) is None:
         time.sleep(min(1.0, within / 20))
     return why
