@@ -102,7 +102,7 @@ class Cluster:
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     def _at_least(self, kubelet: str) -> str:
-        """Return what is known of a control plane whose release is not reported. Kubelets are never newer."""
+        """Return the least version of a control plane that reports none. Kubelets are never newer than it."""
         known = Proof(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
         known = max(known, self.proven, key=lambda each: each.version)
         return f"not known, at least 1.{known.version[1]} ({known.by})" if known.version > OLDEST else ""

@@ -269,7 +269,7 @@ def _by_nodes(
 
 
 def _prefer_node(case: Case) -> str:
-    """Return the commands that let connections leave the node, with a value that the programs on all nodes know."""
+    """Return commands that allow connections to other nodes, with a trafficDistribution that all components know."""
     local, (_, annotation) = {"internalTrafficPolicy": "Cluster"}, case.annotation
     value = case.spec.get("trafficDistribution") or annotation
     if case.by_hand:

@@ -40,8 +40,9 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-3015/node-level-needs-all-components",
-    "With the NodeLevelTopology gate enabled in the API server, the controller and the proxies, traffic to a Service with "
-    "the topology annotation stays on the client's node if there is an endpoint, and otherwise follows the other hints.",
+    "With the NodeLevelTopology gate enabled in the API server, the controller and the proxies, traffic to a Service "
+    "with the topology annotation stays on the client's node if there is an endpoint, and otherwise follows the other "
+    "hints.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy; Dependencies",

@@ -29,8 +29,8 @@ from trafficdist import (
 
 @requirement(
     "CHANGES/restarted-proxies-know-every-kind",
-    "After a restart, proxies route existing Services as they did before, with a node port, internalTrafficPolicy Local, "
-    "externalTrafficPolicy Local, or hints.",
+    "After a restart, proxies route existing Services as they did before, with a node port, internalTrafficPolicy "
+    "Local, externalTrafficPolicy Local, or hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 ServiceSpec.internalTrafficPolicy, externalTrafficPolicy, type (NodePort); KEP-4444, PreferClose",

@@ -141,8 +141,8 @@ def test_absent_names_do_not_exist(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/names-have-no-records-of-other-types",
-    "A query for a record type that an existing name does not have gets an answer without error, without records and "
-    "with an SOA record, so that clients do not take the name for absent.",
+    "A query for a record type that an existing name does not have gets NOERROR, an empty answer section and an SOA "
+    "record in the authority section, so that clients do not conclude that the name does not exist.",
     level=MUST,
     features={SERVICE_DNS},
     source="RFC 2308, 2.2 and 3; RFC 4074, 4.2 (AAAA of a name with an A record alone)",

@@ -254,8 +254,8 @@ def find_image(engine: DockerClient, component: str, version: str = "") -> Progr
     if isinstance(newest, str):
         has = f"; it has {', '.join(map(str, sorted(there)))}" if there else ""
         raise UnavailableError(
-            f"the Docker engine has no image {_REGISTRY}/{component} of {wanted}{has}, and its latest patch is unknown "
-            f"({newest}): `docker pull` or `docker load` one of that version"
+            f"the Docker engine has no {_REGISTRY}/{component} image for {wanted}{has}, and the latest patch release "
+            f"is unknown ({newest}): `docker pull` or `docker load` an image of that version"
         )
     tag = f"{newest}-0" if component == ETCD.name else newest.tag
     image = f"{_REGISTRY}/{component}:{tag}"

@@ -107,9 +107,9 @@ def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], ExpectedByCase]:
 
 
 def require_selection(config: pytest.Config, settings: Settings) -> None:
-    """Raise `NothingSelectedError` or `UsageError` before a kind cluster would be created, which takes a minute.
+    """Check the selection of a run before a kind cluster is created, which takes a minute.
 
-    Raises `DistrustError` if the suite cannot be collected.
+    Raises `NothingSelectedError`, `UsageError`, and `DistrustError` if the suite cannot be collected.
     """
     arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # neither a run nor workers start
     found = _collect(lambda collector: int(pytest.main(arguments, plugins=[collector])))

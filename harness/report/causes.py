@@ -81,7 +81,7 @@ class _Failure:
     """The observations of a failed requirement.
 
     `conditions` maps each difference to its conditions. `sure` has the differences that are certain. `drawn` has the
-    random values that the test used, or those that it needs to fail if known. Without those in `needs`, it passes.
+    random values that the test used, or those that it needs to fail if known. Without the values in `needs`, it passes.
     """
 
     result: Result

@@ -1,4 +1,4 @@
-"""Expectations about metrics, health checks, conditions, Events and API reads. Compared values are short JSON."""
+"""Expectations about metrics, health checks, conditions, Events and API reads. Values are compared as compact JSON."""
 
 import contextlib
 import json
