@@ -17,7 +17,8 @@ _IMAGE_OF = "it needs an engine, and compiles or downloads; a note of 2026-11-24
 _BASE = "it makes an image of Debian's and Python's packages, for minutes; test_deployed.py judges with one"
 _JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy/test_deployed.py runs it on kind"
 _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/deploy/test_deployed.py runs it on kind"
-_NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
+_NO_CRD = "the embedded cluster already serves PodLocators"
+_DEFINITIONS = "it needs definitions of kinds; tests/reference/apiserver/test_published_definitions.py applies some"
 _NODE = "it needs Node, and downloads; tests/harness/report/test_allure.py makes the same report where npm is"
 _SHELL = "it is for an interactive shell; tests/harness/commands/test_completion.py presses the tab key in one"
 _OWN = "it needs the package of the page; tests/docs/test_own_suites.py writes that and runs these"
@@ -86,6 +87,8 @@ NOT_RUN = {
     "trafficdist cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables": _COMPONENT,
     "kubectl logs mine --follow --timestamps": _STREAM,
     "kubectl exec -it mine -- sh": _STREAM,
+    "kubectl apply --server-side -f my-definitions.yaml": _DEFINITIONS,
+    "kubectl wait --for=condition=Established crd/widgets.example.com": _DEFINITIONS,
     "trafficdist components path kube-proxy 1.34": _COMPONENT,
     'export PATH="$(dirname "$(trafficdist components path coredns)"):$PATH"': _COMPONENT,
     "trafficdist doctor --backend netns --dns implementations/coredns/coredns.yaml": _COMPONENT,
