@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mutants.mutant import WRITTEN, Mutant
-from reference.apiserver.kinds import FieldError, Resource, Strategy, errors
+from reference.apiserver.kinds import FieldError, Strategy, errors
 from reference.apiserver.kinds.endpointslices import EndpointSlices
 from reference.apiserver.kinds.services import Services
 from reference.client import Object
@@ -217,18 +217,9 @@ class _UnmodeledVersion(str):
         return "Unknown"
 
 
-class _UndescribedResource(Resource):
-    @property
-    def api_version(self) -> str:
-        return Services.resource.api_version
-
-
 @_fault("describes-no-services", "The OpenAPI document does not describe the fields of Services.")
 class _DescribesNoServices(Services):
-    resource = _UndescribedResource(
-        "", _UnmodeledVersion("v1"), "Service", "services", "service", ("svc", "undescribed"), has_status=True,
-        categories=("all",),
-    )  # fmt: skip
+    resource = replace(Services.resource, version=_UnmodeledVersion("v1"), short_names=("svc", "undescribed"))
 
 
 @_fault("no-default-affinity-time", "The API server sets no default for the timeoutSeconds of session affinity.")

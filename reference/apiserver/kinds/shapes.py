@@ -131,9 +131,9 @@ def _is_tree(value: Any) -> bool:
     return type(value) is dict and all(map(_is_tree, value.values()))
 
 
-def _is_exactly(type_: type, value: Any) -> bool:
-    """Return whether a value has exactly this type. `isinstance` would accept a boolean as a number."""
-    return type(value) is type_
+def _is_of(type_: type, value: Any) -> bool:
+    """Return whether a value has this type. Python alone would treat a boolean as a number."""
+    return isinstance(value, type_) and (type_ is bool or not isinstance(value, bool))
 
 
 _MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -143,8 +143,8 @@ _MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """For each map shape, the type name of its items and a test for an item."""
 
 _TESTS: Mapping[str, Callable[[Any], bool]] = {
-    **{name: functools.partial(_is_exactly, type_) for name, type_ in _EXACT.items()},
-    "int or string": lambda value: type(value) in {int, str},
+    **{name: functools.partial(_is_of, type_) for name, type_ in _EXACT.items()},
+    "int or string": lambda value: _is_of(int, value) or isinstance(value, str),
     "Time": lambda value: type(value) is str and is_time(value),
     "FieldsV1": _is_tree,
     "any": lambda _: True,
