@@ -83,11 +83,7 @@ class WholeControlPlane(BinaryControlPlane):
     _of_groups: Sequence[str] = ()  # all API groups
 
     def __init__(
-        self,
-        release: Release,
-        *,
-        controller: str = "",
-        slices: Callable[..., EndpointSliceController] | None = None,
+        self, release: Release, *, controller: str = "", slices: Callable[..., EndpointSliceController] | None = None
     ) -> None:
         """`slices` is passed to `AllControllers`. Raises `UnavailableError` if etcd is missing."""
         self._make_slices = slices
@@ -98,8 +94,8 @@ class WholeControlPlane(BinaryControlPlane):
 
     def start(self) -> None:
         """Start all processes. On failure, stop them and raise `UnavailableError` or `DistrustError`."""
+        super().start()
         try:
-            super().start()
             self._start_scheduler()
         except Exception:
             self.stop()
