@@ -8,6 +8,7 @@ its start time. The next command removes the files of a killed process. The temp
 another user could create a folder with the same name there.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -56,7 +57,8 @@ def root() -> Path:
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere")
     path = runtime / "trafficdist" if runtime.is_dir() else state_home() / "clusters"
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700, parents=True)
         found = path.lstat()
     except OSError as error:
         raise UnavailableError(f"cannot use {path} for the state of clusters: {error.strerror}") from None

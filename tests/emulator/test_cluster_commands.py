@@ -285,6 +285,13 @@ def test_a_folder_that_others_can_enter_is_refused(runtime: Path) -> None:
     runtime.chmod(0o700)
 
 
+def test_file_in_place_of_the_folder_is_refused_with_the_fix(runtime: Path) -> None:
+    runtime.touch()
+    with pytest.raises(UnavailableError, match="Remove it, or set XDG_RUNTIME_DIR"):
+        cluster_control.listing()
+    runtime.unlink()
+
+
 def test_boot_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(UnavailableError, match="did not start"):
