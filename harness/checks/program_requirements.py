@@ -122,7 +122,7 @@ def _generic(family: str, namespace: Namespace) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _room(wanted: str, _: Namespace) -> None:
+def _isolate(wanted: str, _: Namespace) -> None:
     ProgramSandbox("probe", [wanted]).close()
 
 
@@ -153,7 +153,7 @@ REQUIREMENTS: Mapping[str, Requirement] = {
     "root": Requirement(KernelFeature("capabilities of root", "", ""), _be_root),
     "bpf": Requirement(KernelFeature("BPF", "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", ""), _load_bpf),
     **{
-        name: Requirement(KernelFeature(what, _OPTIONS[name], ""), functools.partial(_room, name))
+        name: Requirement(KernelFeature(what, _OPTIONS[name], ""), functools.partial(_isolate, name))
         for name, what in OWN.items()
     },
     "ip_vs": Requirement(KernelFeature("IPVS", "CONFIG_IP_VS", "ip_vs"), functools.partial(_generic, "IPVS")),

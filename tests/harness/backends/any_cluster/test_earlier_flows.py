@@ -67,7 +67,7 @@ def test_both_ends_of_a_port_range_are_in_it() -> None:
 
 
 @pytest.fixture
-def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows[str]:
+def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows:
     """Return twenty unanswered attempts at 100 s."""
     made = TcpFlows()
     monkeypatch.setattr("time.monotonic", lambda: 105.0)
@@ -81,7 +81,7 @@ def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows[str]:
     ids=["all answered", "one", "the only one", "as many", "more than earlier ones", "both", "all"],
 )
 def test_few_unanswered_tries_may_have_reused_earlier_ones(
-    flows: TcpFlows[str], unanswered: int, tries: int, doubtful: int
+    flows: TcpFlows, unanswered: int, tries: int, doubtful: int
 ) -> None:
     flows.note("a1", 110.0, unanswered)
     assert flows.doubtful("a1", 110.0, tries) == doubtful
@@ -89,10 +89,10 @@ def test_few_unanswered_tries_may_have_reused_earlier_ones(
     assert flows.doubtful("b1", 110.0, tries) == 0, "of another client, or to another target"
 
 
-def test_unanswered_tries_do_not_explain_concurrent_ones(flows: TcpFlows[str]) -> None:
+def test_unanswered_tries_do_not_explain_concurrent_ones(flows: TcpFlows) -> None:
     assert flows.doubtful("a1", 100.0, 51) == 0
 
 
 @pytest.mark.parametrize(("at", "earlier"), [(224.0, 20), (226.0, 0)])
-def test_connections_are_forgotten_after_two_minutes(flows: TcpFlows[str], at: float, earlier: int) -> None:
+def test_connections_are_forgotten_after_two_minutes(flows: TcpFlows, at: float, earlier: int) -> None:
     assert flows.earlier("a1", at) == earlier
