@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import select
 import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -182,3 +185,12 @@ def kubectl(kubeconfig: Path, tmp_path: Path) -> Callable[..., subprocess.Comple
         )
 
     return run
+
+
+@pytest.fixture
+def execute(kubectl: Callable[..., Any]) -> Callable[..., Any]:
+    """Run `kubectl exec`. Skips with a kubectl that does not use WebSockets."""
+    version = json.loads(kubectl("version", "--client", "-o", "json").stdout)["clientVersion"]
+    if (int(version["major"]), int(re.findall(r"\d+", version["minor"])[0])) < (1, 31):
+        pytest.skip("unavailable: kubectl 1.31 or newer, which executes over WebSockets")
+    return partial(kubectl, "exec")

@@ -22,7 +22,6 @@ from harness.model.manifests import has_condition
 from harness.model.topology import grid
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
-from tests.emulator.kubelet.server.kubectl_version import kubectl_version
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 SPEC = {
@@ -69,10 +68,9 @@ def test_kubectl_shows_logs(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("container", ["shell", "server"])
-@pytest.mark.skipif(kubectl_version() < (1, 31), reason="unavailable: kubectl 1.31 or newer, for WebSockets")
-def test_kubectl_runs_programs(kubectl: Kubectl, container: str) -> None:
+def test_kubectl_runs_programs(execute: Kubectl, container: str) -> None:
     script = "hostname; cat; echo bad >&2; exit 3"
-    done = kubectl("exec", "-i", "p", "-c", container, "--", "sh", "-c", script, stdin="hello\n")
+    done = execute("-i", "p", "-c", container, "--", "sh", "-c", script, stdin="hello\n")
     assert (done.returncode, done.stdout) == (3, "p\nhello\n")
     assert done.stderr == "bad\ncommand terminated with exit code 3\n"
 

@@ -12,18 +12,6 @@ import pytest
 from kubernetes import client, config, stream
 
 from harness.eventually import eventually
-from tests.emulator.kubelet.server.kubectl_version import kubectl_version
-
-
-@pytest.fixture
-def execute(kubectl: Callable[..., Any]) -> Callable[..., Any]:
-    if kubectl_version() < (1, 31):
-        pytest.skip("unavailable: kubectl 1.31 or newer, which executes over WebSockets")
-
-    def execute(*arguments: str, stdin: str | None = None) -> Any:
-        return kubectl("exec", *arguments, stdin=stdin)
-
-    return execute
 
 
 def test_kubectl_that_uses_spdy_is_told_what_to_use(kubectl: Callable[..., Any]) -> None:
