@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import click
 
-from harness.binaries import Cache, find
 from harness.commands.arguments import FOLDER
 from harness.commands.cli import examples
 
@@ -79,11 +78,11 @@ def fetch(
 
     A VERSION is like 1.34.2, or like 1.34 for its latest patch. The default is the latest version.
     """
-    from harness.binaries.inventory import fetch_all
+    from harness.binaries import Cache, inventory
 
     names = (component, *versions)
-    for entry in fetch_all(names, origin=origin, cache=Cache(folder), mirrors=mirrors, jobs=jobs, again=again):
-        click.echo(entry.path)
+    for each in inventory.fetch_all(names, origin=origin, cache=Cache(folder), mirrors=mirrors, jobs=jobs, again=again):
+        click.echo(each.path)
 
 
 @components.command(name="list", epilog=examples("components list", "components list kube-proxy --available"))
@@ -93,7 +92,7 @@ def fetch(
 @_cached
 def list_components(names: Sequence[str], available: bool, form: Literal["table", "json"], folder: Path | None) -> None:
     """List components in the cache, or the available versions."""
-    from harness.binaries import inventory
+    from harness.binaries import Cache, inventory
 
     click.echo(inventory.offers(names) if available else inventory.listing(Cache(folder), names, form))
 
@@ -103,7 +102,7 @@ def list_components(names: Sequence[str], available: bool, form: Literal["table"
 @_cached
 def check(component: str, folder: Path | None) -> int:
     """Check that each binary is unchanged and runs. Exits with 1 if a check fails."""
-    from harness.binaries import inventory
+    from harness.binaries import Cache, inventory
 
     text, well = inventory.check(Cache(folder), component)
     click.echo(text)
@@ -116,6 +115,8 @@ def check(component: str, folder: Path | None) -> int:
 @_cached
 def path(component: str, version: str, folder: Path | None) -> None:
     """Print the path of a binary in the cache."""
+    from harness.binaries import Cache, find
+
     click.echo(str(find(component, version, cache=Cache(folder))))
 
 
@@ -127,6 +128,6 @@ def path(component: str, version: str, folder: Path | None) -> None:
 @_cached
 def remove(names: Sequence[str], everything: bool, folder: Path | None) -> None:
     """Remove some or all versions of a component from the cache."""
-    from harness.binaries import inventory
+    from harness.binaries import Cache, inventory
 
     click.echo(inventory.remove(Cache(folder), names, everything=everything))
