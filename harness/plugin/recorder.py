@@ -40,7 +40,6 @@ from harness.variation.axes import PLAIN
 DISTRUST = "trafficdist_distrust"
 """The user property of a test's report that holds why the suite does not trust its own instruments."""
 
-
 MISSING = "trafficdist_missing"
 """The user property of a test's report that names a part that the run's report lacks, with the reason."""
 
@@ -149,13 +148,13 @@ class Recorder:
         In a worker, tests of the same cluster run together, because a change of cluster costs a boot. The longest tests
         start first, because a long test at the end would run alone.
         """
-        requirement, expensive, length = requirement_of(item), ("", ""), 0.0
-        if self._run.worker:
-            expensive = random_values.expensive_values(self._plan, requirement)
-            length = self._plan.seconds.get(requirement.id, 0.0) if requirement is not None else 0.0
-        kind, _, number = requirement.document.partition("-") if requirement is not None else ("", "", "")
-        last, document = requirement is not None and requirement.last, (requirement is None, kind, int(number or 0))
-        return last, self._disrupts(item), expensive, -length, document
+        requirement = requirement_of(item)
+        expensive = random_values.expensive_values(self._plan, requirement) if self._run.worker else ("", "")
+        if requirement is None:
+            return False, False, expensive, 0.0, True
+        length = self._plan.seconds.get(requirement.id, 0.0) if self._run.worker else 0.0
+        kind, _, number = requirement.document.partition("-")
+        return requirement.last, self._disrupts(item), expensive, -length, False, kind, int(number or 0)
 
     def _disrupts(self, item: pytest.Item) -> bool:
         return bool(self._run.target) and not DISRUPTIVE.isdisjoint(self._needs(item).abilities)
