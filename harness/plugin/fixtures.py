@@ -33,7 +33,7 @@ class Backends:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._booted: dict[tuple[str, str], Backend] = {}
-        self._standing: dict[tuple[str, str], SharedServices] = {}
+        self._shared_services: dict[tuple[str, str], SharedServices] = {}
         self._releases: dict[tuple[str, str], Releases] = {}
         self._hint_facts: dict[str, bool] = {}  # result of the smoke test on the first cluster
         self._basic_checks: BasicChecks | None = None  # they use the first cluster
@@ -53,8 +53,8 @@ class Backends:
             gc.set_threshold(*COLLECTIONS)
         return self._booted[key]
 
-    def standing(self, topology: Topology, draw: Draw) -> SharedServices:
-        return self._standing.setdefault((topology.name, draw[axes.NAMES]), SharedServices(_prefix(self._run)))
+    def shared_services(self, topology: Topology, draw: Draw) -> SharedServices:
+        return self._shared_services.setdefault((topology.name, draw[axes.NAMES]), SharedServices(_prefix(self._run)))
 
     def releases(self, topology: Topology, draw: Draw) -> "Releases | None":
         """Return the record of components that scenarios changed, or None if workers share these components."""
@@ -71,8 +71,8 @@ class Backends:
         if self._basic_checks:
             self._basic_checks.close()
         for key, each in self._booted.items():
-            if key in self._standing and self._run.target:
-                self._standing[key].make(each, "none")
+            if key in self._shared_services and self._run.target:
+                self._shared_services[key].make(each, "none")
             each.close()
 
     def _smoke_test(self, backend: "Backend") -> dict[str, bool]:
@@ -177,7 +177,7 @@ def new_cluster(
             ended_before=_run.known_ends,
             releases=backends.releases(topology, draw),
             draw=draw,
-            shared=backends.standing(topology, draw),
+            shared=backends.shared_services(topology, draw),
             unanswered=backends.unanswered,
             claims=lambda feature: claimed(feature, settings),
         )

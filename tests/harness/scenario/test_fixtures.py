@@ -32,7 +32,7 @@ def backends(pytestconfig):
 class Backends:
     def __call__(self, topology, draw): pass
     def releases(self, topology, draw): pass
-    def standing(self, topology, draw): pass
+    def shared_services(self, topology, draw): pass
     def unanswered(self, used): return dict()
 
 @must("KEP-1/scenario")
