@@ -55,10 +55,10 @@ def ends_by(error: BaseException) -> None:
 
 def require() -> None:
     """Raise `DistrustError` with the names and errors of watched threads that have ended, if any."""
-    ended = [each for running in _watched for each in running() if not each.is_alive()]
+    ended = [(each.name, _errors.get(each)) for running in _watched for each in running() if not each.is_alive()]
     if ended:
         listed = ", ".join(
-            f"{each.name} ({f'{type(error).__name__}: {error}'.rstrip(': ') if error else 'unknown reason'})"
-            for each, error in ((each, _errors.get(each)) for each in ended)
+            f"{name} ({f'{type(error).__name__}: {error}'.rstrip(': ') if error else 'unknown reason'})"
+            for name, error in ended
         )
         raise DistrustError(f"the embedded cluster is broken, because its threads have ended: {listed}")
