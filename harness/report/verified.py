@@ -121,10 +121,11 @@ def refusals(
 
 def _derived(run: Evidence) -> Iterator[str]:
     """Yield a sentence for each of junit.xml and the page that differs from the file derived from the history."""
+    read = rewrite.evidence_in(run.folder)
     made: Mapping[str, Callable[[], bytes]] = {
         "junit.xml": lambda: junit.as_xml(run.results, run.report["run"], run.causes),
         PAGE: lambda: page.as_html(
-            run.report, run.results, run.judged, found=run.causes, read=rewrite.evidence_in(run.folder)
+            run.report, run.results, run.judged, by_case(run.judged), found=run.causes, read=read
         ).encode(),
     }
     for path, make in made.items():

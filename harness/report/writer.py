@@ -45,7 +45,7 @@ def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded:
     evidence = rewrite.evidence_in(run.folder.path)
     run.decorate(
         PAGE,
-        lambda: run.folder.write(PAGE, page.as_html(report, results, judged, found=found, read=evidence)),
+        lambda: run.folder.write(PAGE, page.as_html(report, results, judged, numbers, found=found, read=evidence)),
         None,
     )
     text = conformance.as_yaml({**report, "artifacts": run.folder.artifacts()})

@@ -63,12 +63,12 @@ def as_html(
     report: Mapping[str, Any],
     results: Sequence[Result],
     judged: Judged,
+    numbers: reactions.Numbers,
     *,
     found: Sequence[Cause],
     read: Callable[[str], str | None],
 ) -> str:
     """Return the page. `read` returns the text of an evidence file by its path in the run's folder, or None."""
-    stories, numbers = judged.stories, reactions.by_case(judged)
     chosen = [each for each in results if not each.left_out]
     chosen.sort(key=lambda each: (list(SHOWN).index(each.outcome), each.requirement.id))
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
@@ -82,7 +82,7 @@ def as_html(
     entries = []
     for number, result in enumerate(chosen):
         decides = result.outcome in UNMET and number < MOST_OPEN
-        cases = [details.case_of(result, each, stories, numbers, nodes) for each in result.cases]
+        cases = [details.case_of(result, each, judged.stories, numbers, nodes) for each in result.cases]
         evidence = _evidence(result, read, left)
         left -= sum(len(text) for _, text in evidence)
         body = bodies.render(result=result, cases=cases, evidence=evidence, columns=reactions.COLUMNS)

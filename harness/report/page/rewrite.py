@@ -9,7 +9,7 @@ from harness.errors import UsageError
 from harness.judging.judge import Judged
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
-from harness.report import causes, published
+from harness.report import causes, published, reactions
 from harness.report.conformance import is_inside, read_report, with_levels
 from harness.report.page.page import as_html
 from harness.report.rejudged import HISTORIES, derive, place_of
@@ -21,7 +21,8 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
     found = read_run(run, catalogue)
     target = out or found.folder / PAGE
     try:
-        text = as_html(found.report, found.results, found.judged, found=causes.of(found.results), read=found.evidence)
+        numbers, groups = reactions.by_case(found.judged), causes.of(found.results)
+        text = as_html(found.report, found.results, found.judged, numbers, found=groups, read=found.evidence)
         write_whole(target, text)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error

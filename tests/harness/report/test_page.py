@@ -256,9 +256,9 @@ def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -
 def test_page_shows_judged_decisions_and_added_service_fields(run: Run) -> None:
     report = read_report(str(run.folder))
     nothing = {"found": [], "read": evidence_in(run.folder)}
-    assert "(decisions)" not in maker.as_html(report, [], Judged(), **nothing)
+    assert "(decisions)" not in maker.as_html(report, [], Judged(), {}, **nothing)
     told = {**report["environment"], "services": {"spec": {"note": "<b>"}}}
-    shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], Judged(), **nothing)
+    shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], Judged(), {}, **nothing)
     assert shown.count("(decisions)") == 2  # the title and the heading of the page
     assert "<dt>Judged by</dt><dd>decisions</dd>" in shown
     assert '<dt>Every Service has</dt><dd>{"spec": {"note": "\\u003cb\\u003e"}}</dd>' in shown
