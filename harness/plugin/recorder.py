@@ -217,8 +217,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        fixtures = getattr(item, "funcargs", {})
-        with judging.called(fixtures, self._limited(item)):
+        with judging.called(getattr(item, "funcargs", {}), self._limited(item)):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -321,8 +320,7 @@ class Recorder:
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str, logs: Mapping[str, str]) -> None:
         keep, failed = self._run.settings.keep, result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
         wanted = keep == "always" or (keep == "failed" and failed)
-        fixtures = getattr(item, "funcargs", {})
-        gathered = gather(fixtures, evidence=wanted, environment=not self._run.environment)
+        gathered = gather(getattr(item, "funcargs", {}), evidence=wanted, environment=not self._run.environment)
         result.check, result.observed = _plain(gathered.check), _plain(gathered.observed)
         result.needs = gathered.needs
         if gathered.environment:
