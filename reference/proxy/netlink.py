@@ -84,8 +84,9 @@ class NetlinkSocket:
         """Send one request, and yield the bodies of its replies up to the end of a dump. Raises `KernelError`."""
         self._sequence += 1
         self._socket.send(pack(self._subsystem | kind, NLM_F_REQUEST | flags, self._sequence, body))
+        size = 256 << 10 if flags & uapi.NLM_F_DUMP else 16 << 10  # a large buffer is mapped anew for each datagram
         while True:
-            for reply, sequence, content in replies(memoryview(self._socket.recv(256 << 10))):
+            for reply, sequence, content in replies(memoryview(self._socket.recv(size))):
                 if sequence != self._sequence:
                     continue
                 if reply == NLMSG_DONE:
