@@ -198,7 +198,7 @@ class Ledger:
         pool = self.pools.ports
         if not asked:
             asked = pool.take_any()
-        elif ("", asked) not in self.before | self._after:
+        elif ("", asked) not in self.before and ("", asked) not in self._after:
             if asked not in pool:
                 valid = f"{FIRST_NODE_PORT}-{LAST_NODE_PORT}"
                 detail = f"{why}provided port is not in the valid range. The range of valid ports is {valid}"
