@@ -108,12 +108,11 @@ def _send(watcher: Watcher, changes: list[Change], known: dict[object, bytes]) -
 
     `known` caches the lines for other watchers with the same selection and response form.
     """
-    in_between = watcher.since >= changes[0].revision  # this watch began in the middle of the changes
-    lines = None if in_between else known.get(watcher.sees)
+    # A watch that began in the middle of the changes gets lines of its own.
+    key = watcher.sees if watcher.since < changes[0].revision else watcher
+    lines = known.get(key)
     if lines is None:
-        lines = _lines(watcher, changes)
-    if not in_between:
-        known[watcher.sees] = lines
+        lines = known[key] = _lines(watcher, changes)
     if lines:
         watcher.send(lines)
     if not watcher.behind:
