@@ -61,7 +61,8 @@ ROWS = [
         "SERVICE/external-local-without-endpoints-drops",
         r"the proxy reports: node",
         {
-            "decisions-b1.txt": r"node port 3\d+.*\n(.*\n)*  external addresses, from external clients: reject",
+            "decisions-b1.txt": r"node port 3\d+.*\n(.*\n)*"
+            r"  external addresses, from external clients: reject \(external",
             "decisions-a1.txt": rf"external addresses, from external clients: forward to a1 \({ADDRESS}\) \(external",
         },
     ),
