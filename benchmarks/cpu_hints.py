@@ -21,11 +21,11 @@ import time
 from pathlib import Path
 
 import pygal
-from reference.endpointslice.desired import Memo
 
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.endpoints import Memo
 from reference.endpointslice.plan import Plan, plan_service
 from reference.endpointslice.zones import ZoneTable
 from reference.features import Features

@@ -14,11 +14,11 @@ import time
 from queue import SimpleQueue
 
 import orjson
-from reference.endpointslice.desired import Memo
 
 from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.endpoints import Memo
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
 
