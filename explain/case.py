@@ -219,11 +219,12 @@ class Case:
     @property
     def unannotate(self) -> str:
         """Return the command that removes the topology annotation."""
-        (key, value), proxies = self.annotation, self.cluster.nodes.values()
+        (key, value), cluster = self.annotation, self.cluster
         lost = ["hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"]
         read = {"unused": False, "any": value not in OFF, "auto": self.annotated}
-        does = {each.name: self.cluster.behaviour(each.version) for each in proxies}
-        if needed := [name for name, each in does.items() if each.zone_hints and read[each.annotation]]:
+        does = {version: cluster.behaviour(version) for _, version, _ in cluster.alike}
+        old = {version for version, each in does.items() if each.zone_hints and read[each.annotation]}
+        if old and (needed := [name for name, each in cluster.nodes.items() if each.version in old]):
             lost += [f"kube-proxy uses no hints without it on {listed(needed)}"]
         return self._does(self.kubectl(f"annotate {key}-"), "; ".join(lost[not self.annotated :]))
 

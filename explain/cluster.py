@@ -99,6 +99,7 @@ class Cluster:
             if name := service_name(each):
                 self.slices[each["metadata"].get("namespace", ""), name].append(each)
         self.behaviour = lru_cache(self._behaviour)
+        self.in_doubt, self.uncertain = lru_cache(self._in_doubt), lru_cache(self._uncertain)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     def _at_least(self, kubelet: str) -> str:
@@ -126,19 +127,18 @@ class Cluster:
         programs = dict.fromkeys(each.program for each in self.nodes.values() if each.program.is_other)
         return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
 
-    def in_doubt(self, doubt: str) -> Sequence[str]:
+    def _in_doubt(self, doubt: str) -> Sequence[str]:
         """Return the nodes whose proxy is not ready ("unready"), or that have none while others have ("missing")."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
-    def uncertain(self, *, annotated: bool) -> tuple[str, ...]:
+    def _uncertain(self, *, annotated: bool) -> tuple[str, ...]:
         """Return the nodes where it is not known what serves a Service with such hints, or whether anything does."""
-        programs = {each.program for each in self.nodes.values()}
-        unknown = {each for each in programs if not each.of(annotated=annotated).reads}
+        unknown = {each for _, _, each in self.alike if not each.of(annotated=annotated).reads}
         return tuple(name for name, each in self.nodes.items() if each.doubt or each.program in unknown)
 
     def knows(self, value: str) -> bool:
         """Return whether the programs on all nodes know a value of trafficDistribution."""
-        return all(each.knows(value) for each in {one.program for one in self.nodes.values()})
+        return all(each.knows(value) for _, _, each in self.alike)
 
     @cached_property
     def has_programs(self) -> bool:

@@ -97,10 +97,10 @@ def _row(service: Any, cluster: Cluster) -> Row:
         return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
     if not found.wanting:
         return Row(name, asks, 0, answer(found))
-    assert found.reason is not None, "each route that falls short has a finding"
-    remedy, fails = found.reason.remedy or found.reason.cause.remedy, bool(found.failing)
-    cause, also = found.reason.cause.id, found.reason.also
-    return Row(name, asks, len(found.unmet), answer(found), cause, remedy, also, wanting=True, failing=fails)
+    first, unmet, fails = found.reason, len(found.unmet), bool(found.failing)
+    assert first is not None, "each route that falls short has a finding"
+    remedy = first.remedy or first.cause.remedy
+    return Row(name, asks, unmet, answer(found), first.cause.id, remedy, first.also, wanting=True, failing=fails)
 
 
 def _text(view: Overview) -> str:
