@@ -92,13 +92,17 @@ class Case:
         return bool(self.spec.get("selector")) and (written or self.pods != [])
 
     @cached_property
+    def ready_pods(self) -> list[Object]:
+        """The ready pods that the selector matches and that do not terminate."""
+        return [each for each in self.pods or () if is_pod_ready(each) and "deletionTimestamp" not in each["metadata"]]
+
+    @cached_property
     def unlisted(self) -> dict[str, str]:
         """The nodes, by name of the pod, of ready pods that the selector matches, but that are in no EndpointSlice."""
         known = {name_of(each) for each, _ in self.endpoints}
         if not all(each.get("targetRef") for each, _ in self.endpoints):
             return {}  # the pods of these endpoints are unknown
-        ready = [each for each in self.pods or () if is_pod_ready(each) and "deletionTimestamp" not in each["metadata"]]
-        names = {str(each["metadata"]["name"]): str(each["spec"].get("nodeName", "")) for each in ready}
+        names = {str(each["metadata"]["name"]): str(each["spec"].get("nodeName", "")) for each in self.ready_pods}
         return {name: node for name, node in names.items() if name not in known}
 
     @property

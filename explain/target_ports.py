@@ -9,7 +9,6 @@ from explain.causes import FAILS, NOTE, Finding, found, many
 from explain.objects import sidecars
 from explain.routes import Route
 from harness.api.client import Object
-from reference.endpointslice.endpoints import is_ready
 
 
 def partly(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
@@ -17,9 +16,8 @@ def partly(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     for number, port in enumerate(case.spec.get("ports") or ()):
         target, protocol = port.get("targetPort"), port.get("protocol") or "TCP"
         if isinstance(target, str):
-            ready = [each for each in case.pods or () if is_ready(each) and "deletionTimestamp" not in each["metadata"]]
-            lack = [each for each in ready if f"{target} {protocol}" not in ports_of(each)]
-            if 0 < len(lack) < len(ready):
+            lack = [each for each in case.ready_pods if f"{target} {protocol}" not in ports_of(each)]
+            if 0 < len(lack) < len(case.ready_pods):
                 yield _unnamed(case, number, lack, [each for each in of_all if each.port == port_name(port)])
 
 
