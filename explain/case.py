@@ -183,15 +183,10 @@ class Case:
             return f"kubectl -n {self.namespace} describe pod {' '.join(pods[:SHOWN])}"
         return f"find out why the writer of the EndpointSlices marks {listed(sorted(targets))} as not ready"
 
-    def mend_on(self, nodes: Sequence[str], routes: Iterable[Route]) -> list[str]:
+    def mend_on(self, nodes: Sequence[str], routes: Sequence[Route]) -> list[str]:
         """Return how to find out why pods that are on these nodes already are no ready endpoints of these routes."""
-        ports = {port_name(each): each for each in self.spec.get("ports") or ()}
-        pairs = {(each.port, each.family) for each in routes}
-        of = [[one for one in self.slices if one["addressType"] == family and has_port(one, ports[port])]
-              for port, family in pairs]  # fmt: skip
-        mine = [one for slices in of for one in slices]
-        here = [each for each, _ in endpoints_of(mine) if each.get("nodeName") in nodes and not is_ready(each)]
-        stay = [each for each in here if not condition(each, "terminating")]
+        ill = [each for one in self.questions(routes) for each, _ in one.endpoints if not is_ready(each)]
+        stay = [each for each in ill if each.get("nodeName") in nodes and not condition(each, "terminating")]
         look = [self.describe(stay)] if stay else []
         return look + [self.log] * any(each in nodes for each in self.unlisted.values())
 
