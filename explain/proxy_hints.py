@@ -124,13 +124,10 @@ def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding
         yield found("gate-off", says, nodes=sorted(off), remedy=remedy)
     what, bare = "use hints for nodes" if case.wish == "node" else "use these hints", case.cluster.in_doubt("missing")
     bare = [name for name in nodes if name in bare]
-    if old := {name: node for name, node in nodes.items() if name not in {*off, *bare}}:
-        releases = "; ".join(sorted({_release(node) for node in old.values()})[:SHOWN])
+    if old := [name for name in nodes if name not in {*off, *bare}]:
         newest = case.cluster.objects.version
         to = newest if (version_of(newest) or OLDEST) >= (1, int(release[2:])) else f"{release} or newer"
-        remedy = f"upgrade kube-proxy on {listed(sorted(old))} to {to}"
-        values = {"count": many(len(old), "node", "runs/run"), "releases": releases, "needed": release, "what": what}
-        yield found("proxy-too-old", nodes=sorted(old), remedy=remedy, **values)
+        yield _upgrade(case, old, what, release, to)
     if bare:
         ages = listed(sorted({nodes[each].age for each in bare}))
         says = f"no proxy was seen on {listed(bare)}; kube-proxy {ages} would not {what}, as it does since {release}"
@@ -141,14 +138,16 @@ def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding
 def ignored_policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     """Yield the nodes whose kube-proxy ignores internalTrafficPolicy Local."""
     if old := nodes_of_routes(by_proxies, lambda each: each.short == "misses"):
-        releases = "; ".join(sorted({_release(case.cluster.nodes[each]) for each in old}))
         what = "follow internalTrafficPolicy Local"
         if case.spec.get("externalTrafficPolicy") == "Local":
             what += " next to externalTrafficPolicy Local (kubernetes/kubernetes#105470)"
-        values = {"count": many(len(old), "node", "runs/run"), "releases": releases, "needed": "1.24", "what": what}
-        yield found(
-            "proxy-too-old", nodes=old, remedy=f"upgrade kube-proxy on {listed(old)} to 1.24 or newer", **values
-        )
+        yield _upgrade(case, old, what, "1.24", "1.24 or newer")
+
+
+def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, to: str) -> Finding:
+    releases = "; ".join(sorted({_release(case.cluster.nodes[each]) for each in names})[:SHOWN])
+    values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
+    return found("proxy-too-old", nodes=names, remedy=f"upgrade kube-proxy on {listed(names)} to {to}", **values)
 
 
 def implementations(case: Case) -> Iterator[Finding]:
