@@ -113,14 +113,10 @@ def spread(case: Case, zones: Sequence[str]) -> str:
         return f"find out why {many(desired - pods(case), 'pod', 'is/are')} missing: {look}"
     scale = more(case)
     if case.is_spread:
-        again = (
-            f"kubectl -n {case.namespace} rollout restart {case.workload}"
-            if kind in {"daemonset", "deployment", "statefulset"}
-            else ""
-        )
-        return (
-            scale or again or f"replace the pods of {case.workload or 'the workload'}, which are spread when they start"
-        )
+        again = f"replace the pods of {case.workload or 'the workload'}, which are spread when they start"
+        if kind in {"deployment", "statefulset"}:
+            again = f"kubectl -n {case.namespace} rollout restart {case.workload}"
+        return scale or again
     return "; and, ".join(filter(None, [scale, template(case)]))
 
 
