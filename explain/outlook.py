@@ -74,8 +74,8 @@ def _progress(deployment: Object) -> tuple[int, int]:
 
 def _evictions(case: Case) -> Iterator[Finding]:
     for each, allowed, names in permits(case):
-        name = each["metadata"]["name"]
-        has_bound = {"maxUnavailable": 1}.items() <= each["spec"].items() and "minAvailable" not in each["spec"]
+        name, spec = each["metadata"]["name"], each.get("spec") or {}
+        has_bound = spec.get("maxUnavailable") == 1 and "minAvailable" not in spec
         bound = {"maxUnavailable": 1, "minAvailable": None}
         do = [] if has_bound else [case.patch(bound, f"poddisruptionbudget {name}")]
         if with_at_most(1, endpoints_by_zone(case)):

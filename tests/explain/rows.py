@@ -1180,6 +1180,12 @@ NOTES = {
         PATCH("poddisruptionbudget", '{"maxUnavailable":1,"minAvailable":null}'),
         ALL,
     ),
+    "evictions by a budget whose spec is empty, and so not recorded": Note(
+        "budget-permits-an-empty-zone",
+        further(service(), TWO_EACH, poddisruptionbudgets={**budget(2), "spec": None}),
+        PATCH("poddisruptionbudget", '{"maxUnavailable":1,"minAvailable":null}'),
+        ALL,
+    ),
     "an autoscaler by manifests, without pods": Note(
         "autoscaler-below-zones",
         objects(further={"deployments": [manifest(deployment(3, 3))], "horizontalpodautoscalers": [autoscaler(1, 10)]}),
