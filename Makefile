@@ -209,6 +209,7 @@ lint: $(VENV)/.dev  ## check style, types, imports between packages, dependencie
 	lint ruff check .; \
 	lint ruff format --check .; \
 	lint mypy; \
+	lint mypy benchmarks; \
 	lint lint-imports; \
 	lint python -m tests.conformance.records check; \
 	lint deptry .; \

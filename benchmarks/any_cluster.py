@@ -70,7 +70,8 @@ def share() -> Iterator[KubeconfigBackend]:
         api = Api(booted.kubeconfig())
         stack.callback(api.close)
         names = match_nodes(THREE_ZONES, api.list("nodes"))
-        backend = KubeconfigBackend(ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, ALWAYS, REGISTRY)).start()
+        target = ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, ALWAYS, REGISTRY)
+        backend = KubeconfigBackend(target, target.plain_api()).start()
         stack.callback(backend.close)
         yield backend
 

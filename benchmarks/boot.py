@@ -21,7 +21,7 @@ from pathlib import Path
 
 from harness.model.topology import grid
 from harness.netns import sandbox
-from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, FAMILIES, GATEWAY, Family, NodePlan
+from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, FAMILIES, GATEWAY, Family, NodePlan, family_of
 from harness.netns.fabric import Network
 from harness.netns.namespace import unshare
 
@@ -132,8 +132,7 @@ def add_node(planned: Commands, node: str, plan: NodePlan) -> None:
         planned["fabric"] += [
             f"route add {node_ip} dev {node}",
             f"route add {plan.pod_cidrs[family]} {via}",
-            f"route add {plan.load_balancer_cidrs[family]} {via} table 100",
-            f"route add {plan.external_ip_cidrs[family]} {via} table 100",
+            *(f"route add {cidr} {via} table 100" for cidr in plan.virtual_cidrs if family_of(cidr) == family),
         ]
         planned[node].append(f"route add blackhole {plan.pod_cidrs[family]}")
     for number in range(2, 2 + PODS):

@@ -29,7 +29,7 @@ def main() -> None:
         _write(Path(folder), chosen.services, chosen.nodes)
         begin = time.monotonic()
         trafficdist = Path(sys.executable).with_name("trafficdist")
-        command = [trafficdist, "explain", "--all", "--from", folder, "--format=json"]
+        command = [str(trafficdist), "explain", "--all", "--from", folder, "--format=json"]
         answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         seconds = time.monotonic() - begin
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -120,7 +120,7 @@ def _endpoint(number: int, index: int, name: str, zone: str) -> dict[str, object
     hints: dict[str, object] = {"forZones": [{"name": zone}]}
     if not number % 2:
         hints["forNodes"] = [{"name": name}]
-    found = {
+    found: dict[str, object] = {
         "addresses": [f"10.{number % 200}.{number // 200}.{index + 1}"],
         "conditions": {"ready": True},
         "nodeName": name,
