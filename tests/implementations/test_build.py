@@ -15,6 +15,7 @@ GO = """#!/bin/sh
 case $1 in
   env) echo go1.99 linux amd64 ;;
   list)
+    test -e "$0.fails" && { echo "main.go:1: it is wrong" >&2; exit 1; }
     case $* in
       *" tool") printf 'example.org/theirs/%s\n' agent cmd/mine-show ;;
       *) echo "$0.modules/theirs" ;;
@@ -98,7 +99,9 @@ def test_tools_of_the_module_are_compiled_too(place: BuildFolder) -> None:
     assert (place.build("--cached", "mine").stdout, place.compiled()) == (built.stdout, 3)
 
 
-def test_program_that_does_not_compile_leaves_nothing(place: BuildFolder) -> None:
+@pytest.mark.parametrize("tools", ["", "tool example.org/theirs/agent\n"])
+def test_program_that_does_not_compile_leaves_nothing(place: BuildFolder, tools: str) -> None:
+    place.source.with_name("go.mod").write_text(tools, encoding="utf-8")
     place.go.with_name("go.fails").touch()
     failed = place.build("mine")
     assert (failed.returncode, failed.stdout, list((place.cache / "implementations/mine").iterdir())) == (12, "", [])
