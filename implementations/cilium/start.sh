@@ -1,7 +1,7 @@
 #!/bin/sh
 # Start Cilium's agent on a node: start.sh KUBECONFIG CLUSTER_CIDRS OPTIONS...
 #
-# This script and the agent write only below /run and /sys/fs/bpf, which the node has for itself.
+# This script and the agent write only below /run and /sys/fs/bpf, which the node has for itself. clang.sh also writes into the cache.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 kubeconfig=$1 cidrs=$2
@@ -16,8 +16,8 @@ if [ ! -d "$bpf" ]; then
     from=$(dirname "$program")/source/bpf
     mkdir -p /run/sources "$bpf.partial" /run/path
     cp -r --no-preserve=mode "$from"/*.[ch] "$from/include" "$from/lib" "$bpf.partial"
+    ln -sf "$here/clang.sh" /run/path/clang
     mv "$bpf.partial" "$bpf"
-    ln -s "$here/clang.sh" /run/path/clang
 fi
 PATH=/run/path:$PATH
 export PATH
