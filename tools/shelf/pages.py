@@ -15,7 +15,7 @@ from markupsafe import Markup
 from harness.errors import UsageError
 from harness.model import judged
 from harness.model.escaping import for_code, for_line, for_markdown
-from harness.report.comparison import KEY, MARKS, NOT_RUN
+from harness.report.comparison import KEY, MARKS, NOT_RUN, key_of_decisions
 from harness.report.template import environment, file, style
 from harness.report.verified import is_released
 from tools.shelf import matrix
@@ -45,7 +45,7 @@ def readme(entry: Entry, report: Mapping[str, Any]) -> str:
         report=report,
         facts=facts,
         key=KEY,
-        decisions=_key_of_decisions([entry]),
+        decisions="".join(key_of_decisions([entry.judges])),
         command=shlex.join(report["run"]["arguments"]),
     )
 
@@ -87,7 +87,7 @@ def _index(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[
         "summary": _summary(entries),
         "matrices": [matrix.of_profile(name, entries, deviations) for name in matrix.profiles(entries)],
         "key": f"{KEY} {matrix.KEY}",
-        "decisions": _key_of_decisions(entries),
+        "decisions": "".join(key_of_decisions(each.judges for each in entries)),
         "about_since": matrix.SINCE,
         "deviations": deviations,
     }
@@ -97,10 +97,6 @@ def _summary(entries: Sequence[Entry]) -> str:
     verified, unreleased = (sum(each.refused == why for each in entries) for why in ("", UNRELEASED))
     more = f", {unreleased} made by an unreleased version of the suite" if unreleased else ""
     return f"{len(entries)} reports, {verified} of them verified{more}."
-
-
-def _key_of_decisions(entries: Sequence[Entry]) -> str:
-    return judged.KEY if any(each.judges == judged.DECISIONS for each in entries) else ""
 
 
 def _markdown(template: str, **values: Any) -> str:
