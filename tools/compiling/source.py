@@ -21,6 +21,7 @@ from harness.errors import UnavailableError, UsageError
 from tools.compiling import modules
 from tools.compiling.go import Go, find_go
 
+_TRIES = 8  # versions to try if a proxy lists more versions than it serves
 _FREE_BYTES = 1_000_000_000  # a first compilation takes about 1.5 GB in GOCACHE and 0.7 GB in GOMODCACHE
 
 
@@ -54,15 +55,11 @@ class FromSource:
         return {version for text in answer.get("Versions") or () if (version := parse_version(text[1:]))}
 
     def resolve(
-        self,
-        component: Binary,
-        wanted: Wanted,
-        watcher: Watcher,
-        without: Collection[Version] = (),
+        self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], NewBinary]]:
         if wanted.exact is None:
             listed = self.available(component)
-            version = next((each for each in wanted.choose(listed) if each not in without), None)
+            version = next((each for each in wanted.choose(listed)[:_TRIES] if each not in without), None)
             if version is None:
                 raise _not_listed(component, wanted, listed)
         else:

@@ -109,6 +109,17 @@ def test_patch_that_is_listed_but_not_served_is_skipped_with_a_message(modules: 
 
 
 @needs_go
+def test_few_versions_are_tried_if_the_proxy_does_not_serve_them(modules: Modules, cache: Cache) -> None:
+    modules.kubernetes(0)
+    for patch in range(1, 12):
+        modules.publish(BASE, f"v0.34.{patch}", f"module {BASE}\n", {})
+    heard = RecordedProgress()
+    with pytest.raises(UsageError, match=r"no kube-proxy 1\.34; of 1\.34 it has"):
+        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard)
+    assert [line.split()[1] for line in heard.lines] == [f"1.34.{patch}" for patch in range(11, 3, -1)]
+
+
+@needs_go
 def test_patch_without_all_staging_modules_is_replaced_by_an_older_one(modules: Modules, cache: Cache) -> None:
     modules.kubernetes(9)
     modules.kubernetes(10)
