@@ -44,12 +44,12 @@ def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
     """Check the scenarios of a group: the fixed ones, those of --replay, or generated ones. Raises `AssertionError`,
     whose message contains failing scenarios as YAML."""
     group, asked = (name, hints), cluster.generation
-    asking = _ScenarioRunner(cluster, run_servers(cluster))
+    runner = _ScenarioRunner(cluster, run_servers(cluster))
     if asked is None or asked.replay:
         found = [each for each in (yaml_format.read(asked.replay) if asked else corpus()) if group_of(each) == group]
         if not found:
             raise IneligibleError("the file has no scenario of this requirement")
-        asking.expect(found)
+        runner.expect(found)
         return
     from conformance.generated import strategies  # noqa: PLC0415  it imports Hypothesis
 
@@ -57,7 +57,7 @@ def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
     for number in asked.batches(strategies.BATCH):
         lifecycles = strategies.batch(group, number, of_seed=asked.seed)
         made += len(lifecycles)
-        asking.expect(lifecycles)
+        runner.expect(lifecycles)
         cluster.clear()
     cluster.measured("scenarios that were made", {"scenarios": made})
 

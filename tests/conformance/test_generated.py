@@ -65,19 +65,19 @@ def test_seed_gives_the_same_lives_regardless_of_loaded_modules() -> None:
     assert len(told) == 1
 
 
-def test_other_seeds_and_batches_give_other_lives() -> None:
+def test_other_seeds_and_batches_give_other_lifecycles() -> None:
     some = [strategies.batch(("core", False), number, of_seed=of) for number, of in ((0, 1), (1, 1), (0, 2))]
     assert len({yaml_format.as_yaml(each) for each in some}) == 3
 
 
-def test_lives_belong_to_their_group_and_the_documents_decide_them() -> None:
+def test_lifecycles_belong_to_their_group_and_the_documents_decide_them() -> None:
     assert [each for each in made() if lifecycles.why_impossible(each)] == []
     assert {lifecycles.group_of(each) for each in made()} == {*GROUPS}
 
 
 def test_lives_are_read_as_they_are_written(tmp_path: Path) -> None:
-    (tmp_path / "lives.yaml").write_text(yaml_format.as_yaml(made()))
-    assert yaml_format.read(str(tmp_path / "lives.yaml")) == made()
+    (tmp_path / "lifecycles.yaml").write_text(yaml_format.as_yaml(made()))
+    assert yaml_format.read(str(tmp_path / "lifecycles.yaml")) == made()
 
 
 @pytest.mark.parametrize("name", ["core", "all"])
@@ -140,7 +140,7 @@ def test_every_kind_of_step_is_made(step: str) -> None:
         ),
     ],
 )
-def test_undecided_life_has_a_reason(lifecycle: Lifecycle, why: str) -> None:
+def test_undecided_lifecycle_has_a_reason(lifecycle: Lifecycle, why: str) -> None:
     assert why in lifecycles.why_impossible(lifecycle)
 
 
@@ -187,7 +187,7 @@ def test_failing_life_is_shrunk_to_its_fault() -> None:
     assert len(yaml_format.as_yaml([smaller]).splitlines()) <= 10
 
 
-def test_defaults_of_a_life_are_the_first_choices() -> None:
+def test_defaults_of_a_lifecycle_are_the_first_choices() -> None:
     assert [name for name in lifecycles.switches() if getattr(State(), name) != lifecycles.choices(name)[0]] == []
 
 
@@ -215,10 +215,10 @@ def test_shrinking_stops_when_time_is_up() -> None:
     ],
 )
 def test_error_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "lives.yaml").write_text(text)
+    (tmp_path / "lifecycles.yaml").write_text(text)
     with pytest.raises(UsageError) as refused:
-        check(Generation(1, replay=str(tmp_path / "lives.yaml")))
-    assert "lives.yaml" in str(refused.value)
+        check(Generation(1, replay=str(tmp_path / "lifecycles.yaml")))
+    assert "lifecycles.yaml" in str(refused.value)
     assert said in str(refused.value)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from conformance.generated.lifecycles import NODES, OF, Lifecycle, Slice, State, of_family
-from conformance.generated.runner import corpus as fixed_lives
+from conformance.generated.runner import corpus as fixed_lifecycles
 from conformance.generated.strategies import batch
 from explain.objects import Objects
 from harness.api.client import Object
@@ -44,7 +44,7 @@ _ANNOTATIONS = ({}, {}, {}, {"service.kubernetes.io/topology-mode": "Auto"},
 
 def corpus(of_seed: int) -> Iterator[Objects]:
     """Yield the clusters of the fixed lifecycles that each run plays, with releases and writers of a seed."""
-    yield from _clusters(fixed_lives(), of_seed)
+    yield from _clusters(fixed_lifecycles(), of_seed)
 
 
 def fresh(of_seed: int) -> Iterator[Objects]:
