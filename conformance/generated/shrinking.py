@@ -46,9 +46,8 @@ def size(lifecycle: Lifecycle) -> tuple[int, int]:
     slices = sum(len(each.slices) for each in lifecycle.states)
     said = sum(len(each.zones) + len(each.nodes) + (each.condition != "ready") for each in members)
     zones = sum(len(each.zones) for each in lifecycle.states)
-    return len(lifecycle.states) * 8 + slices * 3 + len(members) * 3 + len(
-        lifecycle.nodes
-    ) + zones + said, odd + _steps(lifecycle)
+    parts = len(lifecycle.states) * 8 + slices * 3 + len(members) * 3 + len(lifecycle.nodes)
+    return parts + zones + said, odd + _steps(lifecycle)
 
 
 def _steps(lifecycle: Lifecycle) -> int:
