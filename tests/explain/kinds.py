@@ -19,7 +19,7 @@ class _Kind(Strategy):
         return ""
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        said = self.wrong(obj["spec"])
+        said = self.wrong(obj.get("spec") or {})
         return super().validate(obj, features) + ([errors.invalid("spec", obj["spec"], said)] if said else [])
 
 
