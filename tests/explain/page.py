@@ -8,7 +8,16 @@ from explain.causes import Cause, causes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/explain.md"
 _BEGIN = "## Causes\n"
-_WORDS = {"fails": "connections fail", "crosses": "crosses zones", "as_asked": "as requested", "note": "a note"}
+_INTRODUCTION = """
+The command prints the id of each cause that it finds. This list shows the usual effect of each cause, which the command
+adjusts to the routes in the cluster.
+""".strip()
+_EFFECTS = {
+    "fails": "connections fail",
+    "crosses": "connections leave the client's zone",
+    "as_asked": "connections go where the Service requests",
+    "note": "only a note, which does not affect the exit code",
+}
 
 
 def stale() -> list[str]:
@@ -18,12 +27,12 @@ def stale() -> list[str]:
 
 def _whole() -> str:
     before = PAGE.read_text(encoding="utf-8").partition(_BEGIN)[0]
-    return f"{before}{_BEGIN}\n" + "\n".join(map(_paragraph, causes().values()))
+    return f"{before}{_BEGIN}\n{_INTRODUCTION}\n\n" + "\n".join(map(_paragraph, causes().values()))
 
 
 def _paragraph(cause: Cause) -> str:
-    what = _WORDS[cause.weight.name.lower()]
-    return f"### `{cause.id}`\n\n{cause.means} ({what})\n\nFix: {cause.remedy}. Source: {cause.source}\n"
+    effect = _EFFECTS[cause.weight.name.lower()]
+    return f"### `{cause.id}`\n\n{cause.means}\n\nEffect: {effect}. Fix: {cause.remedy}. Source: {cause.source}\n"
 
 
 if __name__ == "__main__":

@@ -943,7 +943,7 @@ NOTES = {
     "clients with sidecars": Note(
         "clients-choose-endpoints",
         objects(service(), pods=[pod("web-a1", "a1", **{"app": "web", "security.istio.io/tlsMode": "istio"})]),
-        "look for the locality settings of the mesh or the ingress controller",
+        "check the locality settings of the mesh or the ingress controller",
     ),
     "a namespace in an ambient mesh": Note(
         "namespace-in-an-ambient-mesh",
@@ -1018,17 +1018,17 @@ NOTES = {
     "a load balancer of AWS to pods": Note(
         "load-balancer-to-pods",
         objects(service({"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}, type="LoadBalancer")),
-        "look for the zone setting of the load balancer",
+        "check the zone settings of the load balancer",
     ),
     "a load balancer of an Ingress to pods": Note(
         "load-balancer-to-pods",
         further(ingresses=ingress("alb", {"alb.ingress.kubernetes.io/target-type": "ip"})),
-        "look for the zone setting of the load balancer",
+        "check the zone settings of the load balancer",
     ),
     "network endpoint groups": Note(
         "load-balancer-to-pods",
         objects(service({"cloud.google.com/neg": '{"ingress": true}'})),
-        "look for the zone setting of the load balancer",
+        "check the zone settings of the load balancer",
     ),
     "a misspelt annotation beside the field": Note(
         "annotation-misspelt",
