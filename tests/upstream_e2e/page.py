@@ -55,7 +55,7 @@ def _counted(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
     names = [name for group in groups for name in group.mutants]
     tried = [known[name] for name in names if name in known]
     passing = sum(not trial.noticed for trial in tried)
-    ended = f"**{passing} of {len(tried)} faults pass all seven specs**; the requirements here detect all of them."
+    ended = f"**{passing} of {len(tried)} faults pass all seven specs**; trafficdist detects all of them."
     waiting = f" Not tested yet: {len(names) - len(tried)}." if len(tried) < len(names) else ""
     return f"{ended}{waiting}"
 
@@ -91,7 +91,7 @@ def _table(group: Group, known: Mapping[str, Trial], ours: Mapping[str, FastestR
 
 
 def _rows(names: Iterable[str], known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
-    rows = ["| fault | Kubernetes' specs | detected here by |", "|---|---|---|"]
+    rows = ["| fault | Kubernetes' specs | detected in trafficdist by |", "|---|---|---|"]
     return "\n".join(
         [*rows, *(f"| {_fault(name)} | {_theirs(known.get(name))} | {_own(ours.get(name))} |" for name in names)]
     )

@@ -146,7 +146,7 @@ def test_page_shows_passed_detected_and_missing_trials() -> None:
         "node-as-zone": trial("node-as-zone"),
     }
     text = page.text(known, GROUPS, {"node-as-zone": FastestRequirement("KEP-3015/x", 0.6)})
-    counted = "**1 of 2 faults pass all seven specs**; the requirements here detect all of them. Not tested yet: 1."
+    counted = "**1 of 2 faults pass all seven specs**; trafficdist detects all of them. Not tested yet: 1."
     assert counted in text
     assert "Kubernetes 1.37.2, 2026-11-24, ginkgo's seed 1; without a fault, 7 of 7 pass." in text
     assert "| [Whether it works](#whether-it-works) | 2 | 1 | 1 |" in text
