@@ -67,7 +67,7 @@ class Response:
         return str(self.body.get("message") or "accepted") if self.code >= 400 else "accepted"
 
     def named(self, field: str) -> str:
-        """Return a field if a cause names it, or else all fields that causes name."""
+        """Return `field` if one of the causes is about it, or else the fields of all causes, separated by commas."""
         fields = [cause["field"] for cause in self.causes]
         return field if field in fields else ", ".join(fields)
 
@@ -90,17 +90,17 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
 
 
 def log_of_pod(api: "Api", namespace: str, pod: str, **options: str) -> str:
-    """Return a pod's log, or "" if it is refused. `options` are query parameters. Raises `InconclusiveError`."""
+    """Return a pod's log, or "" for an error status. `options` are query parameters. Raises `InconclusiveError`."""
     return api.text(f"{path_of('pods', namespace, pod, 'log')}?{urlencode(options)}")
 
 
 def new_record() -> deque[ApiRequest]:
-    """Return an empty log of requests, which keeps only the latest ones."""
+    """Return an empty queue for API requests. It keeps only the latest ones."""
     return deque(maxlen=_REMEMBERED)
 
 
 class Api:
-    """A connection pool for an API server, configured by kubeconfig files or by the content of a kubeconfig."""
+    """A client of an API server, with a connection pool, configured from kubeconfig files or from their content."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class Api:
         """`timeout` (in seconds) includes the retries after 429 responses with Retry-After. `connections` limits the
         number of parallel requests.
 
-        Fields of `services` are added to new Services that lack them. The latest requests are appended to `asked`,
-        which several clients can share. Raises `UsageError` if the files cannot be used.
+        Fields of `services` are added to new Services that lack them. Each request is appended to `asked`, a queue that
+        several clients can share. Raises `UsageError` if the files cannot be used.
         """
         # the official client is slow to import, and unnecessary for users of this module's errors and names
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
@@ -150,7 +150,7 @@ class Api:
         content_type: str = "application/json",
         timeout: float = 0.0,
     ) -> Response:
-        """Send a request, and return any response. Raises `InconclusiveError` if there is none."""
+        """Send a request, and return the response, whatever its status. Raises `InconclusiveError` if there is none."""
         headers = {"Accept": "application/json", **self.authentication()}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -167,7 +167,7 @@ class Api:
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 
     def text(self, path: str, *, timeout: float = 0.0) -> str:
-        """Return a plain-text response such as /metrics, or "" if it is refused. Raises `InconclusiveError`."""
+        """Return the text at a path such as /metrics, or "" for an error status. Raises `InconclusiveError`."""
         answer = self._send("GET", path, headers=self.authentication(), timeout=timeout or self._timeout)
         return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
@@ -189,7 +189,7 @@ class Api:
             raise InconclusiveError(f"the API server did not respond to {method} {shown}: {error}") from error
 
     def watch(self, resource: str, *, resource_version: str) -> "Watch":
-        """Watch all objects of a resource after a resource version. Raises `RefusedError` and `InconclusiveError`."""
+        """Watch all objects of a resource, from a resource version. Raises `RefusedError` and `InconclusiveError`."""
         path = path_of(resource)
         headers = {"Accept": "application/json", **self.authentication()}
         query = urlencode({"watch": "true", "resourceVersion": resource_version})
@@ -267,7 +267,7 @@ class Watch:
             self._answer.close()
 
     def stop(self) -> None:
-        """End the watch. Must be called from a different thread than the iterating one."""
+        """End the watch. Call this from another thread than the one that iterates over the watch."""
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # the watch has already ended
             self._answer.shutdown()
 

@@ -1,12 +1,12 @@
-"""Read kubeconfig files like kubectl, or a pod's service account.
+"""Read kubeconfig files as kubectl does, or a pod's service account.
 
 The official client reads and merges the files. This module corrects one difference from kubectl: if several files set a
-current context, kubectl uses the context in the first of these files. The client uses the one in the last file, even if
-it is empty.
+current context, kubectl uses the context in the first of these files. The client uses the current context of the last
+file, even if it is empty.
 
 Certificates and keys from a kubeconfig or a credential plugin are never written to disk. The client would write them to
 the temporary folder, where they would remain after `kill -9`. This module stores them in memory files (memfd), which
-the kernel removes with the process.
+the kernel removes when the process ends.
 """
 
 import copy
@@ -38,7 +38,7 @@ class Kubeconfig:
     """A context in one or several kubeconfig files, with its name and its Kubernetes namespace."""
 
     def __init__(self, files: str, *, context: str = "") -> None:
-        """Read `files`, separated by ":", of which some may be missing. Raises `UsageError` with the error."""
+        """Read `files`, which are separated by ":". Some of them may be missing. Raises `UsageError`."""
         self._files = files
         merger = self._read()
         try:
@@ -51,7 +51,7 @@ class Kubeconfig:
         if not self.context:
             raise self._error(f"has no current context; choose one with --context: {_named(namespaces)}")
         if self.context not in namespaces:
-            raise self._error(f"there is no context {self.context!r}; there are {_named(namespaces)}")
+            raise self._error(f"has no context {self.context!r}; its contexts are: {_named(namespaces)}")
         self.namespace = str(namespaces[self.context] or "default")
         self._merged = merger.config
 
@@ -122,7 +122,7 @@ def find(files: str = "", *, context: str = "") -> Kubeconfig:
 
 
 def files_of(files: str) -> str:
-    """Return the files that kubectl would read with this --kubeconfig, separated by ":"."""
+    """Return the files that kubectl would read with this value of --kubeconfig, separated by ":"."""
     return files or os.environ.get("KUBECONFIG", "") or DEFAULT
 
 
@@ -137,7 +137,7 @@ def client_of(kubeconfig: Mapping[str, Any]) -> Any:
 
 
 def _client(config: Any, context: str | None = None) -> Any:
-    """Return the official client for a context. Closing the client closes its memory files."""
+    """Return the official client for a context. Its memory files are closed when the client is garbage-collected."""
     mine: list[int] = []
     _memory.descriptors = mine
     try:
@@ -159,7 +159,7 @@ class _Memory(threading.local):
 
 
 def _keep_in_memory(content: str | bytes, *_: object, **__: object) -> str:
-    """Return the path of a memory file with this content, because the client requires paths."""
+    """Write content to a new memory file, and return its path, because the client requires paths."""
     descriptor = os.memfd_create("kubeconfig")
     os.write(descriptor, content.encode() if isinstance(content, str) else content)
     _memory.descriptors.append(descriptor)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from harness.model.times import since_start
 
 MOST_LINES = 1000
-"""The maximum number of lines. If there are more, the first half and the last half are shown."""
+"""The maximum number of lines. If there are more, those in the middle are omitted."""
 
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 
@@ -30,7 +30,7 @@ class ApiRequest:
 
     @property
     def read(self) -> str:
-        """Return a description like "get nodes" or "watch pods", or "" for writes and other paths."""
+        """Return a description like "list nodes" or "watch pods", or "" for writes and for paths without a resource."""
         place = _place(self.path)
         if self.method != "GET" or not place.resource:
             return ""
@@ -46,7 +46,7 @@ class _Place:
 
 
 def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
-    """Return the requests of `namespace` since `zero` (monotonic s), with equal consecutive ones on one line."""
+    """Return one line per request in `namespace` since `zero` (monotonic s), or per series of equal requests."""
     mine = [each for each in asked if each.at >= zero and _concerns(each, namespace)]
     mine.sort(key=lambda each: each.at)
     lines = list(_lines(mine, zero))

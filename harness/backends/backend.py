@@ -1,4 +1,4 @@
-"""The protocol of every booted cluster. Nodes and zones have the topology's names, which a backend translates."""
+"""The protocol of all backends. It uses the topology's names of nodes and zones. Backends translate these names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class WantedPod:
     """A pod to create, with its node, labels, named ports and readiness.
 
     With `tells_port`, its server answers "name.port" on each port. With `host_network`, the pod has the addresses of
-    its node. A node can have only one host-network pod. Only pods that exist in the API alone have `restart_policy`.
-    With `sidecar`, the pod has additional containers, which exist only in the API.
+    its node. A node can have only one host-network pod. `restart_policy` applies only to pods that exist only in the
+    API. With `sidecar`, the pod has additional containers, which exist only in the API.
     """
 
     name: str
@@ -104,24 +104,24 @@ class Backend(Protocol):
         """Wait until components have processed all writes so far. Return for how many seconds they were busy."""
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if recent observations cannot."""
+        """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if only recent ones cannot."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return evidence by file name. `since` is the start of the requests, in monotonic seconds."""
+        """Return evidence by file name. It contains API requests since `since` (monotonic seconds)."""
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
-        """Return these nodes' known decisions for a Service, with the reasons."""
+        """Return which endpoints the proxies of these nodes chose for a Service, and why, if they report it."""
 
     def decisions(self) -> dict[str, str]:
-        """Return all decisions with their reasons, by node, or an empty dict if the proxies do not report them."""
+        """Return all proxies' decisions with reasons, by node, or an empty dict if the proxies do not report them."""
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
-        """Trace a probe through the rules of a node: repeat it a few times, until its outcome is the same again.
+        """Trace a probe through the rules of a node. Repeat it a few times, until `is_same` accepts its outcome.
 
         Packets are also captured at the pods `servers`. The result names the evidence that the backend cannot provide.
         Raises `UnavailableError`.

@@ -22,7 +22,7 @@ from harness.probes.loop import Probe
 from harness.run_delay import RUN_DELAY
 
 AGAIN = 1.0
-"""Seconds, before `time_scale` is applied, for a wait after one that timed out: the component may be slow."""
+"""Time limit of the wait after one that timed out, in seconds before `time_scale` is applied."""
 
 CHECK_SECONDS = 10.0
 """Seconds, before `time_scale` is applied, between two checks of proxies that have stopped processing changes."""
@@ -33,7 +33,7 @@ _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
 
 class ComponentSync:
-    """The components of one cluster by name. Each component processes the writes of the components before it."""
+    """Waits for the components of one cluster. Each component processes the writes of the components before it."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ComponentSync:
     ) -> None:
         """`synced` raises `EndedError` if the component has crashed. The other functions return a reason, or "".
 
-        `unresponsive` takes seconds, before `time_scale` is applied. `hangs` is called repeatedly during waits.
+        `unresponsive` takes a time limit (seconds before `time_scale`). `hangs` is called repeatedly during waits.
         """
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
@@ -59,7 +59,7 @@ class ComponentSync:
         self._stopped = self._starved = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until components are done. Return the seconds until the last check that found unfinished work.
+        """Wait until all components are idle. Return after how many seconds a check last found unfinished work.
 
         Raises `EndedError` for the first component that has crashed or is late, and `StarvedError` if the CPU was busy.
         """
@@ -152,8 +152,8 @@ class LivenessCluster(Backend, Probing, Protocol):
 class ProxyLiveness:
     """Checks whether proxies process changes at all, in a cluster in which a requirement has just failed.
 
-    A hung proxy may report that it has processed everything. Then each requirement would time out. So the check creates
-    a plain Service. If earlier Services were reachable but this Service is not, the proxy has stopped working.
+    A hung proxy may report that it has processed everything, and then each requirement would time out. So this check
+    creates a plain Service. If earlier Services were reachable but this Service is not, the proxy has stopped working.
     """
 
     def __init__(self, cluster: LivenessCluster) -> None:
@@ -165,7 +165,7 @@ class ProxyLiveness:
     def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
         """Record whether a cluster IP was reached.
 
-        Return whether proxies may have stopped: a probe was not answered, although Services were reached earlier.
+        Return whether proxies may have stopped: whether a probe got no answer although Services were reached before.
         """
         self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
@@ -176,7 +176,7 @@ class ProxyLiveness:
         )
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Return a text that names the nodes from which a new Service is unreachable after this many seconds, or ""."""
+        """Create a Service. Return a text about the nodes that cannot reach it within this many seconds, or ""."""
         if not self._reached_before or not nodes:
             return ""
         self._number += 1

@@ -1,4 +1,4 @@
-"""Explains a Service's routing with an installed package that has entry point `service` in this `GROUP`."""
+"""Explains a Service's routing, if a package with entry point `service` in group `GROUP` is installed."""
 
 from harness.api.client import Api
 from harness.model.entry_points import installed
@@ -8,7 +8,7 @@ GROUP = "trafficdist.explanations"
 
 
 def explained(api: Api, namespace: str, service: str, release: Release) -> str:
-    """Return as text the decisions that a Service's objects require, or "" if no such package is installed."""
+    """Return a text about the routing that a Service's objects require, or "" if no such package is installed."""
     follow = "kep" if release.follows == "kep" else "released"
     for each in installed(GROUP, "service"):
         return str(each.load()(api, namespace, service, follow))

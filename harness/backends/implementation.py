@@ -50,7 +50,7 @@ class Implementation:
 
 
 def reference(parts: Parts | None = None) -> Implementation:
-    """Return the reference implementation, imported when a cluster boots. `parts` replaces its components."""
+    """Return the reference implementation, whose modules are imported at boot. `parts` replaces its components."""
 
     def control_plane(release: "Release") -> "ControlPlane":
         from harness.control_planes.embedded import EmbeddedControlPlane

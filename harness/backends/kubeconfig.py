@@ -1,7 +1,8 @@
 """Runs scenarios on any cluster with a kubeconfig. Pods of the run send and receive the packets.
 
-Servers and clients are pods of the standard test image, pinned to nodes. A server answers with its pod's name. All
-requests use the API, including probes. The backend starts no command, installs nothing, and opens no port on a node.
+Servers and clients are pods with Kubernetes' test image, agnhost, pinned to nodes. A server answers with its pod's
+name. All requests use the API, including probes. The backend starts no command, installs nothing, and opens no port on
+a node.
 """
 
 import contextlib
@@ -44,7 +45,7 @@ API_TIMEOUT = 15.0  # seconds per request, so that a wait for a lost cluster end
 
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
-    """One pytest worker's share of a cluster whose components are not replaced and whose nodes are not stopped."""
+    """One pytest worker's part of a cluster whose components are not replaced and whose nodes are not stopped."""
 
     _kubelet_patience = TROUBLED_SECONDS
     _server_pod = staticmethod(pods.server)
@@ -147,7 +148,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self.api.evict(*self._ending(namespace, name), grace_seconds=TERMINATION_SECONDS)
 
     def _ending(self, namespace: str, name: str) -> tuple[str, str]:
-        """Return the API's name of a pod once it runs, because a pod that has not started gets no grace period."""
+        """Wait until a pod runs, because only running pods get a grace period. Return the pod's name in the API."""
         self._pod_runner.settle()
         pod = self._begin_to_change(namespace, name)
         self._pod_runner.terminates(*pod)
@@ -157,7 +158,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.delete(*self._begin_to_change(namespace, name))
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod. On a real cluster, the pod also runs, because a real kubelet reports its status."""
+        """Create a pod. It runs its containers, because a real kubelet must report its status."""
         self._slices.begin(namespace)
         self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()
@@ -193,7 +194,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._dialer.probe(probes, read=address_seen)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
-        """Send probes in the background, from each client at most every `interval` seconds.
+        """Send probes in the background. Each client sends one every `interval` seconds or less often.
 
         UDP probes come from other pods on the same nodes, because their many flows would affect all later probes of the
         client's pod.
@@ -235,7 +236,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._moved |= {name} if self._zone_of(name) != zone else set()
 
     def _canary(self, node: str) -> tuple[ClientPod, str | None, list[str], list[tuple[str, Mapping[str, str]]]]:
-        """Return the zone canary's arguments: the node's client, the label's zone, all zones, and the endpoints."""
+        """Return the zone canary's arguments: the node's client, the zone in its label, all zones, and endpoints."""
         (client,) = self._clients.on([node])
         zones = sorted({each.zone for each in self.topology.nodes})
         return client, self._zone_of(node), zones, self._clients.barrier_endpoints(without=self._off)
@@ -273,7 +274,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     @property
     def _nodes_on(self) -> dict[str, str]:
-        """The nodes that are on. Maps the topology's names to the cluster's own names."""
+        """The nodes that are not switched off: a mapping from the topology's names to the cluster's own names."""
         return {ours: theirs for ours, theirs in self._target.names.nodes.items() if ours not in self._off}
 
     def _require_nodes(self) -> None:
@@ -308,7 +309,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
-        """Return the decisions that a Service's objects require. The proxies do not report their own decisions."""
+        """Return the routing that a Service's objects require, because the proxies do not report their decisions."""
         return f"decisions that its objects require:\n{explained(self.api, namespace, service, self.release)}"
 
     def decisions(self) -> dict[str, str]:
@@ -353,7 +354,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         """Start servers for pods that were just created. The base class does nothing: each pod runs its own server."""
 
     def _begin_to_change(self, namespace: str, name: str) -> tuple[str, str]:
-        """Return the API's namespace and name of a scenario's pod. In the base class, they are the same."""
+        """Return the namespace and name of a scenario's pod in the API. In the base class, they are the same."""
         return namespace, name
 
     def _look_up_addresses(self) -> None:

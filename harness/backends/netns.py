@@ -1,7 +1,7 @@
 """The embedded cluster. Nodes and pods are network namespaces of this process, and they exchange real packets.
 
 The harness acts as kubelet and cloud provider: it assigns pod CIDRs to nodes, reports pods as running and ready, and
-routes the load balancer and external addresses of a node to that node.
+routes load balancer IPs and external IPs to nodes.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ IDLE_SECONDS = 5.0
 
 
 class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
-    """A booted cluster of one topology. A cluster is started only once. `close` removes everything that it created."""
+    """An embedded cluster. It can be started only once. `close` removes everything that it created."""
 
     name = "netns"
     abilities: frozenset[Ability] = EVERYTHING
@@ -66,7 +66,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         release: Release | None = None,
         names: Names | None = None,
     ) -> None:
-        """`release` is the release of all components at boot. `names` are the names of nodes in API objects."""
+        """`release` is the release of all components at boot. `names` translates names of nodes in API objects."""
         super().__init__(topology, families)
         self.names = names or Names()
         self.release = release or Release()
@@ -193,7 +193,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         begun.enter_context(threads.watched(self._threads))
 
     def _wire_by(self, wiring: Wiring) -> None:
-        """Let the proxy attach all later pods. Try this with a test pod on each node. Raises `StartError`."""
+        """Let the proxy connect all later pods to the network. Test it with a pod on each node. Raises `StartError`."""
         self.network.wire_by(wiring)
         try:
             for node in self.network.nodes:
@@ -256,11 +256,11 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             self.dns()
         assert self._dns is not None, "dns() starts it"
         if not isinstance(dns := self._dns[0], WritesPodLocators):
-            raise UnavailableError(f"DNS {dns.name} has no PodLocator controller")
+            raise UnavailableError(f"DNS server {dns.name} has no PodLocator controller")
         return dns
 
     def dns(self) -> dict[str, str]:
-        """Return the DNS server's addresses by family. The first call starts it. Raises `UnavailableError`."""
+        """Return the DNS server's addresses by family. The first call starts the server. Raises `UnavailableError`."""
         if self._dns is None:
             made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
             self._begun.callback(made.stop)
@@ -371,7 +371,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return reason
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` for a component that crashed or is hung, `DistrustError` for a broken fabric."""
+        """Raise `EndedError` if a component has crashed or hangs, `DistrustError` if the network fabric is broken."""
         self._components.check()
         fabric_check.check(self.network)
         self._check_nodes()
@@ -418,7 +418,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return {name: text for name, text in found.items() if text}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the requests, each node's logs, rules and connections, and the kernel state of nodes and fabric."""
+        """Return API requests; each node's logs, rules and connections; and the kernel state of nodes and fabric."""
         asked = [*self.api.asked.copy(), *(self.control_plane.asked() or ())]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= self._logs()

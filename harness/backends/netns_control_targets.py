@@ -17,7 +17,7 @@ Running = dict[tuple[str, str], tuple[Host, Sequence[Server]]]
 
 
 class NetnsControlTargets:
-    """The control targets of one cluster: its nodes, running servers, client pods by node, and nodes that are off."""
+    """Finds clients and destinations for the control probes of one cluster. Nodes that are switched off have none."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class NetnsControlTargets:
         return [(name, host) for name, host in named if host.node not in self._off]
 
     def of_pod(self, name: str, pod: Host) -> "NetnsControlTargets":
-        """Return these control targets with only one pod, which replaces the scenarios' pods."""
+        """Return a copy with this pod as the only destination."""
         made = copy.copy(self)
         made._targets = lambda: {name: pod}
         return made

@@ -87,7 +87,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self.create_reported_pod(namespace, wanted, phase="Running")
 
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
-        """Create a pod that exists only in the API, with free addresses as its pod IPs. Its node need not exist."""
+        """Create a pod that exists only in the API, with unused addresses as its pod IPs. Its node need not exist."""
         obj = _manifest(wanted)
         obj["spec"]["restartPolicy"] = wanted.restart_policy
         self.api.create("pods", namespace, obj)
@@ -141,7 +141,7 @@ def by_family(host: Host) -> dict[str, str]:
 
 
 def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, families: Sequence[str]) -> list[Server]:
-    """Serve a pod's target port and container ports in netns `place`. Raises `InconclusiveError` if one is in use."""
+    """Serve a pod's target port and container ports in a netns. Raises `InconclusiveError` if a port is in use."""
     listening: dict[str, list[ServerPort]] = {}
     for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):
         name = f"{namespace}/{wanted.name}"

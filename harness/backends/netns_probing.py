@@ -1,4 +1,4 @@
-"""Probes from network namespaces that this process enters, shared by several backends."""
+"""Sends probes from network namespaces that this process enters. Several backends use this class."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ class NetnsProbing(ABC):
         return self._loop.every(interval, probes)
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        """Send a GET request from a client's netns. Raises `OSError`, or `InconclusiveError` without a free port."""
+        """Send a GET request from a client's netns. Raises `OSError`, or `InconclusiveError` if no port is free."""
         place = self.namespace_of(client)
         try:
             return http.get(place, address, port, path)

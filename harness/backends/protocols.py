@@ -70,7 +70,7 @@ class PodLifecycle(Protocol):
 @runtime_checkable
 class Probing(Protocol):
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return what opens a client's sockets. With `fresh`, it may be another pod of the node, with fewer flows."""
+        """Return the object that opens a client's sockets. With `fresh`, it may be that of another pod on the node."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
@@ -85,7 +85,7 @@ class Probing(Protocol):
         """Send probes, and return their outcomes. The outcomes of equal probes are in no particular order."""
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes with a short time limit, and return their outcomes in order. Not for verdicts."""
+        """Send probes with a short time limit, and return their outcomes in order. Verdicts must not depend on them."""
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes, and return for each the client address that the server saw."""
@@ -146,7 +146,7 @@ class ControllerMetrics(Protocol):
 @_needs(Ability.API_READS)
 class RecordsReads(Protocol):
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return a component's API reads since `since` (monotonic s), as in "get nodes". Raises `UnavailableError`."""
+        """Return a component's API reads after `since` (monotonic s), like "get nodes". Raises `UnavailableError`."""
 
 
 @_needs(Ability.REPORT_PODS)
@@ -182,7 +182,7 @@ VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERN
 @runtime_checkable
 class VirtualAddresses(Protocol):
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses 1 to 254 of a kind ("load-balancer" or "external-ip") that are routed to `node`."""
+        """Return address `number` (1 to 254) of a kind ("load-balancer" or "external-ip"), routed to `node`."""
 
 
 @_needs(Ability.DNS)
@@ -209,7 +209,7 @@ class ForgetsConnections(Protocol):
 @runtime_checkable
 class DetectsIdleProxies(Protocol):
     def watch_idle(self) -> Callable[[], str]:
-        """Return a function that returns why a wait for idle proxies can end, or "" if it cannot."""
+        """Return a function that returns why a wait for idle proxies can end, or "" if the wait must go on."""
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
-"""The releases that differ from those at boot, by component and node. None: stopped, or failed to start."""
+"""The releases that differ from those at boot, by component and node. None means stopped, or failed to start."""
 
 RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,
@@ -72,7 +72,7 @@ class ComponentReleases:
         self._restore(self._left)
 
     def end(self) -> None:
-        """Restore all components, or if another scenario follows, those that were stopped or have crashed."""
+        """Restore all components, or if another scenario follows, only those that were stopped or have crashed."""
         self._restore(set(self._others), stopped=not self._is_last)
         if self._others:
             name = self._ended()

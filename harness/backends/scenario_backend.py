@@ -48,7 +48,7 @@ class ScenarioBackend:
         return self._writes + self.releases.changes
 
     def need(self, *abilities: Ability, nodes: Iterable[str] = ()) -> None:
-        """Record needs of the scenario. Raises `UnavailableError` with the missing abilities."""
+        """Record what the scenario needs. Raises `UnavailableError` with the missing abilities."""
         self._abilities.update(abilities)
         known = {each.name for each in self.booted.topology.nodes}
         self._nodes.update(node for node in nodes if node in known)
@@ -63,7 +63,7 @@ class ScenarioBackend:
     def part(
         self, protocol: type[P], *abilities: Ability, nodes: Iterable[str] = (), client: Client | Pod | None = None
     ) -> P:
-        """Return the backend, typed as this protocol, and record the needs: its ability, `abilities` and nodes."""
+        """Return the backend, typed as this protocol, and record what it needs: abilities and nodes."""
         needed = [*abilities_of(protocol), *abilities]
         if isinstance(client, Client) and client.kind == "external":
             needed.append(Ability.EXTERNAL_CLIENT)
@@ -79,7 +79,7 @@ class ScenarioBackend:
         return self.restored.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
-        """Settle first if the last write was to another stream, because components watch each stream separately.
+        """Call `settle` if the last write was to another stream, because components watch each stream separately.
 
         Raises `InconclusiveError`.
         """

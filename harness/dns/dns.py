@@ -18,7 +18,7 @@ class ClusterDns(Protocol):
     name: str
 
     def start(self, pod: Host) -> None:
-        """Serve UDP and TCP on port 53 of all addresses of a pod. Call this method only once."""
+        """Serve DNS over UDP and TCP on port 53 of all addresses of a pod. Call this method only once."""
 
     def stop(self) -> None:
         """Stop the server and the controller. PodLocators are not deleted. Idempotent."""
@@ -33,7 +33,7 @@ class ClusterDns(Protocol):
 @runtime_checkable
 class WritesPodLocators(Protocol):
     def locators_synced(self) -> bool:
-        """Return whether the controller has processed all writes, or is stopped. Raises `EndedError`."""
+        """Return whether the controller has processed all writes, or has been stopped. Raises `EndedError`."""
 
     def start_locators(self) -> None:
         """Start a new controller, which replaces the previous controller even if that one is stopped."""

@@ -1,4 +1,4 @@
-"""Runs any DNS server in a pod from a recipe, without a PodLocator controller."""
+"""Runs the programs of a recipe as a DNS server in a pod, without a PodLocator controller."""
 
 from harness.control_planes.control_plane import ControlPlane
 from harness.dns.dns import ZONE
@@ -24,7 +24,7 @@ class ExecutableDns:
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks of the recipe succeed for `quiet_seconds`. The call takes at most 1 s longer."""
+        """Return whether all checks of the recipe succeed for `quiet_seconds`. This takes at most 1 s longer."""
         return self._programs.synced()
 
     def evidence(self) -> dict[str, str]:

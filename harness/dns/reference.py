@@ -32,7 +32,7 @@ class ReferenceDns:
         self._server = server(plane.client(DNS_SERVER))
 
     def start(self, pod: Host) -> None:
-        """Serve on port 53 of all addresses of a pod, and write PodLocators."""
+        """Serve DNS on port 53 of all addresses of a pod, and start the PodLocator controller."""
         listen(self._server, pod)
         self.start_locators()
         self._server.start()
@@ -62,13 +62,13 @@ class ReferenceDns:
         return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the server and the controller if these are the reference's own."""
+        """Return the threads of the server and of the controller, except those of subclasses."""
         own = self._controller if type(self._controller) is PodLocatorController else None
         controller = () if own is None else own.threads
         return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))
 
     def evidence(self) -> dict[str, str]:
-        """Return no evidence: the server has no files, and DNS scenarios record the responses."""
+        """Return nothing, because the server has no files, and DNS scenarios record its responses."""
         return {}
 
 

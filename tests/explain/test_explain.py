@@ -63,7 +63,7 @@ def test_unknown_service_lists_the_existing_ones(explain: Explain) -> None:
 
 def test_unknown_context_lists_the_existing_ones(explain: Explain) -> None:
     result = explain("shop/web", "--context", "other")
-    assert (result.exit_code, "there is no context 'other'; there are trafficdist" in result.output) == (4, True)
+    assert (result.exit_code, "has no context 'other'; its contexts are: trafficdist" in result.output) == (4, True)
 
 
 def test_forbidden_resource_is_named(explain: Explain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from harness.errors import UnavailableError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 
 UNREPORTED = Unknown("agnhost does not report the answers before the attempt that failed")
-"""The outcome of an attempt whose answer agnhost omits."""
+"""The outcome of an attempt whose answer agnhost does not report."""
 
 Reader = Callable[[str], Observation]  # converts the text of an answer into an outcome
 
@@ -25,7 +25,7 @@ _REFUSED = {
     "connect: permission denied": "EACCES",
     "connect: operation not permitted": "EPERM",
 }
-"""Go's error messages for refused attempts, with the names of the errors (see `harness.probes.probe`)."""
+"""Go's error messages for refused attempts, with their errno names (see `harness.probes.probe`)."""
 _NOT_PERMITTED = "write: operation not permitted"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 

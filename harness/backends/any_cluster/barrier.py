@@ -4,9 +4,9 @@ Proxies generally do not report their progress. They watch Services in one strea
 Service and a slice that change after all other writes are also programmed last. Each round renames the Service's port
 and publishes an endpoint for the new port name. When that endpoint answers a client, the proxy on the client's node has
 received both changes and all earlier changes. Until then, the previous round's endpoint answers at the same address.
-This avoids unanswered attempts: agnhost would wait five seconds for each, and its retransmitted SYNs would look like
-the effect of a fault. If nothing else was written since the last round, the barrier writes nothing, unless components
-were replaced. In that case, proxies may have to restart their watches, which takes up to a minute.
+This avoids unanswered attempts: agnhost would wait five seconds for each, and the retransmitted SYNs would look like a
+fault. The barrier skips a round if nothing else was written since the last one. After a component was replaced, it
+skips no round, because proxies may have to restart their watches, which takes up to a minute.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ back off while an API server does not answer."""
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
-"""Probes per check. If a proxy balances over two endpoints, all probes reach the same one in 1 of 4,096 checks."""
+"""Probes per check. If a proxy balances over two endpoints, all probes reach the expected one in 1 of 4,096 checks."""
 KNOWN = 10.0  # seconds, before `time_scale` is applied, within which a proxy must use its node's initial zone
 
 Named = tuple[str, Mapping[str, str]]  # a pod's hostname, which its server sends as answer, and its addresses by family
@@ -47,7 +47,7 @@ LONGEST = 10.0  # maximum wait in seconds, before `time_scale` is applied; scena
 
 class ProbeSender(Protocol):
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
-        """Send probes, and return their outcomes, in any order among equal probes. `read` parses answers."""
+        """Send probes, and return their outcomes. Those of equal probes are in any order. `read` parses answers."""
 
 
 class Barrier:
@@ -142,7 +142,7 @@ class Barrier:
             self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
-        """Write the slice before the Service, because a proxy without the slice has no endpoint for the new port."""
+        """Write the slice before the Service, because the new port would have no endpoint without it."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
                 f"{NAME}-{family.lower()}-{self._round % 2}",  # the other slice is from the previous round
@@ -171,8 +171,8 @@ class ZoneCanary:
     """Shows which zone a node's proxy uses after the node's zone label has changed.
 
     A proxy watches Nodes separately from Services and slices. So a canary Service has one endpoint with a hint for the
-    label's zone, and one with hints for all other zones. If the proxy never uses the new zone, the scenario continues,
-    because scenarios must detect this.
+    zone in the label, and one with hints for all other zones. If the proxy never uses the new zone, the scenario
+    continues, because it is up to the scenario to detect this fault.
     """
 
     def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
@@ -186,13 +186,13 @@ class ZoneCanary:
     def before_the_change(
         self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]
     ) -> None:
-        """Determine once whether the proxy on this client's node follows hints, by means of the node's current zone."""
+        """Check once, with hints for the node's current zone, whether the proxy on this client's node follows hints."""
         if client not in self._follows:
             shown = len(endpoints) > 1 and self._wait_for_zone(client, zone, zones, endpoints, KNOWN)
             self._follows[client] = shown
 
     def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
-        """Wait until the proxy on this client's node uses this zone, or no zone if None. Return whether it does."""
+        """Wait until the proxy on this client's node uses `zone`, or no zone if it is None. Return whether it does."""
         ready = self._follows.get(client, False) and len(endpoints) > 1
         return ready and self._wait_for_zone(client, zone, zones, endpoints, None)
 
@@ -218,7 +218,7 @@ class ZoneCanary:
         return False
 
     def _create(self, *endpoints: Endpoint) -> str:
-        """Replace the canary with a new Service, because old rules might remain. Return its cluster IP."""
+        """Replace the canary with a new Service, because its rules might remain. Return the new cluster IP."""
         before, name = f"{CANARY}-{self._made}", f"{CANARY}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)
         wanted = manifests.service(name, labels=self._labels, ports=port, trafficDistribution="PreferClose")
@@ -237,7 +237,7 @@ class ZoneCanary:
 
 
 class StableSlices:
-    """Waits until slices stop changing: a late write would count as the response to the next change."""
+    """Waits until slices stop changing, because a late write would be taken for the response to the next change."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -251,7 +251,7 @@ class StableSlices:
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`. Do not wait if nothing was written."""
+        """Wait until no slice has changed for `QUIET` seconds, at most `LONGEST`. Skip this if nothing was written."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

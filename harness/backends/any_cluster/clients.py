@@ -31,7 +31,7 @@ class Clients:
         port: int = TARGET_PORT,
         enter: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> None:
-        """`worker` is the worker's number. `enter` is called with new pods when they are running."""
+        """`worker` is the number of the pytest worker. `enter` is called with new pods when they are running."""
         self._port = port
         self._enter = enter
         self._api = api
@@ -49,16 +49,16 @@ class Clients:
         self._of_barrier: list[ClientPod] = []
 
     def make(self) -> None:
-        """Run a client in a pod on each node. Raises `InconclusiveError`."""
+        """Run a client pod on each node. Raises `InconclusiveError`."""
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the barrier's endpoint pods. They are not clients, because traffic from a pod to itself is special."""
+        """Run the barrier's endpoint pods. They are not clients, because hairpin traffic is a special case."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
     def delete(self) -> None:
-        """Begin deleting all pods. If the API server is unavailable, the end of the run deletes them."""
+        """Begin deleting all pods. If the API server is unavailable, they are deleted at the end of the run."""
         with contextlib.suppress(InconclusiveError):
             for namespace in {each.namespace for each in self._places.values()} | {self.namespace}:
                 self._runner.delete_namespace(namespace)
@@ -79,7 +79,7 @@ class Clients:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return the client's pod or a twin in turn, to spread flows. Host-network clients have no twins."""
+        """Return the client's pod and its twins in turn, to spread flows. Host-network clients have no twins."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
@@ -141,7 +141,7 @@ class Clients:
         return found
 
     def _inside(self, client: Client) -> Client:
-        """Return the client that sends the probes. For an external client: a host-network client of another node."""
+        """Return the client that sends probes: for an external client, a host-network client on another node."""
         if client.kind != "external":
             return client
         return node_client(next(node for node in self._nodes if node != client.node))

@@ -1,11 +1,11 @@
-"""Sends probes from client pods through the API server's pod proxy, with agnhost's `GET /dial` (many attempts each).
+"""Sends probes from client pods. One `GET /dial` to agnhost, through the API server's pod proxy, makes many attempts.
 
 The backend may provide a bypass that reaches client pods while the API server does not answer.
 
 agnhost waits five seconds for a connection. In that time, the kernel retransmits a lost SYN several times. With agnhost
-alone, a proxy that drops half of all first packets would therefore pass. The duration of a request through the API
-server proves nothing. So after each request that took a second or more, the dialer reads the client pod's count of
-retransmitted SYNs. For each retransmitted SYN that no known timeout explains, one answer counts as a timeout.
+alone, a proxy that drops half of all first packets would therefore pass. A slow request proves nothing, because the API
+server may be slow. So after each request that took a second or more, the dialer reads the client pod's count of
+retransmitted SYNs. Each retransmitted SYN that no unanswered attempt explains turns one answer into a timeout.
 """
 
 import threading
@@ -75,9 +75,9 @@ class Dialer:
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes, in any order among equal probes. Raises `UnavailableError`.
+        """Send probes, and return their outcomes. Those of equal probes are in any order. Raises `UnavailableError`.
 
-        Outcomes that an earlier flow explains are replaced (see `earlier_flows`).
+        Outcomes that an earlier flow may have caused are repeated or become `Unknown` (see `earlier_flows`).
         """
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
@@ -94,7 +94,7 @@ class Dialer:
     def _of_new_connections(
         self, probe: Probe, seen: Sequence[Observation], begin: float, read: Reader
     ) -> Sequence[Observation]:
-        """Return the outcomes after repeating the unanswered attempts that earlier attempts may explain."""
+        """Repeat the unanswered attempts that may have reused an earlier attempt's source port. Return all outcomes."""
         doubtful = self._tcp_flows.doubtful(_path(probe), begin, len(seen))
         if not doubtful:
             return seen
@@ -129,7 +129,7 @@ class Dialer:
         return of_new_flows(seen, earlier, self._ports_of(_client(probe)), ask)
 
     def _probe(self, probes: Sequence[Probe], read: Reader) -> list[Observation]:
-        """Send probes, and return all outcomes, including outcomes that an earlier flow explains."""
+        """Send probes, and return all outcomes, including those that an earlier flow may have caused."""
         places = _by_probe(probes)
         for client in {_client(probe) for probe in places}:
             self._syns.begin(client, alone=not client.on_host)
@@ -153,18 +153,18 @@ class Dialer:
         return outcomes
 
     def _doubted(self, seen: Mapping[Probe, Sequence[DialResult]]) -> set[ClientPod]:
-        """Return host-network clients with late answers and retransmitted SYNs, which may be another client's."""
+        """Return host-network clients with late answers and retransmitted SYNs, which another client may have sent."""
         late = {_client(probe) for probe, dialed in seen.items() if _client(probe).on_host and _are_late(probe, dialed)}
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[DialResult]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat each attempt of these clients' late requests separately. Return the clients still in doubt."""
+        """Repeat these clients' late requests, one attempt per request. Return the clients that remain doubtful."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
 
     def _one_by_one(self, probe: Probe, dialed: DialResult, read: Reader) -> list[DialResult]:
-        """Repeat the answered attempts of a late request, one per request. Keep the other outcomes."""
+        """Repeat the answered attempts of a late request, one attempt per request. Keep the other outcomes."""
         if not _are_late(probe, [dialed]):
             return [dialed]
         kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
@@ -180,7 +180,7 @@ class Dialer:
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _dial_briefly(self, probe: Probe) -> DialResult:
-        """Send one attempt. Record its outcome even after the time limit, when its SYN may still be retransmitted."""
+        """Make one attempt. Record its outcome even after the time limit: its SYN may still be retransmitted."""
         limit, answer = probe.timeout + GLANCE, Future[DialResult]()
 
         def look() -> None:
@@ -216,7 +216,7 @@ class Dialer:
             self._flows.note(_path(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
-        """Return the body of the response to GET `path` for any status. Raises `OSError` if there is no response."""
+        """Return the body of the response to GET `path`, whatever its status. Raises `OSError` if there is none."""
         query = _query("http", address, port, path.lstrip("/"), 1)
         response = self._ask(client, "dial", query, FULL_WAIT + OVERHEAD)
         if response.body.get("responses"):
@@ -261,7 +261,7 @@ class Dialer:
         return dialed
 
     def _confirmed(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Replace refusals if the client may lack a route, or if a link address was not resolved (ARP, NDP) in 3 s."""
+        """Replace refusals if the client may lack a route, or if ARP or NDP may have failed, which takes 3 s."""
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
             self._routed.add(family)
@@ -319,11 +319,11 @@ class Dialer:
 
 
 class SteadyProbes:
-    """Steady traffic. One thread per probe sends small batches one after the other until it is stopped.
+    """Sends steady traffic. One thread per probe sends small batches, one after the other, until `stop` is called.
 
-    The start of the threads is staggered, because hundreds of simultaneous requests would delay each other's answers.
-    While a client gets no answers, each request has only one attempt, so that retransmitted SYNs do not count as lost
-    packets of other probes.
+    The threads start one by one, because hundreds of simultaneous requests would delay each other's answers. While a
+    client gets no answers, each request has only one attempt, so that retransmitted SYNs do not count as lost packets
+    of other probes.
     """
 
     def __init__(self, dialer: Dialer, interval: float, probes: Sequence[Probe]) -> None:
@@ -382,7 +382,7 @@ def _cautious(dialed: DialResult) -> list[Observation]:
 
 
 def _without(outcomes: Sequence[Observation], doubtful: int) -> list[Observation]:
-    """Replace at most this number of unanswered attempts with `Unknown`."""
+    """Replace the first `doubtful` unanswered attempts with `Unknown`."""
     made: list[Observation] = []
     for outcome in outcomes:
         met = doubtful > 0 and outcome == TIMED_OUT

@@ -1,19 +1,18 @@
-"""Recognizes outcomes that a client's earlier flows explain: source ports are random, and conntrack keeps flows.
+"""Recognizes outcomes that earlier flows may cause: a client may reuse a source port that conntrack still tracks.
 
 A tracked flow keeps its path and its endpoint, which no KEP forbids. agnhost does not report source ports.
 
 TCP: if an address has no rules on the client's node, a SYN to this address leaves the node untranslated, and conntrack
 keeps the flow for two minutes. A later attempt from the same source port takes the same path even if the rules have
-changed, and so do its retransmitted SYNs. No known proxy deletes such connections. Since Linux 5.18, the kernel
+changed, and so do its retransmitted SYNs. No known proxy deletes such conntrack entries. Since Linux 5.18, the kernel
 restarts its choice of source ports every ten seconds, so a port may be reused after a few dozen connections. So if a
 client has earlier unanswered attempts and gets no answer to a few more, another pod on the same node repeats the probe.
 If the proxy is at fault, the repeated probe fails too.
 
 UDP: conntrack keeps a flow for some time after its last packet. So after a change, a few answers still come from the
 old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is correct, but looks like a small fault.
-The number of such answers is bounded. If an outcome was seen before the change, and is no more frequent than earlier
-flows explain, more probes are sent. Their number is so large that any fault of the size that checks must detect would
-be more frequent.
+The number of such answers is bounded. If an outcome from before the change is no more frequent than this bound, the
+dialer sends more probes: so many that every fault that checks must detect would exceed the bound.
 """
 
 import threading
@@ -50,7 +49,7 @@ class TcpFlows:
                 self._known.setdefault(path, deque()).append((begin, time.monotonic(), unanswered))
 
     def earlier(self, path: Path, before: float) -> int:
-        """Return the number of unanswered attempts that started before that time and may still be tracked."""
+        """Return the number of unanswered attempts that started before this time and may still be in conntrack."""
         with self._lock:
             known = self._known.get(path, deque())
             while known and known[0][1] < before - TCP_SECONDS:
@@ -58,7 +57,7 @@ class TcpFlows:
             return sum(unanswered for begin, _, unanswered in known if begin < before)
 
     def doubtful(self, path: Path, begin: float, tries: int) -> int:
-        """Return the number of unanswered attempts since `begin` if earlier attempts can explain all, else 0."""
+        """Return the number of unanswered attempts since `begin` if earlier attempts can explain them all, else 0."""
         with self._lock:
             unanswered = sum(count for at, _, count in self._known.get(path, ()) if at >= begin)
         return unanswered if unanswered < max(tries, 2) and unanswered <= self.earlier(path, begin) else 0
@@ -89,7 +88,7 @@ def of_new_flows(
     ports: int,
     ask: Callable[[int], Sequence[Observation]],
 ) -> list[Observation]:
-    """Return as many outcomes as in `seen`, but none that earlier flows explain. `ask` sends more probes."""
+    """Return as many outcomes as `seen` has, but none that earlier flows explain. `ask` sends more probes."""
     shares: dict[Observation, float] = {
         each: min(count / ports, 0.99) for each, count in earlier.items() if not isinstance(each, Unknown)
     }
@@ -110,7 +109,7 @@ def of_new_flows(
 
 
 def enough(probes: int, share: float) -> int:
-    """Return how many probes distinguish a fault from earlier flows that hold this share of ports, or 0 if none do."""
+    """Return how many probes distinguish a fault from earlier flows on this share of ports, or 0 if no number does."""
     miss, fault = DEFAULT_RATES.miss, share + DEFAULT_RATES.leak * (1 - share)
     totals = (times * max(probes, LEAST) for times in TIMES)
     return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)

@@ -1,7 +1,7 @@
-"""Evidence from a cluster's API about a node's proxy, and commands that show the parts of a path that the API hides.
+"""Evidence about a node's proxy from the cluster's API, and commands that show the parts of a path that the API hides.
 
-No Kubernetes API exposes a node's rules, connections or packets, because reading them needs root on the node. The
-proxy's log is read if the run has permission. The suite does not require it: it would cover the logs of all pods.
+No Kubernetes API exposes a node's rules, connections or packets, because reading them needs root on the node. The run
+reads the proxy's log if it may. It does not require this permission, which would cover the logs of all pods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,14 +28,14 @@ KUBE_PROXY = ProxySelector("kube-proxy", "kube-system", "k8s-app=kube-proxy")
 
 @dataclass(frozen=True, slots=True)
 class ProxyLog:
-    """The end of the log of a node's proxy. If there is no log, `missing` is the reason."""
+    """The last lines of the log of a node's proxy. If no log could be read, `missing` is the reason."""
 
     text: str = ""
     missing: str = ""
 
 
 def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY) -> dict[str, ProxyLog]:
-    """Return the proxy's log for each of these nodes (names as in the API). Stop at the first failed request."""
+    """Return the log of the proxy on each of these nodes (names as in the API). Stop at the first failed request."""
     none = f"no pod in {place.namespace} with label {place.selector} is on its node"
     found = dict.fromkeys(nodes, ProxyLog(missing=none))
     try:
@@ -51,7 +51,7 @@ def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY
 
 
 def missing(probe: Probe, node: str, root: str, log: ProxyLog) -> Iterator[str]:
-    """Yield each unknown part of a probe's path and a command that shows it. `root` is how to become root there."""
+    """Yield each unknown part of a probe's path and a command that shows it. `root` says how to become root."""
     capture = f"`tcpdump -ni any host {probe.address} and port {probe.port}`"
     entry = f"conntrack -L -d {probe.address} -p {probe.protocol.lower()} --dport {probe.port}"
     where = f"on node {node}, as root ({root})"

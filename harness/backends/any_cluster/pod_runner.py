@@ -30,7 +30,7 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """An error of a kubelet may last `kubelet_patience` seconds. `server` makes manifests, like `pods.server`."""
+        """An error from a kubelet may last `kubelet_patience` seconds. `server` makes manifests, like `pods.server`."""
         self._server = server
         self._api = api
         self._labels = dict(labels)
@@ -61,7 +61,7 @@ class PodRunner:
         *,
         before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> list[Object]:
-        """Create pods, and wait for their readiness. `before_ready` is called before one of them can become ready.
+        """Create pods, and wait for their readiness. `before_ready` is called before any of them can become ready.
 
         Raises the errors of `wait`.
         """
@@ -70,7 +70,7 @@ class PodRunner:
         return self.wait(namespace, {each.name: each.ready for each in wanted})
 
     def run_clients(self, namespace: str, wanted: Mapping[str, str], *, port: int, host_network: bool) -> list[Object]:
-        """Create one client pod per entry on the given node, and wait until all run. Raises the errors of `wait`."""
+        """Create a client pod per entry (pod to node), and wait until all run. Raises the errors of `wait`."""
         made = [
             pods.client(name, node, self._labels, self._registry, port=port, host_network=host_network)
             for name, node in wanted.items()
@@ -92,7 +92,7 @@ class PodRunner:
         self._awaited[namespace, name] = ready
 
     def settle(self) -> None:
-        """Wait until each pod has its last requested state, except deleted pods."""
+        """Wait until each pod that still exists has the state that was requested last."""
         by_namespace: dict[str, dict[str, bool]] = {}
         for (namespace, name), ready in self._awaited.items():
             by_namespace.setdefault(namespace, {})[name] = ready
@@ -100,7 +100,7 @@ class PodRunner:
             self.wait(namespace, wanted, all_exist=False)
 
     def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
-        """Return these pods once all run with the wanted readiness. Raises `InconclusiveError` with the reason."""
+        """Wait until these pods run with the wanted readiness, and return them. Raises `InconclusiveError`."""
         troubled: dict[str, float] = {}
 
         def look() -> list[Object]:
@@ -125,7 +125,7 @@ class PodRunner:
         return found
 
     def terminates(self, namespace: str, name: str) -> None:
-        """Record that a pod begins terminating, and must exist for its grace period."""
+        """Record that a pod is terminating, and must exist until its grace period ends."""
         self._terminating.add((namespace, name))
 
     def require_terminating(self) -> None:

@@ -1,4 +1,4 @@
-"""The pods of a run, which use agnhost as server and as client, and satisfy the restricted security standard."""
+"""The pods of a run, which use agnhost as server and as client, and satisfy the Restricted Pod Security Standard."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ READY_GATE = "trafficdist.dev/ready"
 """The condition type of the readiness gate. The suite sets the condition."""
 
 VACANT_PORT = 10_280
-"""The first of agnhost's two ports in a pod whose other ports are free. Probes never use both as source ports."""
+"""agnhost uses this port and the next in a pod whose other ports are free. Source ports of probes are higher."""
 
 SEPARATOR = "--"  # separates a pod's name from its namespace in its hostname
 
@@ -34,7 +34,7 @@ class ClientPod:
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
         """Always raises `UnavailableError`, because no socket can be created in the pod."""
-        raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be made in it")
+        raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be opened in it")
 
 
 def image(registry: str = "") -> str:
@@ -53,7 +53,7 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
 
 
 def vacant(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
-    """Return a pod like `server`, but with free ports, which the harness serves in the pod's netns."""
+    """Return a pod like `server`, but with its ports free for servers of the harness in the pod's netns."""
     declared = [{"name": name, "containerPort": port, "protocol": way} for name, port, way in wanted.container_ports]
     container = _container(CONTAINER, VACANT_PORT, VACANT_PORT + 1, declared, registry)
     del container["readinessProbe"]  # the readiness gate opens once the harness serves the pod
@@ -70,7 +70,7 @@ def _server(containers: Sequence[Object], wanted: WantedPod, namespace: str, lab
 
 
 def hostname(namespace: str, pod: str) -> str:
-    """Return a server pod's hostname, which is unique in the run. Raises `UnavailableError` above 63 characters."""
+    """Return a server pod's hostname, which is unique in the run. Raises `UnavailableError` if it is too long."""
     name = f"{pod}{SEPARATOR}{namespace}"
     if len(name) > 63:
         raise UnavailableError(f"{name} is longer than the 63 characters that a hostname may have")

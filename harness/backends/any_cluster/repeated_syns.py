@@ -1,9 +1,9 @@
-"""Counts lost first packets of client pods from their kernels' counts of retransmitted SYNs.
+"""Counts the first packets that client pods lose, from the kernel's counts of retransmitted SYNs.
 
 An unanswered attempt also retransmits its SYN while agnhost waits, possibly longer than the harness waits. So SYNs that
-such attempts may have retransmitted do not count as lost packets. SYNs of single attempts in progress do not count
-either, because these attempts may remain unanswered. An attempt is in progress until the pod responds. On a busy
-machine, it may start seconds late.
+such attempts may have retransmitted do not count as lost packets. SYNs of a pending request with a single attempt do
+not count either, because the attempt may remain unanswered. A request is pending until the pod responds. On a busy
+machine, its attempt may start seconds late.
 """
 
 import itertools
@@ -28,14 +28,14 @@ list is longer than agnhost's timeout, because a client on a busy machine gives 
 
 @dataclass(eq=False, slots=True)
 class PendingRequest:
-    """A request to a client, and its number of attempts that are or may be unanswered (`unanswered`)."""
+    """A request to a client. `unanswered` is the number of its attempts that are or may remain unanswered."""
 
     begin: float
     unanswered: int
     end: float = inf
 
     def explains(self, since: float, now: float) -> int:
-        """Return the maximum number of SYNs that the request's attempts can have retransmitted in that time."""
+        """Return how many SYNs the request's attempts can have retransmitted from `since` to `now`, at most."""
         until = min(now, self.end)
         span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
@@ -88,7 +88,7 @@ class RepeatedSyns:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: ClientPod) -> int:
-        """Return the number of SYNs retransmitted since the last call that unanswered attempts do not explain."""
+        """Return how many SYNs were retransmitted since the last call, not counting those of unanswered attempts."""
         with self._reading:
             since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()
             with self._lock:
@@ -105,4 +105,4 @@ def repeated_syns(netstat: str) -> int:
     for names, values in itertools.pairwise(lines):
         if "TCPSynRetrans" in names:
             return int(values[names.index("TCPSynRetrans")])
-    raise InconclusiveError("a client pod does not report repeated SYNs: /proc/net/netstat cannot be read")
+    raise InconclusiveError("a client pod does not report retransmitted SYNs: /proc/net/netstat cannot be read")

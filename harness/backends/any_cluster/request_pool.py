@@ -1,4 +1,4 @@
-"""Sends many requests concurrently, in threads that never delay the end of a run. Gives up if nodes are lost."""
+"""Sends many requests concurrently, in threads that never delay the end of a run. Gives up if nodes stop responding."""
 
 import contextlib
 import queue

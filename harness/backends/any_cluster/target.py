@@ -81,7 +81,7 @@ def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Return whether the schedulable nodes are exactly those of `THREE_ZONES`, with the same relative CPU."""
+    """Return whether the schedulable nodes are exactly those of `THREE_ZONES`, with the same CPU ratios."""
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
         return False

@@ -1,1 +1,1 @@
-"""Clusters whose nodes are containers on this machine. Probes are packets from the netns of nodes and pods."""
+"""Clusters whose nodes are containers on this machine. Probes are sent from the netns of nodes and pods."""

@@ -1,7 +1,7 @@
-"""One pytest worker's share of a cluster of containers on this machine. Probes are packets from the netns of pods.
+"""One pytest worker's part of a cluster whose nodes are containers on this machine, with probes from the netns of pods.
 
-Pods, nodes and objects are created through the API, as on any cluster. But this process sends probes from sockets in
-the netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods running.
+Pods and other objects are created through the API, as on any cluster. But this process sends probes from sockets in the
+netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods running.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from harness.probes.loop import Loop, Probe, Server, ServerPort
 from harness.tracing.path import Followed
 
 STEP = 61
-"""The distance between two scenarios' first address numbers. Scenarios with adjacent numbers are 25 scenarios apart."""
+"""Each scenario's first address number is larger by this, so adjacent numbers are used only 25 scenarios later."""
 
 
 class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses):
@@ -156,7 +156,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return seen
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses routed to `node`. They differ per scenario: proxies may remove rules late."""
+        """Return addresses routed to `node`. They differ per scenario, because proxies may remove rules late."""
         chosen = self._plans[node].virtual(kind, (number + self._scenarios * STEP) % VIRTUAL_ADDRESSES + 1)
         return {str(family): each for family, each in chosen.items() if family in self.families}
 

@@ -1,4 +1,4 @@
-"""The container engine that kind uses, docker or podman, through its command."""
+"""Runs commands of docker or podman, whichever kind uses as its container engine."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def find_engine() -> ContainerEngine:
         path = shutil.which(name)
         if path is not None:
             return ContainerEngine(name, path)
-    wanted = chosen or " nor ".join(_ENGINES)
+    wanted = chosen or " or ".join(_ENGINES)
     raise UnavailableError(
         f"no {wanted} on the PATH, and kind needs one for its nodes; install a container engine "
         "(on Debian and Ubuntu: apt-get install docker.io)"

@@ -1,4 +1,4 @@
-"""The netns of a cluster's nodes and pods, which this process keeps open, with an echo server in each pod's netns."""
+"""Keeps the netns of a cluster's nodes and pods open, and runs an echo server in each pod's netns."""
 
 import contextlib
 import threading
@@ -48,7 +48,7 @@ class _EnteredPod:
 
 
 class EnteredNetns:
-    """The open netns of one backend's nodes and pods. Control probes go from `clients` to `running`. Thread-safe."""
+    """The open netns of a backend's nodes and pods. Control probes go from `clients` to `running`. Thread-safe."""
 
     def __init__(
         self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
@@ -110,7 +110,7 @@ class EnteredNetns:
             each.leave()
 
     def renew(self, listed: Iterable[Object]) -> None:
-        """Open the netns of nodes and pods that have restarted. `listed` are the current pods of the run."""
+        """Open the new netns of nodes and pods that have restarted. `listed` are the current pods of the run."""
         for name, node in list(self.nodes.items()):
             if not _has_all_addresses(node):
                 node.namespace.close()
@@ -129,7 +129,7 @@ class EnteredNetns:
             place.close()
 
     def _serve(self, key: PodKey, entered: _EnteredPod) -> None:
-        """Register a pod before it is served, so that it is also closed after a failure."""
+        """Register a pod, and start its servers. If they fail to start, `close` still closes the pod's netns."""
         self._put(key, entered)
         self._put(key, replace(entered, servers=entered.serve(entered.host.namespace)))
 
@@ -173,7 +173,7 @@ def _by_family(given: Iterable[str]) -> dict[Family, str]:
 
 
 def fits_pool(wanted: WantedPod) -> bool:
-    """Return whether the scenario uses this pod only through its address, so that a pooled pod can serve."""
+    """Return whether the scenario uses this pod only through its address, so that a pooled pod can replace it."""
     return not wanted.labels and wanted.ready and not wanted.host_network
 
 
@@ -181,7 +181,7 @@ class PodPool:
     """Pods of a pytest worker that keep running between scenarios, because a kubelet needs a second to start a pod.
 
     A scenario gets pooled pods where it needs only an address with a server (`fits_pool`). Earlier scenarios leave no
-    state behind, because servers end with their scenario and each probe uses a new port.
+    state behind, because servers end with their scenario and each probe uses a new source port.
     """
 
     def __init__(self, runner: PodRunner, entered: EnteredNetns, namespace: str) -> None:
@@ -195,13 +195,13 @@ class PodPool:
         self._changed: set[PodKey] = set()
 
     def close(self) -> None:
-        """Begin deleting all pooled pods. If the API server is unavailable, the end of the run deletes them."""
+        """Begin deleting all pooled pods. If the API server is unavailable, they are deleted at the end of the run."""
         with contextlib.suppress(InconclusiveError):
             if self._made:
                 self._runner.delete_namespace(self._namespace)
 
     def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[Host]:
-        """Serve a pooled or new pod for each wanted pod. Raises the errors of `PodRunner.run_servers`."""
+        """Run the servers of a pooled or new pod for each wanted pod. Raises the errors of `PodRunner.run_servers`."""
         with self._lock:
             found = [self._take(each.node) for each in wanted]
         missing = iter(self._make([each.node for each, key in zip(wanted, found, strict=True) if key is None]))
@@ -213,14 +213,14 @@ class PodPool:
         return hosts
 
     def begin_to_change(self, namespace: str, name: str) -> PodKey:
-        """Return the API's name of a scenario's pod. A pooled pod does not return to the pool after this."""
+        """Return the name of a scenario's pod in the API. A pooled pod does not return to the pool after this call."""
         if (namespace, name) not in self._lent:
             return namespace, name
         self._changed.add((namespace, name))
         return self._lent[namespace, name]
 
     def take_back(self, namespace: str) -> None:
-        """End the servers of a scenario, and return its pods to the pool. Changed and surplus pods do not return."""
+        """Stop the servers of a scenario, and return its pods to the pool. Delete changed and surplus pods."""
         with self._lock:
             for key in [each for each in self._lent if each[0] == namespace]:
                 own = self._lent.pop(key)
@@ -239,7 +239,7 @@ class PodPool:
             free.append(own)
 
     def _take(self, node: str) -> PodKey | None:
-        """Return a free pod on a node. Pods whose netns ended because their node was switched off are dropped."""
+        """Take a free pod on a node from the pool. Delete pods without a netns, whose node was switched off."""
         free = self._free.setdefault(node, [])
         while free:
             if self._entered.is_alive(own := free.pop()):

@@ -5,9 +5,9 @@ groups of a pod's containers have the pod's UID in their names. The process that
 pod's network is ready.
 
 The external client is a separate container on the network of the nodes. It uses a node's image and runs `cat`, so it
-always ends with this process. The engine gives it an address, so no link of the machine changes. Like a cloud's
-network, it routes each virtual address to the address's node. A node that forwards a packet to another node on the
-same network sends an ICMP redirect, which this client ignores.
+always ends with this process. The engine assigns its address, so the machine's own links do not change. Like a cloud's
+network, it routes each virtual address to the address's node. A node that forwards a packet to another node on the same
+network sends an ICMP redirect, which this client ignores.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _LINK = "eth0"
 
 
 class NetnsLookup:
-    """The netns of a cluster whose nodes are containers on this machine. The caller closes each returned netns."""
+    """Finds the netns of nodes that are containers on this machine, and of pods. The caller closes each netns."""
 
     def __init__(self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "") -> None:
         """`containers` maps nodes to containers. `who` is the container name of the external client."""
@@ -51,7 +51,7 @@ class NetnsLookup:
         if not all(holds(place, each) for each in addresses):
             place.close()
             raise UnavailableError(
-                f"the process that {self._engine.name} names for {container} is not in a network with the node's "
+                f"the process that {self._engine.name} reports for {container} is not in a network with the node's "
                 f"addresses {', '.join(addresses)}"
             )
         self._nodes[name] = place.inode
@@ -66,7 +66,7 @@ class NetnsLookup:
 
     @contextlib.contextmanager
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Iterator[Host]:
-        """Run a container on the nodes' network, with routes to the `cidrs`. Raises `UnavailableError`."""
+        """Run the external client on the nodes' network, with routes to the `cidrs`. Raises `UnavailableError`."""
         engine, name = self._engine, self._who
         model = _inspect(engine, next(iter(self._containers.values())))
         network, image = next(iter(model["NetworkSettings"]["Networks"])), str(model["Image"])
@@ -103,7 +103,7 @@ def netns_of(engine: ContainerEngine, container: str) -> Namespace:
     """Return the netns of a running container. Raises `UnavailableError` with the reason."""
     pid = engine.ask("inspect", "--format", "{{.State.Pid}}", container).strip()
     if not pid.isdigit() or pid == "0":
-        raise UnavailableError(f"container {container} does not run")
+        raise UnavailableError(f"container {container} is not running")
     try:
         place = Namespace.of(PROC / pid)
     except OSError as error:
@@ -117,7 +117,7 @@ def netns_of(engine: ContainerEngine, container: str) -> Namespace:
 
 
 def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: Path = PROC) -> dict[str, Path]:
-    """Return the `proc` folder of a process of each running pod, by pod UID. Skip processes in netns `without`."""
+    """Return the `proc` folder of one process per running pod, by pod UID. Skip processes in the netns `without`."""
     found: dict[str, Path] = {}
     for inode, processes in processes_by_netns(proc).items():
         for process in processes if inode not in without else ():
@@ -173,7 +173,7 @@ def _end(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> 
 
 
 def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
-    """Return the plan of each node's virtual addresses. They differ between workers that run at the same time."""
+    """Return the plan of each node's virtual addresses. The addresses differ between concurrent workers."""
     return {name: NodePlan((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
 
 

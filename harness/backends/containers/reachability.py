@@ -1,4 +1,4 @@
-"""Determines whether this machine can probe a cluster with packets, and reports the reason if it cannot."""
+"""Determines whether this machine can send probes from the netns of a cluster's nodes and pods, and if not, why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ABILITIES = frozenset(
         Ability.MANY_PORTS,
     }
 )
-"""The abilities that require probes with packets."""
+"""The abilities that require probes from the netns of nodes and pods."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -71,7 +71,7 @@ def _find_engine(nodes: Sequence[Object]) -> str:
 
 
 def is_elsewhere(node: Object, boot_id: Path = _BOOT_ID) -> str:
-    """Return why a node is not on this machine, by the boot ID that its kubelet reports. "" means that it may be."""
+    """Compare boot IDs, and return why a node is not on this machine, or "" if it may be on it."""
     reported = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", "")
     try:
         same = reported == boot_id.read_text("ascii").strip()

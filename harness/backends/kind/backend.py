@@ -1,4 +1,4 @@
-"""One pytest worker's share of a kind cluster. Its components can be replaced, and its nodes can be stopped."""
+"""One pytest worker's part of a kind cluster. Its components can be replaced, and its nodes can be stopped."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._proxy_exits: ProxyExits | None = None
 
     def settle(self) -> float:
-        """Settle. Raises `EndedError` if a proxy has crashed, even if it runs again: a crash explains other errors."""
+        """As in the base class. Also raises `EndedError` if a proxy has crashed, even if it has been restarted."""
         if self._proxy_exits is None:
             self._proxy_exits = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
         try:
@@ -60,7 +60,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         return seconds
 
     def check_instruments(self) -> None:
-        """As in the base class, and raise `EndedError` if a proxy has crashed."""
+        """As in the base class. Also raises `EndedError` if a proxy has crashed."""
         super().check_instruments()
         self._expect_running()
 
@@ -136,7 +136,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self.settle()
 
     def _is_silent(self, node: str) -> bool:
-        """Return whether the control plane reports a node as lost and all of the run's pods on it as not ready."""
+        """Return whether the control plane reports a node, and all of the run's pods on it, as not ready."""
         return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
 
     def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
@@ -152,4 +152,4 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
 
 
 class KindPacketsBackend(PacketsBackend, KindBackend):
-    """One pytest worker's share of a kind cluster whose containers are on this machine. Probes are packets."""
+    """One pytest worker's part of a kind cluster on this machine, with probes from the netns of nodes and pods."""

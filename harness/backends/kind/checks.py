@@ -69,7 +69,7 @@ def find_kind() -> tuple[Path, Version]:
 
 
 def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
-    """Raise `UnavailableError` if the engine, its kernel or its disk cannot run the cluster."""
+    """Raise `UnavailableError` if the engine or its kernel is too old, or its free disk space too small."""
     oldest = OLDEST_ENGINES[name]
     if _numbers(facts.version) < oldest:
         raise UnavailableError(
@@ -90,7 +90,7 @@ def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
     if facts.root and root.exists() and shutil.disk_usage(root).free < _DISK:
         free = shutil.disk_usage(root).free
         raise UnavailableError(
-            f"{free / 1e9:.1f} GB are free in {root}, where {name} keeps images and containers, and a cluster needs "
+            f"only {free / 1e9:.1f} GB are free in {root}, where {name} stores images and containers; a cluster needs "
             f"{_DISK / 1e9:.0f} GB; free some (`{name} system df` shows the use)"
         )
 

@@ -55,7 +55,7 @@ _NO_IMAGE = re.compile(r'failed to pull image "([^"]+)"')
 
 
 class KindCluster:
-    """A cluster of one topology, which is started only once. `node_names` maps its nodes to kind's names."""
+    """A kind cluster. It can be started only once. `node_names` maps the topology's nodes to kind's names."""
 
     def __init__(
         self,
@@ -270,13 +270,13 @@ class KindCluster:
 
 
 def progress_step(line: str) -> str:
-    """Return the progress step that begins in a line of kind's output, or "" for any other line."""
+    """Return the step that a line of kind's output announces, or "" for any other line."""
     text = " ".join(_NOISE.sub(" ", line).split())
     return text.removesuffix(" ...") if line.lstrip().startswith("•") else ""
 
 
 def without_stacks(lines: Sequence[str]) -> list[str]:
-    """Return the lines without Go's stack traces, which kubeadm prints after errors as function and location."""
+    """Return the lines without Go stack traces, which kubeadm prints after errors."""
     places = [line.startswith("\t") and ".go:" in line for line in lines]
     functions = [*places[1:], False]
     return [line for line, *stack in zip(lines, places, functions, strict=True) if not any(stack)]

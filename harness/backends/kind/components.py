@@ -1,13 +1,13 @@
-"""Starts, stops and changes the components of a kind cluster, as the downgrade procedures in the KEPs do manually.
+"""Starts, stops and changes the components of a kind cluster, which the downgrade procedures in KEPs do manually.
 
 The API server and the controller manager are static pods on the control plane node. kube-proxies are pods of
-DaemonSets. An image is pulled before anything changes, so that a missing version does not change the cluster.
+DaemonSets. An image is pulled before anything changes, so the cluster stays the same if the version does not exist.
 
 While the API server is replaced, the controller manager and the scheduler are stopped. With leader election, they would
-exit after ten seconds without the API server, and a kubelet waits longer before each restart. Without leader election,
-they would use old data for up to a minute, and report nodes as dead because they did not receive the nodes' heartbeats.
+exit after ten seconds without an API server, and a kubelet delays each restart longer. Without leader election, they
+would use old data for up to a minute, and report nodes as dead because they did not receive the nodes' heartbeats.
 
-Version "" of a release is the version at boot. "1.30" means the latest 1.30 patch among the control plane node's
+A `Release` with version "" means the version at boot. "1.30" means the latest 1.30 patch among the control plane node's
 images, or else the latest published patch, unless `patches` specifies another. While the EndpointSlice controller is
 stopped, the other controllers of the controller manager continue.
 """
@@ -70,8 +70,8 @@ def newest_patch(wanted: Wanted) -> Version:
         return Releases().resolve(component_named("kube-proxy"), wanted)
     except UnavailableError as error:
         raise UnavailableError(
-            f"the latest patch of Kubernetes {wanted} is unknown without access to {KUBERNETES_MIRROR}; let this "
-            f"machine reach it\n{error}"
+            f"the latest patch of Kubernetes {wanted} cannot be looked up; give this machine access to "
+            f"{KUBERNETES_MIRROR}\n{error}"
         ) from None
 
 
@@ -90,7 +90,7 @@ class KindComponents:
         stays: bool = False,
         own_proxies: ProxyPods | None = None,
     ) -> None:
-        """`patches` maps minor versions to patches. If `stays`, the cluster is kept after the run."""
+        """`patches` maps minor versions to patch versions. If `stays`, the cluster is kept after the run."""
         self._shell = shell
         self._control_plane = control_plane
         self._node_names = dict(node_names)
@@ -107,7 +107,7 @@ class KindComponents:
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component, a proxy only on `nodes`, and return when the new component is ready."""
+        """Replace a component (proxies only on `nodes`), and wait until the new component is ready."""
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
         else:
@@ -135,9 +135,9 @@ class KindComponents:
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests on a cluster that is kept: scenarios do not restore the pods' grace periods.
+        """Restore kubeadm's manifests if the cluster is kept, because scenarios leave changed manifests behind.
 
-        Until then, the controller manager runs without leader election, and kube-proxy's DaemonSet replaces a pod
+        During the run, the controller manager runs without leader election, and kube-proxy's DaemonSet replaces a pod
         only when the pod is deleted.
         """
         if not self._stays:
@@ -216,7 +216,7 @@ class KindComponents:
             self._run({_MANAGER: pod})
 
     def _nodes_are_back(self) -> bool:
-        """Return True when all formerly ready nodes are ready again. A node is lost after 40 s without reports."""
+        """Return True if all nodes that were ready before are ready again, else raise `AssertionError`."""
         missing = self._ready - ready_nodes(self._api)
         if missing:
             raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
@@ -238,7 +238,7 @@ class KindComponents:
         return pod
 
     def _write(self, name: str, text: str) -> None:
-        """Write a manifest to another file and rename it, because a kubelet might read a partial file."""
+        """Write a manifest to another file and rename it, because the kubelet might read a partial file."""
         self._on_control_plane("cp", "/dev/stdin", f"{_ASIDE}/{name}.next.yaml", text=text)
         self._on_control_plane("mv", "-f", f"{_ASIDE}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
         self._away.discard(name)

@@ -1,7 +1,7 @@
-"""Builds the manifest from which kind creates a cluster with a topology, for `kind-configs/` and for runs.
+"""Builds the configuration from which kind creates a cluster, for the files in `kind-configs/` and for runs.
 
-The control plane node has no zone and runs no pods of scenarios. Each node of the topology is a worker of
-kind. Its label `trafficdist.dev/node` has its name in the topology, which kind's own names do not show.
+The control plane node has no zone and runs no pods of scenarios. Each node of the topology is a worker of kind. Its
+label `trafficdist.dev/node` contains its name in the topology, because kind's own node names do not.
 """
 
 import re
@@ -79,7 +79,7 @@ def _node(role: str, images: Mapping[str, str], labels: Mapping[str, str]) -> di
 
 
 def required_gates(mode: str, images: Mapping[str, str]) -> dict[str, bool]:
-    """Return the feature gates that kube-proxy of the oldest of these images needs to start in this mode."""
+    """Return the feature gates that kube-proxy in the oldest of these images needs for this mode."""
     versions = [version for image in images.values() if (version := version_of_image(image))]
     return gates_for_mode(mode, min(versions)) if versions else {}
 

@@ -42,7 +42,7 @@ class Installer:
         return self.recipe.installation
 
     def apply(self, log: Path) -> None:
-        """Apply objects, and run the install command. Raises `StartError` with the rejected object or first error."""
+        """Apply objects, and run the install command. Raises `StartError` with the reason."""
         self.say(f"{self.recipe.name} is being installed in place of kube-proxy")
         server = next(iter(self.nodes))
         known = {
@@ -85,7 +85,7 @@ class Installer:
         found = [trouble(self.api, each, self.nodes) for each in self._what.ready if lacking(self.api, each)]
         why = found[0][0] if found else "it was too slow"
         error = StartError(
-            f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {why}\n"
+            f"{self.recipe.name} did not become ready within {self._what.ready_seconds:g} s: {why}\n"
             "set keep-cluster in an options file to inspect the cluster"
         )
         error.logs = {name: text for _, logs in found for name, text in logs.items()}
@@ -114,7 +114,7 @@ def images_of(recipe: Recipe) -> list[str]:
 
 
 def require_images(tools: Tools, recipe: Recipe) -> None:
-    """Raise `UnavailableError` if the engine lacks an image that the recipe names."""
+    """Raise `UnavailableError` if the engine lacks an image that the recipe lists."""
     named = recipe.installation.images if recipe.installation else ()
     if absent := [each for each in named if not each.endswith(".tar") and not tools.engine.has_image(each)]:
         raise UnavailableError(

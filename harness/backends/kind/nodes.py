@@ -1,4 +1,4 @@
-"""The nodes of a kind cluster: their readiness in the API, and access by commands in their containers."""
+"""Reads the readiness of a kind cluster's nodes from the API, and runs commands in the nodes' containers."""
 
 from harness.api.client import Api, RefusedError
 from harness.backends.containers.engine import ContainerEngine
@@ -22,7 +22,7 @@ done
 
 
 def ready_nodes(api: Api) -> set[str]:
-    """Return the ready nodes without taints of the node controller. Empty if the API server does not answer."""
+    """Return the ready nodes that have no taint of the node controller, or none if the API server does not answer."""
     try:
         nodes = api.list("nodes")
     except (InconclusiveError, RefusedError):

@@ -1,4 +1,4 @@
-"""Stops and starts the proxies on single nodes of a kind cluster through the API. Their DaemonSets exclude these nodes.
+"""Stops and starts proxies on single nodes of a kind cluster, by changing the nodes that their DaemonSets exclude.
 
 A proxy is stopped before its replacement starts. If both ran at the same time, both would write rules, and the old
 proxy might write last.
@@ -116,7 +116,7 @@ class KubeProxies(ProxyPods):
         return str(self._installed(_KUBE_PROXY)["spec"]["template"]["spec"]["containers"][0]["image"])
 
     def start_release(self, nodes: Sequence[str], tag: str, gates: Mapping[str, bool]) -> None:
-        """Replace the proxies on these nodes with proxies with this image tag and exactly these feature gates."""
+        """Replace the proxies on these nodes. The new ones have this image tag and exactly these feature gates."""
         self.stop(nodes)
         configuration = variant_configuration(self.config_map, tag, gates)
         name = configuration["metadata"]["name"]

@@ -1,7 +1,7 @@
 """Changes kubeadm's static pods of the control plane: their image, feature gates, and list of controllers.
 
-A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as a new pod. So a label with the
-start number causes a restart, and identifies the new pod.
+A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as a new pod. So changing a label
+with a start number causes a restart, and the label identifies the new pod.
 """
 
 import copy
@@ -18,7 +18,7 @@ _SLICES = "endpointslice"  # the controller's name up to 1.27, and an alias sinc
 
 
 def with_start(pod: Object, start: int) -> Object:
-    """Return the pod with label `START_LABEL`, and a short grace period, as API servers wait for watches to end."""
+    """Return the pod with label `START_LABEL` and a short grace period, as API servers wait for watches to end."""
     changed = copy.deepcopy(pod)
     changed["spec"]["terminationGracePeriodSeconds"] = _GRACE
     changed["metadata"].setdefault("labels", {})[START_LABEL] = str(start)

@@ -49,7 +49,7 @@ def lacking(api: Api, workload: Workload) -> str:
 
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return why a workload is not ready, and an unready pod's log by file name. `nodes` maps to readable names."""
+    """Return why a workload is not ready, and an unready pod's log by file name. `nodes` maps names for the text."""
     summary = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
@@ -66,7 +66,7 @@ def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str
 
 
 def _log(api: Api, pod: Object) -> str:
-    """Return the log of the first unhealthy container: of its previous run if it has restarted and does not run."""
+    """Return the log of the first unhealthy container, or of the container's previous run if it is not running."""
     status = pod.get("status") or {}
     for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = ((each.get("state") or {}).get("terminated") or {}).get("exitCode")
@@ -80,10 +80,10 @@ def _log(api: Api, pod: Object) -> str:
 
 
 class ProxyExits:
-    """Detects crashes of proxies, which a kubelet of a real cluster restarts immediately.
+    """Detects crashes of proxies, even if kubelets have already restarted them.
 
-    Changes by scenarios do not count: a replaced proxy has a new pod, and if a node was switched off, its kubelet does
-    not know how the proxy ended.
+    A proxy that a scenario stops does not count: a replaced proxy has a new pod, and if a node was switched off, its
+    kubelet does not know how the proxy ended.
     """
 
     def __init__(self, api: Api, places: Sequence[ProxySelector]) -> None:

@@ -77,7 +77,7 @@ def test_unknown_context_lists_the_contexts_of_all_files(server: Object, tmp_pat
     two = write(tmp_path / "two", of=server, contexts=[{"name": "second", "context": {"cluster": "x", "user": "x"}}])
     result = explain(f"{one}:{two}", "--context", "third")
     assert result.exit_code == ExitCode.USAGE
-    assert "there is no context 'third'; there are trafficdist, second" in result.output
+    assert "has no context 'third'; its contexts are: trafficdist, second" in result.output
 
 
 @pytest.mark.parametrize("other", ["", "second"])

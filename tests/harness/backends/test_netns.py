@@ -36,7 +36,7 @@ def test_dns_is_checked_after_the_controller_is_idle() -> None:
 def test_dns_without_locators_has_no_controller_to_stop() -> None:
     backend: Any = NetnsBackend()
     backend._dns = (_Component("coredns", [], []), None)
-    with pytest.raises(UnavailableError, match=r"^DNS coredns has no PodLocator controller$"):
+    with pytest.raises(UnavailableError, match=r"^DNS server coredns has no PodLocator controller$"):
         backend.stop_component(LOCATOR_CONTROLLER, [])
 
 

@@ -117,7 +117,7 @@ def test_command_uses_the_environment_of_a_run(server: HttpServer, tmp_path: Pat
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
     variables = {"TRAFFICDIST_KUBECONFIG": str(tmp_path / "kubeconfig"), "TRAFFICDIST_CONTEXT": "nowhere"}
     result = CliRunner().invoke(main, ["cleanup"], env=variables)
-    assert (result.exit_code, "there is no context 'nowhere'" in result.output) == (4, True), result.output
+    assert (result.exit_code, "has no context 'nowhere'" in result.output) == (4, True), result.output
 
 
 def test_command_refuses_invalid_run_ids() -> None:

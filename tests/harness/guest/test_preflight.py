@@ -113,7 +113,7 @@ def test_rejected_credentials_are_reported(refusal: Refusal) -> None:
 
 def test_unknown_context_is_reported(server: HttpServer, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
-    with pytest.raises(UsageError, match="there is no context 'prod'; there are trafficdist"):
+    with pytest.raises(UsageError, match="has no context 'prod'; its contexts are: trafficdist"):
         preflight(str(tmp_path / "kubeconfig"), "prod")
 
 

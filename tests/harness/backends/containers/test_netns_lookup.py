@@ -70,7 +70,7 @@ def test_container_netns_is_that_of_its_process(place: Namespace, tmp_path: Path
     running.stop(grace=0)
 
 
-@pytest.mark.parametrize(("said", "why"), [("0", "does not run"), ("4194305", "is not visible")])
+@pytest.mark.parametrize(("said", "why"), [("0", "is not running"), ("4194305", "is not visible")])
 def test_container_without_local_process_is_reported(tmp_path: Path, said: str, why: str) -> None:
     with pytest.raises(UnavailableError, match=f"container node {why}|of container node {why}"):
         netns_of(engine_that_says(tmp_path, said), "node")

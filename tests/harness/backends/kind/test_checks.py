@@ -35,7 +35,7 @@ def test_an_old_kind_is_refused_by_its_version(install: Install) -> None:
 
 def test_a_missing_engine_is_named(install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UnavailableError, match="no docker nor podman on the PATH"):
+    with pytest.raises(UnavailableError, match="no docker or podman on the PATH"):
         find_engine()
 
 

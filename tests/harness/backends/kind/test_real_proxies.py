@@ -72,7 +72,7 @@ def test_proxy_that_is_not_ready_is_reported_with_pod_node_and_error(make: Make)
     recipe = Path(settings.proxy.file)
     recipe.write_text(recipe.read_text("utf-8").replace("kind:\n", "kind:\n  ready_seconds: 30\n"), encoding="utf-8")
     with (
-        pytest.raises(StartError, match="kube-proxy is not ready within 30 s: DaemonSet") as caught,
+        pytest.raises(StartError, match="kube-proxy did not become ready within 30 s: DaemonSet") as caught,
         held(settings, print),
     ):
         pass
