@@ -1,8 +1,7 @@
 """Runs scenarios on any cluster with a kubeconfig. Pods of the run send and receive the packets.
 
-Servers and clients are pods with Kubernetes' test image, agnhost, pinned to nodes. A server answers with its pod's
-name. All requests use the API, including probes. The backend starts no command, installs nothing, and opens no port on
-a node.
+Servers and clients are agnhost pods, pinned to nodes. A server answers with its pod's name. All requests use the API,
+including probes. The backend starts no command, installs nothing, and opens no port on a node.
 """
 
 import contextlib

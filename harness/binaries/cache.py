@@ -63,7 +63,7 @@ class Cache:
         self.folder = folder or default_folder()
 
     def entries(self, component: str = "") -> list[Entry]:
-        """Return all binaries in the order of the components, with the latest version last."""
+        """Return all binaries, ordered by component (as in `COMPONENTS`) and version."""
         found: list[Entry] = []
         for name in [component] if component else COMPONENTS:
             versions = sorted(filter(None, (parse_version(each.name) for each in self._home(name).glob("v*"))))

@@ -28,7 +28,7 @@ class Binary:
     """A staging module of Kubernetes with the same tags. Go module proxies often list more versions of it."""
     version_arguments: tuple[str, ...] = ("--version",)  # arguments that make the binary print its version
     program: str = ""
-    """The Go source of the command, if the module contains no command for its packages. `package` is then "."."""
+    """The Go source of a command to compile, if the module does not contain this command. `package` is then "."."""
 
     @property
     def kubernetes(self) -> bool:

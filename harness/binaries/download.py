@@ -120,4 +120,4 @@ def _write(answer: http.client.HTTPResponse, url: str, target: Path, watcher: Wa
     finally:
         watcher.end()
     if done < total:
-        raise ConnectionError(f"the connection ended at {done} of {total} bytes")
+        raise ConnectionError(f"the connection ended after {done} of {total} bytes")

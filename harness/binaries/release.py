@@ -39,7 +39,7 @@ class Releases:
     listing: str = ""
 
     def resolve(self, component: Binary, wanted: Wanted) -> Version:
-        """Return the version that a request means. Raises `UsageError` if no version matches."""
+        """Return the version that a request selects. Raises `UsageError` if no version matches."""
         if component.program or not (component.kubernetes or component.name in _ON_GITHUB):
             raise UsageError(f"official binaries of {component.name} are not available: compile it with --from source")
         if wanted.exact is not None:
@@ -53,7 +53,7 @@ class Releases:
             raise UsageError(f"there is no release of Kubernetes {wanted}{self._newest(component)}") from None
         version = parse_version(answer)
         if version is None:
-            raise UnavailableError(f"{name} should have a version, but has {answer[:80]!r}")
+            raise UnavailableError(f"{name} should contain a version, but contains {answer[:80]!r}")
         return version
 
     def _resolve_on_github(self, component: Binary, wanted: Wanted) -> Version:
@@ -70,7 +70,7 @@ class Releases:
         chosen = wanted.choose(versions)
         if not chosen:
             there = ", ".join(map(str, sorted(versions)))
-            raise UsageError(f"there is no release of {name} {wanted}; there are {there}")
+            raise UsageError(f"there is no release of {name} {wanted}; the releases are {there}")
         return chosen[0]
 
     def fetch(self, component: Binary, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
@@ -147,6 +147,6 @@ def _unpack(archive: Path, member: str, target: Path) -> Path:
                 while chunk := packed.read(1 << 20):
                     file.write(chunk)
     except (KeyError, tarfile.TarError, EOFError) as error:
-        raise UnavailableError(f"{archive.name} holds no {member}: {error}") from None
+        raise UnavailableError(f"{archive.name} does not contain {member}: {error}") from None
     archive.unlink()
     return target

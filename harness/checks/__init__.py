@@ -1,1 +1,1 @@
-"""Check whether a machine or cluster lacks abilities, how to fix this, and which requirements it affects."""
+"""Check which abilities a machine or cluster lacks, how to fix this, and which requirements are affected."""

@@ -26,7 +26,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check, as a sentence without a full stop. Requirements of `features` cannot be judged."""
+    """The result of a check. `found` is a sentence without a full stop. Requirements of `features` cannot be judged."""
 
     state: State
     found: str
@@ -113,7 +113,7 @@ class Cost:
     of: int
 
     def sentence(self, *, named: int | None = 3) -> str:
-        """Return the cost as a sentence with the first `named` ids, or with all if `named` is None."""
+        """Return a sentence about these requirements, with the first `named` ids, or with all if `named` is None."""
         shown = self.lost if named is None else self.lost[:named]
         more = f" and {len(self.lost) - len(shown)} more" if len(shown) < len(self.lost) else ""
         verb = "is" if len(self.lost) == 1 else "are"
@@ -127,7 +127,7 @@ def costs(
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
 ) -> list[Cost]:
-    """Return the combined cost of the findings by profile. Profiles without loss are omitted."""
+    """Return which requirements cannot be judged because of the findings, by profile. Omit unaffected profiles."""
     lacks = list(findings)
     found = []
     for profile in sorted(profiles):

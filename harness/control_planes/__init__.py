@@ -1,1 +1,1 @@
-"""Control planes. They serve the Kubernetes API and write EndpointSlices."""
+"""Control planes, which serve the Kubernetes API and write EndpointSlices."""

@@ -52,7 +52,7 @@ class LocalApiServer:
     _of_groups: Sequence[str] = ("--endpoint-reconciler-type=none", _FEW_GROUPS)
 
     def __init__(self, processes: Processes, *, egress: Path) -> None:
-        """File `egress` configures connections to pods and kubelets. Raises `UnavailableError` if etcd is missing."""
+        """The file `egress` configures access to pods and kubelets. Raises `UnavailableError` if etcd is missing."""
         self._processes = processes
         self._egress_file = egress
         self.kubelets = KubeletTrust()

@@ -1,4 +1,4 @@
-"""Reports whether kube-controller-manager has processed all earlier writes, by means of barrier objects.
+"""Reports whether kube-controller-manager has processed all earlier writes, with the help of barrier objects.
 
 The controller watches Services, Pods and Nodes separately, and processes one queue in order. The barrier owns one
 object of each kind, and changes these objects after all other writes. When the barrier's EndpointSlice reflects all
@@ -47,7 +47,7 @@ _ITS_CHANGES = (
 
 
 class ControllerBarrier:
-    """The barrier's Service, Pod and Node. They exist as long as the controller process that they observe."""
+    """The barrier's Service, Pod and Node. They observe one controller process."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
         """`scrape` returns the controller's metrics or raises `InconclusiveError`. `log` returns new log lines."""

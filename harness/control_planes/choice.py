@@ -36,7 +36,7 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "NodePortAllocati
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kinds and versions of the control plane and controller ("": the latest installed one). `file` is a recipe."""
+    """The kinds and versions ("": latest installed) of the control plane and controller. `file` is a recipe."""
 
     plane: str
     controller: str
@@ -101,14 +101,14 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     if not choice.real:
         return {}
     if values["mutant"]:
-        raise UsageError("--mutant is a fault in the reference and excludes another controller or API server")
+        raise UsageError("--mutant is a fault in the reference: it allows no other controller or API server")
     if choice.file:
         return {}
     asked = values["kubernetes_version"] or ""
     if choice.version and asked and _series(asked) != _series(choice.version):
         raise UsageError(
-            f"--kubernetes-version {asked} is for the reference, but of --control-plane {choice.plane} the version "
-            f"is {choice.version}: omit it, and change components with scenarios of the profile {Profile.CLUSTER}"
+            f"--kubernetes-version {asked} applies to the reference, but --control-plane {choice.plane} has version "
+            f"{choice.version}: omit the option; scenarios of profile {Profile.CLUSTER} can change versions"
         )
     gates = parse_gates(values["feature_gates"])
     installed = choice.plane != CONTAINERS

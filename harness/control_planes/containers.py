@@ -1,8 +1,8 @@
 """Runs etcd, kube-apiserver and kube-controller-manager in containers of their official images, without compiling.
 
-Only how programs are started differs from local processes. The containers use the host network, because each component
-needs only a loopback port. The control plane's folder is mounted at the same path, so arguments, secrets and data are
-the same as for processes. The output of containers is copied to log files in that folder.
+Everything except the start of programs works as for local processes. The containers use the host network, because each
+component needs only a loopback port. The control plane's folder is mounted at the same path, so arguments, secrets and
+data are the same as for processes. The output of containers is copied to log files in that folder.
 
 Unlike a process, a container does not end with the harness. Each container has the folder as a label, and a running
 harness holds a lock in the folder. When the harness ends, a separate process removes its containers. The next start
@@ -183,7 +183,7 @@ def check(components: Sequence[tuple[str, str]]) -> None:
 
 
 def remove_leftovers(run: str = "") -> list[str]:
-    """Remove containers of killed harnesses, or only those of this run. Return the names."""
+    """Remove containers whose harness has ended, or only those of this run. Return their names."""
     try:
         engine = connect()
     except UnavailableError:

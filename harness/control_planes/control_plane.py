@@ -1,4 +1,4 @@
-"""The `Protocol` of control planes, which serve the Kubernetes API and write EndpointSlices, and TLS for kubelets."""
+"""The protocol of control planes, and the TLS certificates of the API server and kubelets."""
 
 import os
 import socket
@@ -62,7 +62,7 @@ class ControlPlane(Protocol):
 
     @property
     def version(self) -> str:
-        """The API server's version, as in "v1.37"."""
+        """The API server's version, such as "v1.37"."""
 
     @property
     def controller(self) -> str:

@@ -39,7 +39,7 @@ class LocalControllerManager:
         controllers: Sequence[str] = (SLICES,),
         queue: str = "endpoint_slice",
     ) -> None:
-        """`port` returns the API server's port (0 if stopped). The manager is ready when its metrics have `queue`."""
+        """`port` returns the API server's port (0 if stopped). The manager is ready when its metrics list `queue`."""
         self._processes = processes
         self._controllers = controllers
         self._ready = f'workqueue_depth{{name="{queue}"}}'
@@ -81,7 +81,7 @@ class LocalControllerManager:
         return ControllerBarrier(kubeconfig, self._scrape, process.news)
 
     def await_return(self) -> None:
-        """Wait until the controller reconnects to a replaced API server, or restart it. Raises `InconclusiveError`."""
+        """Wait for the controller to reconnect to a replaced API server, or restart it. Raises `InconclusiveError`."""
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to reconnect")
         except NotYetError:

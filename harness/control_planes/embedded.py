@@ -1,4 +1,4 @@
-"""Runs the reference API server and EndpointSlice controller in this process, and restarts them like processes."""
+"""Runs the reference API server and EndpointSlice controller in this process, and can restart each of them."""
 
 import contextlib
 import socket
@@ -90,7 +90,7 @@ class EmbeddedControlPlane:
         self._controller: EndpointSliceController | None = None
 
     def client(self, component: str) -> Client:
-        """Return API access for a component in this process. It is interrupted while the API server is stopped."""
+        """Return an API client for a component in this process. It is disconnected while the API server is stopped."""
         return _Client(self._informer, component, self._reads.append)
 
     @property
@@ -188,5 +188,5 @@ class EmbeddedControlPlane:
         return (self._server.thread, *(() if own is None else own.threads))
 
     def evidence(self) -> dict[str, str]:
-        """Return no evidence, because the API objects already show the work of the server and the controller."""
+        """Return nothing, because the API objects already show what the server and the controller did."""
         return {}

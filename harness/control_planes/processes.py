@@ -33,7 +33,7 @@ _EVERY = 0.02  # seconds between two readiness checks
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A component that can start: its version, as in "v1.37.1", and its first arguments (a path or an image)."""
+    """A program of a component: its version, such as "v1.37.1", and its path or image."""
 
     version: str
     place: str
@@ -72,7 +72,7 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free loopback ports, or on others if another program took one.
+        """Start a program on `count` free loopback ports. If another program takes one of them, try other ports.
 
         Raises the errors of `wait`.
         """
@@ -108,7 +108,7 @@ class Processes:
 
 
 class SecurePort:
-    """The HTTPS port of a Kubernetes component on loopback, which every client on this machine may read."""
+    """The HTTPS port of a Kubernetes component on loopback, which every client on this machine may use."""
 
     def __init__(self, key: Path) -> None:
         ca = trustme.CA()
@@ -131,7 +131,7 @@ class SecurePort:
         ]
 
     def read(self, path: str) -> tuple[int, str]:
-        """Return the status code and text of a path. Raises `InconclusiveError` without an answer."""
+        """Return the status code and text of a path. Raises `InconclusiveError` if there is no answer."""
         try:
             answer = self._http.request("GET", f"https://127.0.0.1:{self._port}{path}")
         except urllib3.exceptions.HTTPError as error:
@@ -169,7 +169,7 @@ def free_ports(count: int) -> list[int]:
             found.append(port)
         if len(found) == count:
             return found
-    raise UnavailableError(f"no {count} ports of loopback are free between {_PORTS.start} and {_PORTS.stop}")
+    raise UnavailableError(f"fewer than {count} loopback ports are free between {_PORTS.start} and {_PORTS.stop}")
 
 
 def _roomy() -> Path:

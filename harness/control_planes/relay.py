@@ -3,9 +3,9 @@
 A socket remains in the netns in which it was created. So nodes of an embedded cluster can reach an API server process
 in another netns without a route. The relay does not read the data, which is encrypted end to end.
 
-A patient relay holds connections while the server is unavailable. Kubernetes components double their delay after each
-refused connection, up to 30 seconds. Without a patient relay, a scenario that replaces an API server several times
-would mostly wait for these delays.
+A patient relay keeps connections waiting while the server is unavailable. Kubernetes components double their delay
+after each refused connection, up to 30 seconds. Without a patient relay, a scenario that replaces an API server several
+times would mostly wait for these delays.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Relay:
     """Relays connections in a separate thread. When the server closes one, the client's connection ends too."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
-        """`port` returns the port, or 0 if the server is stopped: then connections are reset, or held if `patient`."""
+        """`port` returns the server's port, or 0 if it is stopped. Then connections are reset, or wait if `patient`."""
         self._port = port
         self._patient = patient
         self._loop: EventLoop | None = None  # set by `listen`

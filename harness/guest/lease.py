@@ -68,7 +68,7 @@ def hold(
 
 
 def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
-    """Return the record of the Lease's current or last holder, or None without a Lease. Raises `DistrustError`."""
+    """Return the record of the Lease's current or last holder, or None if there is none. Raises `DistrustError`."""
     answer = clock.saw(api.request("GET", _LEASE_PATH))
     if answer.code == 404:
         return None
@@ -82,7 +82,7 @@ def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
 
 class HeldLease:
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
-        """Send no request yet: `take` acquires the Lease."""
+        """Send no request yet. `take` acquires the Lease."""
         self.run_id = run_id
         self.ended = threading.Event()
         self.lost = ""
@@ -222,7 +222,7 @@ def _accepted(answer: Response, what: str) -> Response:
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
     """Remove the leftovers of a run, or of all runs, for example after `kill -9`. Return a line for each action.
 
-    If a run on another machine may still run, wait until its Lease is renewed or expires, at most half a minute.
+    If a run on another machine may still be running, wait until its Lease is renewed or expires, at most half a minute.
     Raises `RefusedError`, and `DistrustError` during another run unless `force` is set.
     """
     clock = ServerClock()

@@ -2,8 +2,8 @@
 
 Times are from the Date header of the API server's responses, so wrong clocks of machines do not matter. The process in
 the Lease shows immediately whether a run on this machine was killed. A run on another machine is dead when its Lease
-has expired. Process ids are reused, and containers have separate ids. The name of a process therefore also has the
-machine's boot id, the pid namespace, and the start time.
+has expired. Process ids are reused, and each PID namespace has its own. The name of a process therefore also contains
+the machine's boot id, the PID namespace, and the start time.
 """
 
 import getpass

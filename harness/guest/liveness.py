@@ -1,4 +1,4 @@
-"""Checks after a failure whether the nodes of a cluster are alive. Observations of a lost node prove nothing.
+"""Checks after a failure whether the nodes of a cluster are alive. Observations on a lost node prove nothing.
 
 A control plane takes 40 s to detect that a kubelet does not respond, and a scenario has ended by then. Kubelets renew a
 Lease every 10 s, so waiting for the next renewal is faster.
@@ -17,7 +17,7 @@ _NAMESPACE = "kube-node-lease"
 
 
 class NodeLeaseMonitor:
-    """Checks repeatedly whether each node renews its Lease, until all have done so or one has not in time."""
+    """Checks repeatedly whether each node renews its Lease, until all have done so or one is too late."""
 
     def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
         self._api = api

@@ -13,8 +13,8 @@ from harness.guest import errors
 class Rule:
     """Verbs on resources of an API group in all namespaces, or on URL `paths`.
 
-    `why` completes the sentence "is needed to". `without` names what is lost without the rule. It is "" if a run
-    needs the rule.
+    `why` completes "this rule is needed to …". `without` says what a run cannot report without the rule. It is "" if no
+    run works without the rule.
     """
 
     verbs: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""Nodes, pods and the network between them, as Linux network namespaces (netns) that file descriptors keep alive."""
+"""Linux network namespaces (netns) for nodes, pods and the network between them. File descriptors keep them alive."""

@@ -1,4 +1,4 @@
-"""Distinguishes hung, slow and idle programs by the kernel's counters.
+"""Distinguishes hung, slow and idle programs with the kernel's counters.
 
 A slow program runs, or waits for a CPU or a disk. A program is hung if it does none of these in several
 consecutive samples although it has not read all data that was sent to it. A hung thread is not detected if other
@@ -39,7 +39,7 @@ class ActivitySample:
     unread: Mapping[str, int] = field(default_factory=dict)
 
     def hung_since(self, earlier: "ActivitySample") -> bool:
-        """Return whether data is unread, and no thread has run, become runnable or read it since an earlier sample."""
+        """Return whether no thread has run, become runnable or read its waiting data since an earlier sample."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
         return bool(self.threads) and not wants and self._times() == earlier._times() and unread
@@ -71,7 +71,7 @@ class _Watch:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Return a sample of each netns, with threads only where data is unread (or where none is, if not `unread`)."""
+        """Return a sample of each netns. List threads only if the netns has unread data (if not `unread`: has none)."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])
@@ -88,7 +88,7 @@ class HungWatch(_Watch):
         self._still: dict[str, int] = {}  # consecutive samples in which a netns was hung
 
     def hung(self, among: Collection[str]) -> list[str]:
-        """Return the names of netns with hung programs. Call repeatedly: it takes at most one sample per second."""
+        """Return the names of netns with hung programs. Call this repeatedly: it takes one sample per second."""
         now = time.monotonic()
         if now - self._looked_at >= HUNG_EVERY * time_scale():
             before, self._last, self._looked_at = self._last, self._look(unread=True), now
@@ -104,7 +104,7 @@ class IdleWatch(_Watch):
         self._looked_at = self._since = time.monotonic()
 
     def seconds(self) -> float:
-        """Return how long all programs have been idle, in seconds. Call it repeatedly, because it takes the samples."""
+        """Return how many seconds all programs have been idle. Call this repeatedly, because it takes the samples."""
         now = time.monotonic()
         if self._last and now - self._looked_at < IDLE_EVERY * time_scale():
             return self._seconds()
@@ -121,7 +121,7 @@ class IdleWatch(_Watch):
 
 
 def unread_of(process: Path, port: int) -> dict[str, int]:
-    """Return the unread bytes of open connections to a port, by local address, in the netns of a process."""
+    """Return how many bytes are unread on open connections to a port, by local address, in the netns of a process."""
     found = {}
     with contextlib.suppress(OSError):
         for family in ("tcp", "tcp6"):

@@ -1,9 +1,9 @@
-"""Reads and flushes the connection tracking of one network namespace.
+"""Reads and flushes the conntrack entries of one network namespace.
 
-All namespaces of a machine share one hash table. Each deletion by filter walks the whole table. The proxy does so at
-each change of its endpoints, and the kernel for each deleted address. Half a minute of probes leaves 50,000
-connections, which make every later change ten times as slow. The kernel skips the walk for a netns without connections,
-so each scenario flushes its connections before it deletes its pods.
+All namespaces of a machine share one hash table. Each deletion with a filter walks the whole table: the proxy deletes
+entries whenever its endpoints change, and the kernel for each deleted address. Half a minute of probes leaves 50,000
+entries, which make every later change ten times as slow. The kernel skips the walk for a netns without entries, so each
+scenario flushes its entries before it deletes its pods.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _PORTS = ("sport", "dport", "icmp_type", "icmp_code", "icmp_id")
 
 
 def flush(namespace: Namespace) -> None:
-    """Delete all connections of a netns with one message, because every scenario does so on each node.
+    """Delete all conntrack entries of a netns. This takes only one message, because each scenario does it on each node.
 
     Raises `NetlinkError`.
     """
@@ -42,7 +42,7 @@ def flush(namespace: Namespace) -> None:
 
 
 class Overflow:
-    """Counts connections in a netns that were dropped because the connection tracking table was full.
+    """Counts connections in a netns that were dropped because the conntrack table was full.
 
     The limit of connections (nf_conntrack_max) applies to the whole machine, but the kernel counts dropped packets per
     netns. A packet that is dropped because the table is full counts only in `drop`. If a connection cannot be inserted
@@ -70,7 +70,7 @@ class Overflow:
 
 
 def full_table_drops(text: str) -> int:
-    """Return how many connections found the table full, from /proc/net/stat/nf_conntrack (a line per CPU)."""
+    """Return how many connections a full table dropped, from /proc/net/stat/nf_conntrack (a line per CPU)."""
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
     return max(0, total.get("drop", 0) - total.get("insert_failed", 0)) + total.get("early_drop", 0)

@@ -1,4 +1,4 @@
-"""The network of an embedded cluster: a netns for each node, pod and the external client, connected by a fabric.
+"""The network of an embedded cluster: a netns for each node, each pod and the external client, joined by a fabric.
 
             external ──┐
                        │
@@ -6,7 +6,7 @@
 
 The fabric is a router. It has routes to nodes and pods. It also routes load balancer and external IPs to their node,
 but only for packets from the external client. It drops all other packets silently. So a virtual address that no proxy
-has programmed times out for every client: packets do not loop, and no other host answers.
+has programmed times out, because packets do not loop and no other host answers.
 
 File descriptors of this process keep all namespaces alive. There are no names or mounts, so nothing remains when the
 process ends.
@@ -57,7 +57,7 @@ class PodName:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """How a pod is attached to its node: the pod's MAC address, and the name of the node's end of the link."""
+    """A pod to connect to its node, its MAC address, and the name of the link's interface on the node."""
 
     pod: Host
     of: PodName
@@ -72,7 +72,7 @@ class Wiring(Protocol):
         """Connect a pod, whose loopback is up, to its node. Before raising `InconclusiveError`, undo all changes."""
 
     def detach(self, pod: Host) -> None:
-        """Revert `attach`. Raises `InconclusiveError`."""
+        """Undo `attach`. Raises `InconclusiveError`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +85,7 @@ class _Pods:
             number = 2 + (self.last - 1 + step) % addresses.MAX_PODS
             if number not in self.by_number:
                 return number
-        raise UsageError(f"node {node} already has {addresses.MAX_PODS} pods, as many as it has addresses")
+        raise UsageError(f"node {node} has no address for another pod: it has {addresses.MAX_PODS} pods")
 
 
 class Network:
@@ -128,7 +128,7 @@ class Network:
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
-        """Create a pod on a node, by default named after the node and a number. `of` is its identity in the API.
+        """Create a pod on a node, by default named NODE-NUMBER. `of` is its identity in the API.
 
         Raises `UsageError` if there is no such node, or no free address on it. Raises `InconclusiveError` if the wiring
         fails to attach the pod.

@@ -15,7 +15,7 @@ from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, Rule
 _TOLD = 5  # faults to list in an error
 
 Fabric = Mapping[str, Collection[Item]]
-"""The expected or actual objects of each netns, by the name of the node or other place."""
+"""The expected or actual objects of each netns, by its name, such as "node a1" or "the fabric"."""
 
 _LOOPBACK = (Link("lo", "up", arp=True),)
 
@@ -35,7 +35,7 @@ def check(network: Network) -> None:
 
 
 def _deleted(place: str, wanted: Collection[Item], there: Collection[Item]) -> list[str]:
-    """Return a node's missing interfaces. Other places return none: their ends of the veth pairs vanish as well."""
+    """Return a node's missing interfaces. Ignore other netns, where the other ends of these veth pairs vanish too."""
     links = {each.name for each in there if isinstance(each, Link)}
     named = [each.name for each in wanted if isinstance(each, Link) and each.name not in links]
     return named if place.startswith("node ") else []

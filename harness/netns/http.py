@@ -22,7 +22,7 @@ class HttpAnswer:
 
 
 def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
-    """Send one request over a new connection. Raises `OSError` if there is no server, or no whole answer in time."""
+    """Send one request over a new connection. Raises `OSError` without a complete answer in time."""
     deadline = time.monotonic() + TIMEOUT
     with namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
         sock.settimeout(TIMEOUT)
@@ -34,19 +34,19 @@ def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
             answer.begin()
             body = answer.read().decode(errors="replace")
         except http.client.HTTPException as error:
-            raise ConnectionError(f"{address}:{port} did not answer as HTTP: {error!r}") from error
+            raise ConnectionError(f"{address}:{port} did not send an HTTP response: {error!r}") from error
     return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
 
 
 class _Received(io.RawIOBase):
-    """The bytes that a server sends until a deadline, up to a limit. A program under test may send endlessly."""
+    """Reads what a server sends, with a deadline and a size limit, because programs under test may send endlessly."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         super().__init__()
         self._sock, self._deadline, self._left = sock, deadline, MOST
 
     def makefile(self, _: str) -> io.BufferedReader:
-        """Return itself, because `HTTPResponse` calls this method of a socket."""
+        """Return a reader of this object. `HTTPResponse` calls this method, as it would for a socket."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:

@@ -1,4 +1,4 @@
-"""pyroute2 in a netns, for rare operations. It is imported at its first use, because the import takes 0.1 s."""
+"""Runs pyroute2 in a netns, for rare operations. pyroute2 is imported on first use, because this takes 0.1 s."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ def tracking(namespace: Namespace, what: str, *, family: int = 0) -> Iterator[An
 
 
 def ports_of(family: int, protocol: int, source: int, destination: int) -> Any:
-    """Return a `Conntrack` filter (AF_…, IPPROTO_…) for ports only, because it could not match IPv6 addresses."""
+    """Return a `Conntrack` filter (AF_…, IPPROTO_…) for ports only, because it cannot match IPv6 addresses."""
     from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
     return NFCTAttrTuple(family, proto=protocol, sport=source, dport=destination)

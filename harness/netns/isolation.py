@@ -1,12 +1,12 @@
-"""Sandboxes hold the programs of one node, or of a control plane. They end with this process.
+"""Sandboxes for the programs of one node, or of a control plane. Sandboxes end with this process.
 
-A netns isolates only the network. But a program may leave processes that ignore signals, mounts and files, and agents
-of data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the host
-name. On one machine, the agents of two nodes would conflict.
+A netns isolates only the network. But a program may leave mounts, files, and processes that ignore signals. Agents of
+data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the host name.
+On one machine, the agents of two nodes would conflict.
 
-So every sandbox has its own processes (a PID namespace) and mounts, and a recipe may request more. A supervisor process
-(`harness.netns.sandbox_supervisor`) creates the sandbox and starts the programs in it. It has a socket that closes when
-this process ends for any reason. Then the kernel kills all processes of the sandbox.
+So every sandbox has its own processes (a PID namespace) and mounts, and a recipe may request more (`OWN`). A supervisor
+process (`harness.netns.sandbox_supervisor`) creates the sandbox and starts the programs in it. It has a socket that
+closes when this process ends for any reason. Then the kernel kills all processes of the sandbox.
 """
 
 import contextlib
@@ -150,7 +150,7 @@ class ProgramSandbox:
         environment: Mapping[str, str],
         namespace: Namespace | None = None,
     ) -> SandboxedProgram:
-        """Start a program in the sandbox and in a netns, with its output to descriptor `log`. Raises `OSError`."""
+        """Start a program in the sandbox and in a netns, and write its output to descriptor `log`. Raises `OSError`."""
         request = {"what": "start", "command": list(command), "folder": folder, "environment": dict(environment)}
         reply, answer = self._ask(request, log, *([namespace.fd] if namespace else []))
         return SandboxedProgram(self, reply, answer["pid"])
@@ -166,7 +166,7 @@ class ProgramSandbox:
             os.close(self._send({"what": "stop", "pid": pid, "signal": number}))
 
     def clear(self) -> None:
-        """Kill all processes in the sandbox, even those that have left their parents. Wait until they have ended."""
+        """Kill all processes in the sandbox, even detached ones. Wait until they have ended."""
         if self._supervisor.poll() is None:
             os.close(self._ask({"what": "clear"})[0])
 

@@ -1,8 +1,8 @@
 """Finds kernel features that an embedded cluster needs and this kernel lacks, by trying each in a new netns.
 
-The kernel's configuration does not suffice: it may be unreadable, modules load on first use (but not for every user),
-and containers hide modules. For nf_tables, this module sends a batch without an end message, which the kernel checks
-and then discards. pyroute2 always ends a batch, and importing it would slow down a boot.
+Reading the kernel's configuration does not suffice: it may be unreadable, modules load on first use (but not for every
+user), and containers hide modules. For nf_tables, this module sends a batch without an end message, which the kernel
+checks and then discards. pyroute2 always ends a batch, and importing it would slow down a boot.
 """
 
 import errno
@@ -115,7 +115,7 @@ def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
 
 
 def _refused(sock: socket.socket) -> dict[int, int]:
-    """Return errnos by message number. All replies are queued when `send` returns."""
+    """Return errnos by message number. All replies have been queued when `send` returns."""
     found: dict[int, int] = {}
     while True:
         try:

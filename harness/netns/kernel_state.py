@@ -22,7 +22,7 @@ _SILENT = _ROUTES[6]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link. `state` is "up", "no-carrier" (the other end is down) or "down". `arp` is false with NOARP."""
+    """A link. `state` is "up", "no-carrier" (the other end is down) or "down". `arp` is false if flag NOARP is set."""
 
     name: str
     state: str
@@ -75,7 +75,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A neighbour's hardware address. Links of an embedded cluster do not use ARP, so there should be none."""
+    """An entry of the neighbour table. Links of an embedded cluster do not use ARP or NDP, so it should be empty."""
 
     address: str
     link: str
@@ -89,7 +89,7 @@ Item = Link | Address | Route | Rule | Neighbour
 
 
 def blackhole(family: Family, to: str) -> Route:
-    """Return a route that drops packets silently. The kernel's IPv6 link for such a route is omitted."""
+    """Return a route that drops packets silently. The link that the kernel reports for it over IPv6 is omitted."""
     return Route(family, to, kind=_SILENT)
 
 

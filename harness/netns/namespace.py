@@ -1,8 +1,8 @@
 """One network namespace, which a file descriptor keeps alive.
 
 The kernel destroys a netns when its last descriptor, thread and socket have ended. So nothing remains after a crash or
-`kill -9`, unlike with names and mounts. `setns` moves only the calling thread. A socket keeps the netns in which it was
-created.
+`kill -9`, unlike with named namespaces, which are mounts. `setns` moves only the calling thread. A socket stays in the
+netns in which it was created.
 
 `unshare` and `setns` are called through ctypes, because Python provides them only since 3.12.
 """
@@ -57,7 +57,7 @@ def _setns(fd: int) -> None:
 
 
 class _OwnNetns:
-    """A descriptor of a thread's netns, which is closed with the last reference to this object."""
+    """A descriptor of the current thread's netns. It is closed when this object is garbage-collected."""
 
     def __init__(self) -> None:
         self.fd = os.open(_OWN_NETNS, os.O_RDONLY | os.O_CLOEXEC)
@@ -67,7 +67,7 @@ class _OwnNetns:
 
 
 class _Place(threading.local):
-    """A thread's original netns, its depth of nested `entered` blocks, and the last netns of a roaming thread."""
+    """A thread's original netns, its number of nested `entered` blocks, and its last netns if it roams (see `roam`)."""
 
     home: _OwnNetns | None = None
     depth: int = 0
@@ -75,7 +75,7 @@ class _Place(threading.local):
     last: "Namespace | None" = None
 
     def here(self) -> _OwnNetns:
-        """Return the thread's netns. Outside of `entered`, it is opened once, because that takes as long as `setns`."""
+        """Return the thread's netns. Outside of `entered`, open it only once, because this takes as long as `setns`."""
         if self.depth > 0:
             return _OwnNetns()
         if self.home is None:
@@ -93,7 +93,7 @@ def move_home() -> None:
 
 
 def roam() -> None:
-    """Let the calling thread, which only creates sockets, remain in the netns of its last socket."""
+    """Let the calling thread stay in the netns of the last socket that it created. It may only create sockets."""
     _place.roams = True
 
 
@@ -156,7 +156,7 @@ class Namespace:
             _place.last = None
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Create a socket in this netns, for any thread. Raises `OSError`, or `UnavailableError` (no descriptors)."""
+        """Create a socket in this netns. Raises `OSError`, or `UnavailableError` if no descriptor is free."""
         if not _place.roams:
             with self.entered():
                 return _open(family, kind, proto)

@@ -1,4 +1,4 @@
-"""The netlink format: messages in a datagram, and attributes in a message (linux/netlink.h)."""
+"""Packs and parses netlink messages and their attributes (linux/netlink.h)."""
 
 import struct
 from collections.abc import Iterator

@@ -1,12 +1,12 @@
-"""Runs programs as processes of this machine. No program outlives the harness, waits have limits, output is logged.
+"""Runs programs as processes of this machine. No program outlives the harness, waits are limited, and output is logged.
 
 Programs under test may exit at start, hang, or leave child processes. Their output goes to a file, because a program
-blocks if it writes to a full pipe that is not read. An error about a start contains the first error in that file. An
-error about a later exit contains the file's last lines.
+blocks if it writes to a full pipe that is not read. An exception about a failed start quotes the first error in that
+file, and one about a later exit the last lines.
 
-The kernel kills a program when the thread that started it ends, even after `kill -9`. So a single thread, which runs
-until this process ends, starts all programs. A launcher program sets this death signal and then executes the actual
-program, because Python code between fork and exec may deadlock in a process with threads.
+The kernel kills a program when the thread that started it ends, even if the harness is killed with `kill -9`. So a
+single thread, which runs until this process ends, starts all programs. A launcher program requests this signal and then
+executes the actual program, because Python code between fork and exec may deadlock in a process with threads.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ _BEGUN = 1_000_000  # bytes of a log to search for the first error
 
 
 class Handle(Protocol):
-    """A running program on this machine or elsewhere. It can be stopped, and returns its exit code."""
+    """Controls a running program on this machine or elsewhere."""
 
     @property
     def reason(self) -> str:
@@ -77,7 +77,7 @@ class Handle(Protocol):
 
 class Process:
     def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
-        """`begin` is the offset of the program's output in the log. `pid` is 0 without a process on this machine."""
+        """`begin` is the offset of the program's output in the log. `pid` is 0 if it runs elsewhere."""
         self.name = name
         self.log = log
         self.pid = pid
@@ -109,7 +109,7 @@ class Process:
         return lines.decode(errors="replace")
 
     def broken(self, what: str, *, exited: bool = False) -> StartError:
-        """Return a one-line error about the start, with the problem and the first error of the program's log."""
+        """Return a one-line error about a failed start, with the problem and the first error in the program's log."""
         begin = b""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(self._begin)

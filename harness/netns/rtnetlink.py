@@ -60,7 +60,7 @@ class NetlinkError(HarnessError):
 
 
 def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = ROUTE) -> None:
-    """Execute all requests in that netns, even after a failed request. Raises `NetlinkError` for the first failure."""
+    """Execute all requests in a netns, even after a failed request. Raises `NetlinkError` for the first failure."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, family) as sock:
         sock.setsockopt(270, 10, 1)  # SOL_NETLINK, NETLINK_CAP_ACK: a reply repeats our header, not our message
         sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: a reply may contain the kernel's reason as text
@@ -85,8 +85,8 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
 def wait_until_up(namespace: Namespace, index: int) -> None:
     """Wait until a link can send, after its other end was set up. Raises `UnavailableError` after 5 seconds.
 
-    The kernel detects the state of the other end in a work queue (linkwatch), and drops packets until then. One in
-    fifteen first packets was lost. Linux 6.8 and newer update the state at a query.
+    The kernel detects the state of the other end in a work queue (linkwatch), and drops packets until then. Without
+    this wait, it dropped one in fifteen first packets. Since Linux 6.8, reading the state updates it.
     """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         eventually(
@@ -108,7 +108,7 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Return a request to create a veth pair. This end is up. Set the other end `up`, then call `wait_until_up` here.
+    """Return a request to create a veth pair. This end will be up. Set the other `up`, then `wait_until_up` here.
 
     Both ends have the same hardware address and are NOARP, so gateways need no address, and no lookup delays the first
     packet.
@@ -164,7 +164,7 @@ def _local(index: int, packed: bytes) -> Request:
 
 
 def route(to: str, index: int, *, via: str = "", source: str = "", table: int = MAIN_TABLE) -> Request:
-    """Return a request to route the CIDR `to` over a link, if given through gateway `via` at its other end."""
+    """Return a request to route the CIDR `to` over a link, through gateway `via` at its other end if given."""
     family, packed, length = _prefix(to)
     onlink = 0x4 if via else 0  # RTNH_F_ONLINK
     scope = _SCOPE_UNIVERSE if via else _SCOPE_LINK

@@ -1,8 +1,8 @@
 """Enables this process to create network namespaces, as root or as an ordinary user.
 
 It changes the running process instead of starting a new one, so that debuggers, pytest and callers keep their process.
-On Linux, only a single-threaded process can enter a user namespace, so this module runs early. A forked child tries the
-steps first, because a process cannot leave a user namespace in which it has no rights.
+On Linux, only a single-threaded process can enter a user namespace, so commands call `enter` early. A forked child
+tries the steps first, because a process cannot leave a user namespace in which it has no rights.
 
 An ordinary user's process also moves from the machine's netns to its own netns, which has only loopback. The reason is
 that a thread in a user namespace cannot return to a netns that the user namespace does not own. `outside_socket`
@@ -36,7 +36,8 @@ def enter() -> None:
     """Enable this process to create and administer network namespaces. Idempotent.
 
     For root (CAP_SYS_ADMIN and CAP_NET_ADMIN), nothing changes. An ordinary user becomes root in a new user namespace
-    and moves to a new netns with loopback up. Files keep their owners, and the user gains no privileges outside of it.
+    and moves to a new netns with loopback up. Files keep their owners, and the user gains no privileges outside of this
+    namespace.
 
     Raises `UnavailableError` with the setting that forbids it, or if the process has several threads.
     """
@@ -47,8 +48,8 @@ def enter() -> None:
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:
         raise UnavailableError(
-            f"cannot enter a user namespace: this process already has {threads} threads, and Linux allows it to a "
-            "single-threaded process only. Call harness.netns.sandbox.enter() earlier, or start the program under "
+            f"cannot enter a user namespace: this process already has {threads} threads, and Linux allows this only to "
+            "a single-threaded process. Call harness.netns.sandbox.enter() earlier, or start the program under "
             "`unshare --user --map-root-user`, or as root."
         )
     _try_in_a_child()
@@ -68,14 +69,13 @@ def able() -> bool:
 
 
 def left() -> bool:
-    """Return whether this process or its ancestor has left the machine's netns, as an ordinary user's process does."""
+    """Return whether this process or an ancestor has left the machine's netns, as an ordinary user's process does."""
     return Path("/proc/self/uid_map").read_text(encoding="ascii").split()[-1] == "1"  # our user namespace maps one user
 
 
 def outside_socket() -> socket.socket:
-    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user's process can get four.
-
-    Raises `UnavailableError` for more.
+    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user's process can get only four. Raises
+    `UnavailableError`.
     """
     if not _left:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -109,7 +109,7 @@ def _enter_user_namespace() -> None:
 
 
 def _loopback_up() -> None:
-    """Set loopback up by ioctl. It takes 0.2 ms in each command of an ordinary user; importing pyroute2 takes 0.1 s."""
+    """Set loopback up with an ioctl, which takes 0.2 ms. Importing pyroute2 would delay each command by 0.1 s."""
     request = struct.pack("16sH14x", b"lo", 0x1)  # struct ifreq: IFF_UP
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS

@@ -1,11 +1,11 @@
 """The program that supervises a sandbox: it creates the namespaces, starts the programs, and ends them all.
 
-It runs as a process outside of the sandbox (`harness.netns.isolation`) and uses only the standard library. The init
+It runs as a process outside the sandbox (`harness.netns.isolation`) and uses only the standard library. The init
 process of the sandbox's PID namespace is its child. When the harness closes its socket or ends for any reason, this
-program kills init, and the kernel then kills all processes of the sandbox, even if they ignore signals or have left
-their parents. The mounts of the sandbox end with the processes. If this program is killed, init gets a death signal.
+program kills init, and the kernel then kills all processes of the sandbox, even detached ones that ignore signals. The
+mounts of the sandbox end with the processes. If this program is killed, the kernel kills init.
 
-Requests arrive as JSON in memory files, with descriptors. Each has a pipe for the replies, which are lines of JSON.
+Requests arrive as JSON in memory files, with descriptors. Each request has a pipe for replies, which are lines of JSON.
 """
 
 import contextlib
@@ -98,7 +98,7 @@ class Group:
             self._above = os.open("/sys/fs/cgroup" + own, os.O_RDONLY | os.O_DIRECTORY)
             os.mkdir(self._name, dir_fd=self._above)
         except OSError as error:
-            raise SandboxError(error.errno, "make a control group") from error
+            raise SandboxError(error.errno, "create a control group") from error
 
     def write(self, file: str, text: str) -> None:
         with open(os.open(f"{self._name}/{file}", os.O_WRONLY, dir_fd=self._above), "w", encoding="ascii") as opened:
@@ -139,7 +139,7 @@ class Supervisor:
         self._machine = os.open("/proc", os.O_PATH | os.O_DIRECTORY)  # the sandbox may have its own /proc
         self._descriptors = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY)
         wanted, name = settings["wanted"], settings["name"].encode()
-        insist("have mounts of one's own", _libc.unshare(_NEWNS | _NEWUTS))
+        insist("create a mount namespace", _libc.unshare(_NEWNS | _NEWUTS))
         insist("mount none at /", _libc.mount(b"none", b"/", b"none", _REC | _PRIVATE, None))
         if settings["netns"] >= 0:
             self._replace_sys(settings["netns"])
@@ -152,7 +152,7 @@ class Supervisor:
             mount("tmpfs", "/run")
         self._own_settings = "sysctls" in wanted
         self._group = Group() if "cgroup2" in wanted else None
-        insist("have a PID namespace of one's own", _libc.unshare(_NEWPID))
+        insist("create a PID namespace", _libc.unshare(_NEWPID))
         self.init, self._to_init, self._from_init = self._start_init()
         answer = json.loads(os.read(self._from_init, 4096) or b'{"errno": 0, "step": "start a sandbox"}')
         if "step" in answer:
@@ -212,7 +212,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans
         if self._group:
             self._group.write("cgroup.procs", "0")
-            insist("have control groups of one's own", _libc.unshare(_NEWCGROUP))
+            insist("create a control group namespace", _libc.unshare(_NEWCGROUP))
             _mount_groups()  # the sandbox's group is now the top of the new namespace
         own_proc = self._mount_proc()
         if self._own_settings:
@@ -375,7 +375,7 @@ class Supervisor:
         return True
 
     def _watch(self) -> float | None:
-        """End all programs if they reach a limit. Return the seconds until the next check, or None if there is none."""
+        """End all programs if they reach a limit. Return the seconds until the next check, or None for no check."""
         if self._why or not any(self._limits.values()) or not (used := self._used()):
             return None
         for name, limit in self._limits.items():

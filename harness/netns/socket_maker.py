@@ -67,7 +67,7 @@ class SocketMaker:
             return socket.socket(family, kind, proto, fileno=made[0])
         if not output:
             raise self._broken("it has ended")
-        raise OSError(int(output), "the probe process could not create a socket")
+        raise OSError(int(output), "the helper process could not create a socket")
 
     def _control(self) -> _Control:
         if self._running is None:
@@ -89,7 +89,7 @@ class SocketMaker:
 
     def _broken(self, why: str) -> InconclusiveError:
         output = self._end()
-        return InconclusiveError(f"the probe process in control group /{self._group}: {output or why}")
+        return InconclusiveError(f"the helper process in control group /{self._group} failed: {output or why}")
 
     def _end(self) -> str:
         if self._running is None:
@@ -109,7 +109,7 @@ class SocketMaker:
 
 
 class ClientGroups:
-    """The control groups of clients: one for each pod, below its node's group, for socket-level data planes."""
+    """The control groups of clients, one per pod, below their node's group. Data planes attach BPF programs to them."""
 
     def __init__(self, sandbox_of: Callable[[str], ProgramSandbox]) -> None:
         self._sandbox_of = sandbox_of

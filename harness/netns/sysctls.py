@@ -65,7 +65,7 @@ def of_programs() -> Settings:
 
 
 def apply(namespace: Namespace, settings: Settings) -> None:
-    """Write settings (paths below /proc/sys/net) in that netns. Raises `UnavailableError`."""
+    """Write settings (paths below /proc/sys/net) in a netns. Raises `UnavailableError`."""
     with namespace.entered():
         for name, value in settings.items():
             path = f"/proc/sys/net/{name}"

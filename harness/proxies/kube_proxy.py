@@ -1,7 +1,7 @@
 """Runs kube-proxy on every node: a binary of any version, configured for a bare netns.
 
-The configuration differs from the defaults only if a netns requires it, or if a default would hide an effect from
-tests. So kube-proxy writes no sysctls that exist only in the initial netns, and syncs more than once per second.
+The configuration differs from the defaults only where a netns requires it, or where a default would hide an effect from
+tests. So kube-proxy writes no sysctls that exist only in the initial netns, and syncs more often than once per second.
 """
 
 import functools

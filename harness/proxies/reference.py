@@ -91,7 +91,7 @@ class ReferenceProxy:
         return "\n\n".join(told or ["no Service is handled by this proxy"]) + "\n"
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the intended rules of a node (unless stopped), and the rules that the kernel lists."""
+        """Return a node's intended rules (unless its proxy is stopped), and the rules that the kernel lists."""
         proxy = self._running.get(node)
         can_list = shutil.which("nft", path=search_path())
         texts = rules_of(node, self._namespaces[node], self.mode) if can_list else {}

@@ -1,4 +1,4 @@
-"""Repeat a probe with tracing and packet capture until it has the same outcome again, and write pcap files."""
+"""Repeat a probe, with tracing and packet capture, until it has the same outcome again. Write pcap files."""
 
 import contextlib
 import socket
@@ -39,9 +39,9 @@ def follow(
     ask: Callable[[Probe], Observation],
     is_same: Callable[[Observation], bool],
 ) -> Followed:
-    """Repeat a probe with `ask` until its outcome is the same again, and trace that repetition in the netns `node`.
+    """Repeat a probe with `ask` until `is_same` accepts its outcome, and trace that repetition in the netns `node`.
 
-    `places` maps names to the netns in which packets are captured. If the kernel cannot trace, the result has only
+    `places` maps names to the netns in which packets are captured. If the kernel cannot trace, the result contains only
     captured packets.
     """
     short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))

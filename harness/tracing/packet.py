@@ -18,7 +18,7 @@ End = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """The protocol, addresses and ports (or 0) of a packet. `flags` has the names of its TCP flags."""
+    """The protocol, addresses and ports (or 0) of a packet. `flags` contains the names of its TCP flags."""
 
     protocol: str
     source: str
@@ -68,7 +68,7 @@ def about(packet: Packet, data: bytes) -> Packet | None:
 
 
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:
-    """Return the packet with this IP header, or None. Without `transport`, `network` is the whole packet."""
+    """Parse an IP header, or return None if it is not one. Without `transport`, `network` is the whole packet."""
     version = network[0] >> 4 if network else 0
     if version not in _HEADERS or len(network) < _HEADERS[version].size:
         return None

@@ -55,7 +55,7 @@ class Followed:
 
 
 def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Mapping[str, str]) -> list[str]:
-    """Return the numbered list as lines. `names` maps addresses to pods. It is empty if no probe was repeated."""
+    """Return the numbered list as lines. `names` maps addresses to pods. Return no lines if no probe was repeated."""
     if not followed.seen:
         return []
     steps = enumerate(_Walk(followed, rules, client, node, names).steps(), 1)

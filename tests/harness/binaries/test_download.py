@@ -49,7 +49,7 @@ def test_redirect_is_followed_when_a_download_is_repeated(mirrors: tuple[Mirror,
 def test_download_that_is_always_interrupted_fails(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"] = CONTENT
     mirror.break_off["/file"] = [100_000, 100_000, 100_000]
-    with pytest.raises(UnavailableError, match="ended at 100000 of 256000 bytes"):
+    with pytest.raises(UnavailableError, match="ended after 100000 of 256000 bytes"):
         get(mirror, tmp_path / "file")
     assert len(mirror.requests) == 3
     get(mirror, tmp_path / "file")

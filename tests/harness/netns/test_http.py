@@ -59,7 +59,7 @@ def test_loopback_is_that_of_the_netns(server: Network) -> None:
 def test_invalid_http_is_a_connection_error(network: Network) -> None:
     with Loop() as loop:
         loop.serve(network.nodes["a1"].namespace, "echo", [ServerPort("TCP", "IPv4", PORT)])
-        with pytest.raises(ConnectionError, match="did not answer as HTTP"):
+        with pytest.raises(ConnectionError, match="did not send an HTTP response"):
             http.get(network.nodes["a1"].namespace, "127.0.0.1", PORT, "/")
 
 
@@ -79,7 +79,7 @@ def test_missing_response_ends_at_the_time_limit(network: Network, monkeypatch: 
         (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 10_000, "longer than 100,000 bytes"),
         (b"HTTP/1.1 200 OK\r\n\r\n", b"x", "timed out|longer"),
         (b"HTTP/1.1 200 OK\r\nX-Endless: ", b"x", "timed out|longer|HTTP"),
-        (b"", bytes(range(256)), "did not answer as HTTP"),
+        (b"", bytes(range(256)), "did not send an HTTP response"),
     ],
 )
 def test_answer_without_an_end_is_an_error(

@@ -80,7 +80,7 @@ import threading
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 sandbox.enter()
 """)
-    assert "this process already has 2 threads, and Linux allows it to a single-threaded process only" in child.stderr
+    assert "this process already has 2 threads, and Linux allows this only to a single-threaded process" in child.stderr
 
 
 FORBIDDEN = """

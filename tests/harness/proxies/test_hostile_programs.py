@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Mapping[str, Any], int, str]] = {
     "fill_the_log": ({}, 12, "limit of 256 MB of logs (limits.log)"),
     "take_all_descriptors": ({}, 12, "Too many open files"),
     "answer_without_end": (HEALTH, 12, "the answer is longer than"),
-    "answer_garbage": (HEALTH, 12, "did not answer as HTTP"),
+    "answer_garbage": (HEALTH, 12, "did not send an HTTP response"),
     "kill_everything": ({}, 12, "hostile on a1 was ended by SIGKILL"),
     "delete_interfaces": (
         {},
