@@ -59,8 +59,8 @@ def kind_image(
     from rich.console import Console
 
     from harness.binaries.cache import Cache
+    from harness.binaries.progress import TerminalProgress
     from harness.binaries.versions import parse_wanted
-    from harness.binaries.watching import Terminal
     from tools.node_image import build
     from tools.node_image.collect import Recipe
 
@@ -70,5 +70,5 @@ def kind_image(
     if cached:
         click.echo(build.find_image(recipe.kubernetes))
         return
-    with Terminal(Console(stderr=True)) as terminal:
+    with TerminalProgress(Console(stderr=True)) as terminal:
         click.echo(build.make(recipe, cache=Cache(folder), watcher=terminal, jobs=jobs))

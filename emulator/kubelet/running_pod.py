@@ -14,7 +14,7 @@ from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
 from harness.errors import UsageError
 from harness.event_loop import EventLoop
 from harness.netns import sysctls
-from harness.netns.fabric import Host, Network, PodName
+from harness.netns.fabric import Host, Network, PodIdentity
 from reference.objects.timestamps import timestamp
 
 Object = dict[str, Any]
@@ -120,7 +120,7 @@ class RunningPod:
         meta = self._pod["metadata"]
         ended = (self._pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if not ended and not meta.get("deletionTimestamp"):
-            of = PodName(meta["namespace"], meta["name"], self.uid)
+            of = PodIdentity(meta["namespace"], meta["name"], self.uid)
             try:
                 self.host = self.host or (
                     self._node if self._on_node else self._network.add_pod(self._node.name, of=of)

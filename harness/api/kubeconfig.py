@@ -86,7 +86,7 @@ class Kubeconfig:
         return UsageError(f"kubeconfig {shown(self._files)}: {what}")
 
 
-class InCluster(Kubeconfig):
+class InClusterConfig(Kubeconfig):
     """The cluster in which this process runs as a pod, with the permissions of its service account."""
 
     def __init__(self, folder: Path) -> None:
@@ -117,7 +117,7 @@ def find(files: str = "", *, context: str = "") -> Kubeconfig:
     """Find the kubeconfig as kubectl does, or a pod's service account. Raises `UsageError`."""
     files, in_pod = files_of(files), "KUBERNETES_SERVICE_HOST" in os.environ
     if in_pod and files == DEFAULT and not Path(DEFAULT).expanduser().exists():
-        return InCluster(SERVICE_ACCOUNT)
+        return InClusterConfig(SERVICE_ACCOUNT)
     return Kubeconfig(files, context=context)
 
 
@@ -151,7 +151,7 @@ def _client(config: Any, context: str | None = None) -> Any:
     return client
 
 
-class _Memory(threading.local):
+class _MemoryFiles(threading.local):
     """The file descriptors of the client that this thread is creating."""
 
     def __init__(self) -> None:
@@ -166,5 +166,5 @@ def _keep_in_memory(content: str | bytes, *_: object, **__: object) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-_memory = _Memory()
+_memory = _MemoryFiles()
 kube_config._create_temp_file_with_content = _keep_in_memory  # there is no public API for this

@@ -38,7 +38,7 @@ class ApiRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ResourcePath:
     resource: str
     namespace: str = ""
     name: str = ""
@@ -96,7 +96,7 @@ def _said(asked: ApiRequest) -> str:
     return " ".join([*words, *([f"by {asked.by}"] if asked.by else [])])
 
 
-def _place(path: str) -> _Place:
+def _place(path: str) -> _ResourcePath:
     """Parse `/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE`. All parts except the resource are optional."""
     parts = [part for part in path.split("/") if part]
     rest = parts[2:] if parts[:1] == ["api"] else parts[3:] if parts[:1] == ["apis"] else []
@@ -104,4 +104,4 @@ def _place(path: str) -> _Place:
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     resource, name, subresource = (*rest, "", "", "")[:3]
-    return _Place(resource, namespace, name, subresource)
+    return _ResourcePath(resource, namespace, name, subresource)

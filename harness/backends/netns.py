@@ -20,9 +20,9 @@ from harness.api.names import Names, TranslatingApi
 from harness.backends.component_sync import ComponentSync, ProxyLiveness
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets
-from harness.backends.netns_pods import NetnsPods, ReportedNode, by_family
+from harness.backends.netns_pods import NetnsPods, NodeStatusReporter, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
-from harness.backends.protocols import Disconnects, EveryAbility
+from harness.backends.protocols import DisconnectsComponents, EveryAbility
 from harness.dns.dns import ClusterDns, WritesPodLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.guest.nodes import NodeChange
@@ -71,7 +71,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self.names = names or Names()
         self.release = release or Release()
         self._implementation = implementation or reference()
-        self._off: dict[str, ReportedNode] = {}
+        self._off: dict[str, NodeStatusReporter] = {}
         self._begun = contextlib.ExitStack()
         self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # functions that return logs, by program
         self._dns: tuple[ClusterDns, Host] | None = None
@@ -244,7 +244,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
 
     @contextlib.contextmanager
     def disconnected(self) -> Iterator[None]:
-        if not isinstance(self.control_plane, Disconnects):
+        if not isinstance(self.control_plane, DisconnectsComponents):
             yield
             return
         with self.control_plane.disconnected():
@@ -305,7 +305,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
 
     def stop_node(self, name: str) -> None:
         """Disconnect a node, and report its status as unknown, as a control plane does without kubelet heartbeats."""
-        self._off[name] = ReportedNode(self.api, name)
+        self._off[name] = NodeStatusReporter(self.api, name)
         self.network.disconnect(name)
         self._off[name].report_silence()
 

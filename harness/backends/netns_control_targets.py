@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from harness.model.manifests import TARGET_PORT
 from harness.model.workloads import pod_client
 from harness.netns.addresses import Family
-from harness.netns.conntrack import Overflow
+from harness.netns.conntrack import ConntrackOverflow
 from harness.netns.fabric import Host
 from harness.probes.loop import Server
 from harness.probes.probe import SocketSource
@@ -33,7 +33,7 @@ class NetnsControlTargets:
         self._clients = clients
         self._off = off
         self._targets: Callable[[], Mapping[str, Host]] = self.running
-        self._overflows = [Overflow(host.namespace) for host in nodes.values()]
+        self._overflows = [ConntrackOverflow(host.namespace) for host in nodes.values()]
 
     def close(self) -> None:
         for each in self._overflows:

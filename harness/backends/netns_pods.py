@@ -11,7 +11,7 @@ from harness.model import manifests
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses
-from harness.netns.fabric import Host, Network, PodName
+from harness.netns.fabric import Host, Network, PodIdentity
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Server, ServerPort
 
@@ -49,7 +49,7 @@ class NetnsPods(PodLifecycle, PodReports):
         name, node = wanted.name, wanted.node
         pod = _manifest(wanted)
         uid = self.api.create("pods", namespace, pod)["metadata"]["uid"]
-        of = PodName(namespace, name, uid)
+        of = PodIdentity(namespace, name, uid)
         host = self.network.nodes[node] if wanted.host_network else self.network.add_pod(node, of=of)
         servers = serve(self._loop, namespace, wanted, host.namespace, families=self.families)
         with self._lock:
@@ -150,7 +150,7 @@ def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, fa
     return [loop.serve(place, identity, ports) for identity, ports in listening.items()]
 
 
-class ReportedNode:
+class NodeStatusReporter:
     """Reports a node and its pods as lost, or as ready again, as the node lifecycle controller does, but at once."""
 
     def __init__(self, api: Api, name: str) -> None:

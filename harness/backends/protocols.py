@@ -144,7 +144,7 @@ class ControllerMetrics(Protocol):
 
 
 @_needs(Ability.API_READS)
-class RecordsReads(Protocol):
+class RecordsApiReads(Protocol):
     def reads(self, component: Component, *, since: float) -> list[str]:
         """Return a component's API reads after `since` (monotonic s), like "get nodes". Raises `UnavailableError`."""
 
@@ -156,7 +156,7 @@ class PodReports(Protocol):
 
 
 @_needs(Ability.SOURCE_PORTS)
-class Sockets(Protocol):
+class ClientNetns(Protocol):
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """Return the netns of a client."""
 
@@ -201,7 +201,7 @@ class RestartsDns(Protocol):
 
 
 @runtime_checkable
-class ForgetsConnections(Protocol):
+class FlushesConntrack(Protocol):
     def forget_connections(self) -> None:
         """Delete all conntrack entries, so that one scenario's connections do not affect the next scenario."""
 
@@ -213,7 +213,7 @@ class DetectsIdleProxies(Protocol):
 
 
 @runtime_checkable
-class Disconnects(Protocol):
+class DisconnectsComponents(Protocol):
     def disconnected(self) -> AbstractContextManager[None]:
         """Disconnect components from the API server during a block. Afterwards, they must list again (HTTP 410)."""
 
@@ -226,17 +226,17 @@ class EveryAbility(
     ComponentControl,
     NodePower,
     ControllerMetrics,
-    RecordsReads,
+    RecordsApiReads,
     PodReports,
-    Sockets,
+    ClientNetns,
     Connections,
     HttpRequests,
     VirtualAddresses,
     ServesDns,
     RestartsDns,
-    ForgetsConnections,
+    FlushesConntrack,
     DetectsIdleProxies,
-    Disconnects,
+    DisconnectsComponents,
     Protocol,
 ):
     """All abilities. The embedded cluster has all of them."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.binaries.cache import explained_errors
-from harness.binaries.watching import Watcher
+from harness.binaries.progress import Watcher
 from harness.errors import UnavailableError, UsageError
 from harness.model.files import sha256_of
 

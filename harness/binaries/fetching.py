@@ -10,9 +10,9 @@ from typing import Protocol
 
 from harness.binaries.cache import Cache, Entry, Origin
 from harness.binaries.component import Binary, version_of
+from harness.binaries.progress import Watcher
 from harness.binaries.release import Releases
 from harness.binaries.versions import Version, Wanted
-from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 
@@ -46,7 +46,7 @@ class Source(Protocol):
         """
 
 
-class FromRelease:
+class ReleaseSource:
     name = "release"
 
     def __init__(self, releases: Releases) -> None:

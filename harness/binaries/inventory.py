@@ -12,10 +12,10 @@ from rich.console import Console
 from harness.binaries.cache import Cache, Entry
 from harness.binaries.component import COMPONENTS, component_named, version_of
 from harness.binaries.download import Fetcher
-from harness.binaries.fetching import GROUP, FromRelease, fetch
+from harness.binaries.fetching import GROUP, ReleaseSource, fetch
+from harness.binaries.progress import TerminalProgress
 from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
-from harness.binaries.watching import Terminal
 from harness.errors import UnavailableError, UsageError
 from harness.model.entry_points import installed
 from harness.model.files import sha256_of
@@ -33,9 +33,9 @@ def fetch_all(
     wishes = [parse_wanted(text) for text in names[1:] or ("",)]
     if mirrors and origin == "source":
         raise UsageError("--mirror is only for --from release; for --from source set GOPROXY")
-    came_from = _compiler(jobs) if origin == "source" else FromRelease(Releases(mirrors, Fetcher()))
+    came_from = _compiler(jobs) if origin == "source" else ReleaseSource(Releases(mirrors, Fetcher()))
     found = []
-    with Terminal(Console(file=terminal_below(sys.stderr))) as terminal:
+    with TerminalProgress(Console(file=terminal_below(sys.stderr))) as terminal:
         for wanted in wishes:
             entry = fetch(component, wanted, came_from, cache, terminal, again=again)
             terminal.say(f"{entry.component} {entry.version} is in the cache, from {_source_of(entry)}: {entry.path}")

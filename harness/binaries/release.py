@@ -20,8 +20,8 @@ from pathlib import Path
 from harness.binaries.cache import explained_errors
 from harness.binaries.component import ETCD, KIND, Binary
 from harness.binaries.download import Fetcher, FileMissingError
+from harness.binaries.progress import Watcher
 from harness.binaries.versions import Version, Wanted, parse_version
-from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 
 KUBERNETES_MIRROR = "https://dl.k8s.io"

@@ -107,7 +107,7 @@ def exit_code(findings: Iterable[Finding]) -> ExitCode:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class LostRequirements:
     profile: Profile
     lost: tuple[str, ...]
     of: int
@@ -126,7 +126,7 @@ def costs(
     needs: Mapping[str, Needs],
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
-) -> list[Cost]:
+) -> list[LostRequirements]:
     """Return which requirements cannot be judged because of the findings, by profile. Omit unaffected profiles."""
     lacks = list(findings)
     found = []
@@ -134,7 +134,7 @@ def costs(
         mine = sorted((each for each in requirements if each.profile == profile), key=lambda each: each.id)
         lost = tuple(each.id for each in mine if any(_takes(lack, each, needs) for lack in lacks))
         if lost:
-            found.append(Cost(profile, lost, len(mine)))
+            found.append(LostRequirements(profile, lost, len(mine)))
     return found
 
 

@@ -32,7 +32,7 @@ Version = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class CheckedServer:
     """An API server that responds. `gates` is the value of option --feature-gates."""
 
     api: Api
@@ -41,10 +41,10 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class CheckedNodes:
     """The nodes of a cluster. `names` maps nodes of the topology to the corresponding nodes of the cluster."""
 
-    server: Server
+    server: CheckedServer
     topology: Topology
     nodes: Sequence[Object]
     names: Mapping[str, str]
@@ -86,12 +86,12 @@ def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, 
     return Finding(State.LACKS, found, remedy, features=features)
 
 
-def _feature_gates(server: Server) -> str | Finding:
+def _feature_gates(server: CheckedServer) -> str | Finding:
     seen = enabled_gates(server.api.text("/metrics"))
     return check_gates(gate_version(server.reached.version), seen, server.gates)
 
 
-def _permissions(server: Server) -> str | list[Finding]:
+def _permissions(server: CheckedServer) -> str | list[Finding]:
     if not server.reached.denied:
         return f"everything that a run needs, as granted by {errors.MANIFEST}"
     return [
@@ -102,7 +102,7 @@ def _permissions(server: Server) -> str | list[Finding]:
     ]
 
 
-def _other_runs(server: Server) -> str | Finding:
+def _other_runs(server: CheckedServer) -> str | Finding:
     clock = server.reached.clock
     record = read_lease(server.api, clock)
     if record is not None and not is_over(record, clock):
@@ -134,7 +134,7 @@ def check_proxy(daemon_sets: Iterable[Object]) -> str | Finding:
     return unknown(f"{none}; the distribution may have a built-in proxy", _NAME_PROXY)
 
 
-def _proxy(server: Server) -> str | Finding:
+def _proxy(server: CheckedServer) -> str | Finding:
     answer = server.api.request("GET", "/apis/apps/v1/daemonsets")
     if answer.code >= 400:
         why = "it has no DaemonSets" if answer.code == 404 else errors.of_answer(answer, doing="list DaemonSets")
@@ -142,7 +142,7 @@ def _proxy(server: Server) -> str | Finding:
     return check_proxy(answer.body.get("items") or ())
 
 
-def _admission(server: Server) -> str | Finding:
+def _admission(server: CheckedServer) -> str | Finding:
     restricted = _try_namespace(server.api, "restricted")
     if restricted.code >= 400:
         return unusable(errors.of_answer(restricted, doing="create a namespace"))
@@ -159,7 +159,7 @@ def _try_namespace(api: Api, standard: str) -> Response:
     return api.request("POST", path_of("namespaces"), body, query=_DRY_RUN)
 
 
-def _kubelets(nodes: Nodes) -> str | Finding:
+def _kubelets(nodes: CheckedNodes) -> str | Finding:
     infos = ((each.get("status") or {}).get("nodeInfo") or {} for each in nodes.nodes if takes_pods(each))
     counts = Counter(str(info["kubeletVersion"]) for info in infos if info.get("kubeletVersion"))
     if not counts:
@@ -171,7 +171,7 @@ def _kubelets(nodes: Nodes) -> str | Finding:
     return unknown(f"{versions}: they differ from the API server's, and the proxies' versions may differ too", remedy)
 
 
-def _zones(nodes: Nodes) -> str | Finding:
+def _zones(nodes: CheckedNodes) -> str | Finding:
     topology = nodes.topology
     usable = [each for each in nodes.nodes if takes_pods(each)]
     counts = Counter(manifests.zone_of(each) or "(none)" for each in usable)
@@ -201,7 +201,7 @@ def _why_not(node: Object) -> str:
     return "is cordoned" if cordoned else f"has taint {', '.join(refusing_taints(node))}"
 
 
-def _families(nodes: Nodes) -> str | Finding:
+def _families(nodes: CheckedNodes) -> str | Finding:
     wanted = manifests.service("trafficdist-doctor", ipFamilyPolicy="PreferDualStack")
     answer = nodes.server.api.request("POST", path_of("services", "default"), wanted, query=_DRY_RUN)
     if answer.code >= 400:
@@ -252,7 +252,7 @@ def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:
 FEATURE_GATES = Check("feature gates", _feature_gates)
 FAMILIES = Check("IP families", _families, "a dual-stack cluster has both families")
 
-SERVER: tuple[Check[Server], ...] = (
+SERVER: tuple[Check[CheckedServer], ...] = (
     Check("permissions", _permissions, f"let a cluster administrator apply {errors.MANIFEST}"),
     Check("other runs", _other_runs),
     FEATURE_GATES,
@@ -261,7 +261,7 @@ SERVER: tuple[Check[Server], ...] = (
           costs="requirements with clients on nodes or external clients are inconclusive"),
 )  # fmt: skip
 
-NODES: tuple[Check[Nodes], ...] = (
+NODES: tuple[Check[CheckedNodes], ...] = (
     Check("kubelets", _kubelets),
     Check("zones and nodes", _zones),
     FAMILIES,

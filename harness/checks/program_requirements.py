@@ -77,7 +77,7 @@ def _missing(names: tuple[str, ...]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class MachineRequirement:
     """One requirement. `try_` raises `OSError` or `NetlinkError` if the kernel refuses the attempt."""
 
     feature: KernelFeature
@@ -149,20 +149,20 @@ _OPTIONS = {
     "hostname": "CONFIG_UTS_NS",
     "sysctls": "CONFIG_TMPFS",
 }
-REQUIREMENTS: Mapping[str, Requirement] = {
-    "root": Requirement(KernelFeature("capabilities of root", "", ""), _be_root),
-    "bpf": Requirement(KernelFeature("BPF", "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", ""), _load_bpf),
+REQUIREMENTS: Mapping[str, MachineRequirement] = {
+    "root": MachineRequirement(KernelFeature("capabilities of root", "", ""), _be_root),
+    "bpf": MachineRequirement(KernelFeature("BPF", "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", ""), _load_bpf),
     **{
-        name: Requirement(KernelFeature(what, _OPTIONS[name], ""), functools.partial(_isolate, name))
+        name: MachineRequirement(KernelFeature(what, _OPTIONS[name], ""), functools.partial(_isolate, name))
         for name, what in OWN.items()
     },
-    "ip_vs": Requirement(KernelFeature("IPVS", "CONFIG_IP_VS", "ip_vs"), functools.partial(_generic, "IPVS")),
-    "openvswitch": Requirement(
+    "ip_vs": MachineRequirement(KernelFeature("IPVS", "CONFIG_IP_VS", "ip_vs"), functools.partial(_generic, "IPVS")),
+    "openvswitch": MachineRequirement(
         KernelFeature("Open vSwitch", "CONFIG_OPENVSWITCH", "openvswitch"), functools.partial(_generic, "ovs_datapath")
     ),
-    "tun": Requirement(KernelFeature("tun devices", "CONFIG_TUN", "tun"), _open_tun),
+    "tun": MachineRequirement(KernelFeature("tun devices", "CONFIG_TUN", "tun"), _open_tun),
     **{
-        kind: Requirement(
+        kind: MachineRequirement(
             KernelFeature(f"{kind} devices", f"CONFIG_{kind.upper()}", kind), functools.partial(_link, kind)
         )
         for kind in ("bridge", "dummy", "geneve", "ifb", "netkit", "vxlan", "wireguard")

@@ -13,7 +13,7 @@ from harness.control_planes.api_server import LocalApiServer
 from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import SLICES, LocalControllerManager
 from harness.control_planes.processes import Processes
-from harness.control_planes.relay import Egress, Relay
+from harness.control_planes.relay import EgressProxy, Relay
 from harness.model.release import Release
 
 _NAMESPACES = "namespace-controller"  # without this controller, deleted namespaces are never removed
@@ -28,7 +28,7 @@ class BinaryControlPlane(LocalApiServer):
         self.release = release or Release()
         self._controller_version = controller
         processes = self._make_processes()
-        self._egress = Egress(processes.folder)
+        self._egress = EgressProxy(processes.folder)
         try:
             super().__init__(processes, egress=self._egress.configuration)
         except Exception:

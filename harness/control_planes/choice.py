@@ -35,7 +35,7 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "NodePortAllocati
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ControlPlaneChoice:
     """The kinds and versions ("": latest installed) of the control plane and controller. `file` is a recipe."""
 
     plane: str
@@ -80,7 +80,7 @@ def parse_controller(text: str) -> tuple[str, str]:
     )
 
 
-def choose(plane: str, controller: str) -> Choice:
+def choose(plane: str, controller: str) -> ControlPlaneChoice:
     """Combine both options, which are "" if not given. Raises `UsageError` if the options contradict each other."""
     kind, version = parse_plane(plane or EMBEDDED)
     usual = REFERENCE if kind == EMBEDDED else MANAGER
@@ -92,7 +92,7 @@ def choose(plane: str, controller: str) -> Choice:
         )
     if kind != EMBEDDED and asked == RECIPE:
         raise UsageError(f"--controller {controller} runs with the embedded API server: omit --control-plane")
-    return Choice(kind, asked, version, controller_version, controller if asked == RECIPE else "")
+    return ControlPlaneChoice(kind, asked, version, controller_version, controller if asked == RECIPE else "")
 
 
 def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:

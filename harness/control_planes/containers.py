@@ -56,7 +56,7 @@ remove_leftovers()
 """
 
 
-class Containers(Processes):
+class ContainerProcesses(Processes):
     """All containers of one control plane, and the folder that they share with the harness."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Containers(Processes):
             if not isinstance(error, (DockerException, OSError)):
                 raise
             raise UnavailableError(f"{name} cannot be started in a container of {image}: {short(error)}") from error
-        started = Process(name, _Container(container, log, limits), log, begin=begin)
+        started = Process(name, _ContainerHandle(container, log, limits), log, begin=begin)
         self._running.append(started)
         return started
 
@@ -128,10 +128,10 @@ class ContainerControlPlane(BinaryControlPlane):
     """Three containers on this machine's loopback interface. They require a Docker engine and root."""
 
     name = "containers"
-    _make_processes = Containers
+    _make_processes = ContainerProcesses
 
 
-class _Container:
+class _ContainerHandle:
     def __init__(self, container: DockerContainer, log: Path, limits: Limits) -> None:
         self._container, self._limits = container, limits
         self.reason = ""
@@ -160,7 +160,7 @@ class _Container:
             self._code = 128 - code if code > 128 else code
 
     def poll(self) -> int | None:
-        """Return the exit code once all output is in the log, until then None (see `harness.netns.process.Handle`)."""
+        """Return the exit code once all output is in the log, until then None (see `process.ProgramHandle`)."""
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  the harness simulates crashes

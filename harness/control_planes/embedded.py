@@ -44,7 +44,7 @@ def node_level_of(release: Release) -> NodeLevel | None:
         raise UsageError(str(error)) from None
 
 
-class _Client:
+class _InProcessClient:
     """Access to the API server for a component in this process. Reads are recorded, as in the HTTPS server."""
 
     def __init__(self, server: Client, component: str, record: Callable[[ApiRequest], None]) -> None:
@@ -91,7 +91,7 @@ class EmbeddedControlPlane:
 
     def client(self, component: str) -> Client:
         """Return an API client for a component in this process. It is disconnected while the API server is stopped."""
-        return _Client(self._informer, component, self._reads.append)
+        return _InProcessClient(self._informer, component, self._reads.append)
 
     @property
     def version(self) -> str:

@@ -109,7 +109,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-class Egress(Relay):
+class EgressProxy(Relay):
     """Connects a real kube-apiserver to pods. It is an HTTP CONNECT proxy on a Unix socket in a folder.
 
     kube-apiserver runs outside the embedded cluster's network, and cannot reach pods. An EgressSelectorConfiguration

@@ -76,7 +76,7 @@ DISRUPTIVE: tuple[Rule, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class DeniedRule:
     rule: Rule
     what: tuple[str, ...]
 
@@ -84,13 +84,13 @@ class Denied:
         return f"may not {', '.join(self.what)} (to {self.rule.why})"
 
 
-def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
+def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[DeniedRule]:
     """Return the rules whose permissions this user lacks. Raises `DistrustError` if a review fails."""
     found = []
     for rule in rules:
         missing = [_named(review) for review in rule.reviews() if not _is_allowed(api, review)]
         if missing:
-            found.append(Denied(rule, tuple(missing)))
+            found.append(DeniedRule(rule, tuple(missing)))
     return found
 
 

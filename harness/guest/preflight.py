@@ -39,7 +39,7 @@ class ReachedServer:
     server: str
     version: dict[str, Any]
     user: str
-    denied: tuple[permissions.Denied, ...]
+    denied: tuple[permissions.DeniedRule, ...]
     clock: ServerClock
 
 

@@ -65,7 +65,7 @@ class ActivitySample:
         return {each: times[1:] for each, times in self.threads.items()}
 
 
-class _Watch:
+class _ActivitySampler:
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         self._places, self._port = places, port
         self._last: dict[str, ActivitySample] = {}
@@ -81,7 +81,7 @@ class _Watch:
         return found
 
 
-class HungWatch(_Watch):
+class HungWatch(_ActivitySampler):
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         super().__init__(places, port)
         self._looked_at = 0.0
@@ -98,7 +98,7 @@ class HungWatch(_Watch):
         return [place for place in among if self._still.get(place, 0) >= LOOKS]
 
 
-class IdleWatch(_Watch):
+class IdleWatch(_ActivitySampler):
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         super().__init__(places, port)
         self._looked_at = self._since = time.monotonic()

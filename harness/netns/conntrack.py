@@ -41,7 +41,7 @@ def flush(namespace: Namespace) -> None:
     rtnetlink.execute(namespace, [_FLUSH], family=rtnetlink.NETFILTER)
 
 
-class Overflow:
+class ConntrackOverflow:
     """Counts connections in a netns that were dropped because the conntrack table was full.
 
     The limit of connections (nf_conntrack_max) applies to the whole machine, but the kernel counts dropped packets per

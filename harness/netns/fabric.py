@@ -47,7 +47,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class PodName:
+class PodIdentity:
     """The identity of a pod in the Kubernetes API. A pod that does not exist in the API has only a `uid`."""
 
     namespace: str
@@ -56,11 +56,11 @@ class PodName:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class PodAttachment:
     """A pod to connect to its node, its MAC address, and the name of the link's interface on the node."""
 
     pod: Host
-    of: PodName
+    of: PodIdentity
     mac: str
     link: str
 
@@ -68,7 +68,7 @@ class Port:
 class Wiring(Protocol):
     """Creates the interfaces of pods, in place of the harness's own veth pairs."""
 
-    def attach(self, port: Port) -> None:
+    def attach(self, port: PodAttachment) -> None:
         """Connect a pod, whose loopback is up, to its node. Before raising `InconclusiveError`, undo all changes."""
 
     def detach(self, pod: Host) -> None:
@@ -76,7 +76,7 @@ class Wiring(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Pods:
+class _NodePods:
     by_number: dict[int, Host]
     last: int = 1
 
@@ -97,7 +97,7 @@ class Network:
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
         self.families = addresses.families_of(families)
         self._plans = {node.name: NodePlan(i) for i, node in enumerate(topology.nodes, 1)}
-        self._pods = {name: _Pods({}) for name in self._plans}
+        self._pods = {name: _NodePods({}) for name in self._plans}
         self._lock = threading.RLock()
         self._open: list[Namespace] = []
         self._wiring: Wiring | None = None
@@ -127,7 +127,7 @@ class Network:
         for node in self.nodes.values():
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
-    def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
+    def add_pod(self, node_name: str, *, name: str = "", of: PodIdentity | None = None) -> Host:
         """Create a pod on a node, by default named NODE-NUMBER. `of` is its identity in the API.
 
         Raises `UsageError` if there is no such node, or no free address on it. Raises `InconclusiveError` if the wiring
@@ -143,7 +143,7 @@ class Network:
             named = name or f"{node_name}-{number}"
             pod = Host(named, namespace, self._of_families(plan.pod(number)), node_name)
             try:
-                self._attach_pod(node_name, number, pod, of or PodName("", "", str(uuid.uuid4())))
+                self._attach_pod(node_name, number, pod, of or PodIdentity("", "", str(uuid.uuid4())))
             except BaseException:
                 self._release(namespace)
                 raise
@@ -234,14 +234,14 @@ class Network:
         rtnetlink.wait_until_up(self.fabric, link)
         return node
 
-    def _attach_pod(self, node_name: str, number: int, pod: Host, of: PodName) -> None:
+    def _attach_pod(self, node_name: str, number: int, pod: Host, of: PodIdentity) -> None:
         node, link = self.nodes[node_name], _FIRST_POD_LINK + number
         link_name = _link_name(pod.name, f"pod{number}")
         if self._wiring:
             sysctls.apply(pod.namespace, sysctls.of_neighbours(self.families))
             _execute(pod.namespace, [rtnetlink.up(LOOPBACK)])
             mac = f"02:74:64:00:{self.plan(node_name).number:02x}:{number:02x}"
-            self._wiring.attach(Port(pod, of, mac, link_name))
+            self._wiring.attach(PodAttachment(pod, of, mac, link_name))
             return
         requests = [_pair(link_name, link, pod.namespace)]
         for family, pod_ip in pod.addresses.items():

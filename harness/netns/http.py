@@ -29,7 +29,7 @@ def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
         sock.connect((address, port))
         host = f"[{address}]" if ":" in address else address
         sock.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode("ascii"))
-        answer = http.client.HTTPResponse(_Received(sock, deadline), method="GET")  # type: ignore[arg-type]
+        answer = http.client.HTTPResponse(_BoundedReader(sock, deadline), method="GET")  # type: ignore[arg-type]
         try:
             answer.begin()
             body = answer.read().decode(errors="replace")
@@ -38,7 +38,7 @@ def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
     return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
 
 
-class _Received(io.RawIOBase):
+class _BoundedReader(io.RawIOBase):
     """Reads what a server sends, with a deadline and a size limit, because programs under test may send endlessly."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:

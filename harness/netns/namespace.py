@@ -56,7 +56,7 @@ def _setns(fd: int) -> None:
         raise OSError(number, f"setns to the netns of descriptor {fd}: {os.strerror(number)}")
 
 
-class _OwnNetns:
+class _ThreadNetns:
     """A descriptor of the current thread's netns. It is closed when this object is garbage-collected."""
 
     def __init__(self) -> None:
@@ -66,24 +66,24 @@ class _OwnNetns:
         os.close(self.fd)
 
 
-class _Place(threading.local):
+class _ThreadState(threading.local):
     """A thread's original netns, its number of nested `entered` blocks, and its last netns if it roams (see `roam`)."""
 
-    home: _OwnNetns | None = None
+    home: _ThreadNetns | None = None
     depth: int = 0
     roams: bool = False
     last: "Namespace | None" = None
 
-    def here(self) -> _OwnNetns:
+    def here(self) -> _ThreadNetns:
         """Return the thread's netns. Outside of `entered`, open it only once, because this takes as long as `setns`."""
         if self.depth > 0:
-            return _OwnNetns()
+            return _ThreadNetns()
         if self.home is None:
-            self.home = _OwnNetns()
+            self.home = _ThreadNetns()
         return self.home
 
 
-_place = _Place()
+_place = _ThreadState()
 
 
 def move_home() -> None:

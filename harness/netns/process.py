@@ -61,7 +61,7 @@ _LOOK = 0.002  # seconds between two checks whether a program has ended
 _BEGUN = 1_000_000  # bytes of a log to search for the first error
 
 
-class Handle(Protocol):
+class ProgramHandle(Protocol):
     """Controls a running program on this machine or elsewhere."""
 
     @property
@@ -76,7 +76,7 @@ class Handle(Protocol):
 
 
 class Process:
-    def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
+    def __init__(self, name: str, handle: ProgramHandle, log: Path, *, begin: int, pid: int = 0) -> None:
         """`begin` is the offset of the program's output in the log. `pid` is 0 if it runs elsewhere."""
         self.name = name
         self.log = log
@@ -153,7 +153,7 @@ class Process:
         self._handle.stop(grace)
 
 
-class _Child:
+class _ChildProcess:
     reason = ""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
@@ -197,7 +197,7 @@ def start(
                 start_new_session=True,  # only the harness handles Ctrl-C
                 env=_environment(environment or {}),
             )
-            return Process(name, _Child(popen), log, begin=begin, pid=popen.pid)
+            return Process(name, _ChildProcess(popen), log, begin=begin, pid=popen.pid)
 
     if sandbox is None:
         return _starter().submit(run).result()

@@ -88,7 +88,7 @@ def _copy_settings() -> None:
             _move_mount(random, f"{top}/random".encode())
 
 
-class Group:
+class ControlGroup:
     def __init__(self) -> None:
         _mount_groups()
         with open("/proc/self/cgroup", encoding="ascii") as file:
@@ -151,7 +151,7 @@ class Supervisor:
         if "run" in wanted:
             mount("tmpfs", "/run")
         self._own_settings = "sysctls" in wanted
-        self._group = Group() if "cgroup2" in wanted else None
+        self._group = ControlGroup() if "cgroup2" in wanted else None
         insist("create a PID namespace", _libc.unshare(_NEWPID))
         self.init, self._to_init, self._from_init = self._start_init()
         answer = json.loads(os.read(self._from_init, 4096) or b'{"errno": 0, "step": "start a sandbox"}')

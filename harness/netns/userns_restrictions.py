@@ -12,7 +12,7 @@ _AS_ROOT = "or run as root"
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class UsernsFailure:
     """The failed step, and the settings that may explain the failure. The content of a missing file is ""."""
 
     step: str  # "user namespace", "network namespace" or "loopback"
@@ -25,9 +25,9 @@ class Readings:
     container: str = ""  # its type
 
 
-def read(step: str, number: int) -> Readings:
+def read(step: str, number: int) -> UsernsFailure:
     status = _text("/proc/self/status").splitlines()
-    return Readings(
+    return UsernsFailure(
         step,
         number,
         userns_clone=_text("/proc/sys/kernel/unprivileged_userns_clone"),
@@ -39,13 +39,13 @@ def read(step: str, number: int) -> Readings:
     )
 
 
-def explain(readings: Readings) -> str:
+def explain(readings: UsernsFailure) -> str:
     """Return one sentence with the failed step, the setting that forbids it, and how to change it."""
     error = os.strerror(readings.number)
     return f"cannot create a {readings.step} as an ordinary user ({error}): {_cause(readings)}"
 
 
-def _cause(readings: Readings) -> str:  # noqa: PLR0911  one return for each cause
+def _cause(readings: UsernsFailure) -> str:  # noqa: PLR0911  one return for each cause
     number = readings.number
     if readings.userns_clone == "0":
         return f"kernel.unprivileged_userns_clone is 0; {_set('kernel.unprivileged_userns_clone', 1)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.api.client import RefusedError
 from harness.backends.backend import WantedPod
-from harness.backends.protocols import ForgetsConnections, Probing, part_of
+from harness.backends.protocols import FlushesConntrack, Probing, part_of
 from harness.errors import HarnessError
 from harness.eventually import NotYetError, eventually
 from harness.model import manifests
@@ -44,7 +44,7 @@ def hint_facts(backend: "Backend", namespace: str = NAMESPACE) -> dict[str, bool
     finally:
         backend.delete_namespace(namespace)
         backend.settle()
-        if isinstance(backend, ForgetsConnections):
+        if isinstance(backend, FlushesConntrack):
             backend.forget_connections()
 
 

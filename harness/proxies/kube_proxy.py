@@ -22,7 +22,7 @@ from harness.model.release import Release
 from harness.model.topology import ZONE_LABEL
 from harness.netns import http
 from harness.netns.namespace import Namespace
-from harness.proxies.kube_proxy_log import BarrierObjects, Follower
+from harness.proxies.kube_proxy_log import BarrierObjects, LogFollower
 from harness.proxies.proxy import rules_of
 from harness.recipes.node_processes import Connections, NodeProcesses
 
@@ -68,7 +68,7 @@ class KubeProxy:
         self._connections = Connections(plane)
         self._processes = NodeProcesses(self._connections, "kube-proxy")
         self._barrier_objects = BarrierObjects(self._connections.api)
-        self._followers: dict[str, Follower] = {}
+        self._followers: dict[str, LogFollower] = {}
         self._revision = ""  # resource version up to which the proxies have processed all writes
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
@@ -89,7 +89,7 @@ class KubeProxy:
         self._revision = ""
         for _ in range(_STARTS):
             self._processes.stop(node)
-            self._followers[node] = Follower(self._processes.log(node))
+            self._followers[node] = LogFollower(self._processes.log(node))
             starting = self._processes.start(node, namespace, command, {"TZ": "UTC"})
             try:
                 self._processes.await_ready(node, functools.partial(self._not_ready, node), READY_SECONDS)

@@ -44,7 +44,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6,
 
 
 @dataclass(slots=True)
-class Syncs:
+class SyncTimes:
     """The syncs of one IP family, or of both. `began` and `ended` are the last start and end times (Unix)."""
 
     under_way: int = 0
@@ -52,14 +52,14 @@ class Syncs:
     ended: float = 0.0
 
 
-class Follower:
+class LogFollower:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = path.stat().st_size if path.exists() else 0
         self._partial = ""
         self.services: set[str] = set()
         self.slices: set[str] = set()
-        self.syncs: dict[str, Syncs] = {}
+        self.syncs: dict[str, SyncTimes] = {}
         self.labels: dict[str, str] | None = None  # labels of the proxy's node, as the proxy last saw them
         self.labels_at = 0.0  # when the proxy first logged the labels (Unix time); it then queues syncs
 
@@ -95,8 +95,8 @@ class Follower:
             syncs.ended = _moment(found["when"])
             syncs.began = max(syncs.began, syncs.ended - _seconds(found["elapsed"]))
 
-    def _of(self, family: str) -> Syncs:
-        return self.syncs.setdefault(family, Syncs())
+    def _of(self, family: str) -> SyncTimes:
+        return self.syncs.setdefault(family, SyncTimes())
 
 
 def _moment(text: str) -> float:

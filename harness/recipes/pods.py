@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.errors import HarnessError, InconclusiveError
 from harness.eventually import eventually
 from harness.netns.addresses import NUMBERS
-from harness.netns.fabric import Host, Port
+from harness.netns.fabric import Host, PodAttachment
 from harness.netns.namespace import Namespace
 from harness.recipes.values import Command, Seconds
 
@@ -58,9 +58,9 @@ class PodInterfaces:
 
     def __init__(self, commands: PodCommands, run: Run, namespace_of: Callable[[str], Namespace], show: Show) -> None:
         self._commands, self._run_there, self._namespace_of, self._show = commands, run, namespace_of, show
-        self._attached: dict[Host, Port] = {}
+        self._attached: dict[Host, PodAttachment] = {}
 
-    def attach(self, port: Port) -> None:
+    def attach(self, port: PodAttachment) -> None:
         """Attach a pod. On failure, detach it and raise `InconclusiveError` with the first error of the command."""
         self._attached[port.pod] = port
         try:
@@ -85,14 +85,14 @@ class PodInterfaces:
             with contextlib.suppress(HarnessError):
                 self.detach(pod)
 
-    def _run(self, verb: str, command: tuple[str, ...], port: Port) -> None:
+    def _run(self, verb: str, command: tuple[str, ...], port: PodAttachment) -> None:
         values = {**_values(port), "pod_netns": str(self._path(port))}
         self._run_there(port.pod.node, f"{verb} {_named(port)}", command, values, self._commands.seconds)
 
-    def _path(self, port: Port) -> Path:
+    def _path(self, port: PodAttachment) -> Path:
         return self._show(port.pod.node, port.pod.namespace, f"netns-{port.of.uid}")
 
-    def _await_answer(self, port: Port) -> None:
+    def _await_answer(self, port: PodAttachment) -> None:
         node = self._namespace_of(port.pod.node)
         for address in port.pod.addresses.values():
             eventually(
@@ -103,11 +103,11 @@ class PodInterfaces:
             )
 
 
-def _named(port: Port) -> str:
+def _named(port: PodAttachment) -> str:
     return f"pod {port.of.namespace}/{port.of.name}" if port.of.name else f"client pod {port.pod.name}"
 
 
-def _values(port: Port) -> dict[str, str]:
+def _values(port: PodAttachment) -> dict[str, str]:
     pod = port.pod
     return {
         "pod": port.of.name,

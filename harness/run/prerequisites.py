@@ -11,7 +11,7 @@ from harness.backends.any_cluster import target
 from harness.backends.containers.reachability import choose
 from harness.checks import program_requirements
 from harness.checks.check import Check, Finding, State, examine, unknown, unusable
-from harness.checks.cluster import NODES, SERVER, Nodes, Server, gate_version
+from harness.checks.cluster import NODES, SERVER, CheckedNodes, CheckedServer, gate_version
 from harness.checks.machine import MACHINE
 from harness.control_planes.embedded import features_of
 from harness.errors import DistrustError, InconclusiveError, UnavailableError, UsageError
@@ -25,7 +25,7 @@ from harness.settings.implementations import control_plane_of, of_settings
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from harness.backends.kind.checks import Tools
+    from harness.backends.kind.checks import KindTools
 
 _REQUEST_SECONDS = 15.0
 
@@ -48,7 +48,7 @@ def examine_cluster(settings: Settings) -> list[Finding]:
         return [replace(unusable(str(error)), name="API server")]
     api = Api(find(settings.kubeconfig, context=settings.context), timeout=_REQUEST_SECONDS)
     try:
-        server = Server(api, reached, settings.release.gates)
+        server = CheckedServer(api, reached, settings.release.gates)
         found = [replace(_version(reached), name="API server"), *examine(SERVER, server)]
         try:
             nodes = api.list("nodes")
@@ -58,7 +58,7 @@ def examine_cluster(settings: Settings) -> list[Finding]:
         equal = target.are_equal(settings.topology, names, nodes)
         offered = target.abilities(disruptive=settings.allow_disruptive, equal_nodes=equal)
         offered |= choose("", nodes, names.nodes).abilities
-        return found + examine(NODES, Nodes(server, settings.topology, nodes, names.nodes, offered))
+        return found + examine(NODES, CheckedNodes(server, settings.topology, nodes, names.nodes, offered))
     finally:
         api.close()
 
@@ -129,7 +129,7 @@ def _kind(settings: Settings) -> Iterator[str | Finding]:
         yield from _installed(tools, read_recipe(settings.proxy.file, OF_PROXY))
 
 
-def _installed(tools: "Tools", recipe: Recipe) -> Iterator[Finding]:
+def _installed(tools: "KindTools", recipe: Recipe) -> Iterator[Finding]:
     from harness.backends.kind.installer import images_of, require_images  # noqa: PLC0415
 
     assert recipe.installation is not None

@@ -15,7 +15,7 @@ from harness.backends.containers.reachability import choose
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
 from harness.checks.check import examine
-from harness.checks.cluster import FAMILIES, FEATURE_GATES, Nodes, Server
+from harness.checks.cluster import FAMILIES, FEATURE_GATES, CheckedNodes, CheckedServer
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import errors
 from harness.guest.labels import new_run_id
@@ -73,8 +73,8 @@ class Session:
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: ReachedServer) -> dict[str, str]:
         """Return the features that cannot be observed on this cluster, by name, with the finding that shows this."""
-        server = Server(api, reached, self._settings.release.gates)
-        of_nodes = Nodes(server, self._settings.topology, nodes, self.target.names.nodes)
+        server = CheckedServer(api, reached, self._settings.release.gates)
+        of_nodes = CheckedNodes(server, self._settings.topology, nodes, self.target.names.nodes)
         found = examine([FAMILIES], of_nodes)
         if self._settings.backend != "kind":  # on kind, scenarios set the feature gates
             found += examine([FEATURE_GATES], server)

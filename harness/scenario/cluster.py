@@ -18,7 +18,7 @@ from harness.backends.backend import Backend, WantedPod
 from harness.backends.protocols import (
     VIRTUAL,
     VIRTUAL_ADDRESSES,
-    ForgetsConnections,
+    FlushesConntrack,
     PodLifecycle,
     PodReports,
     VirtualAddresses,
@@ -119,7 +119,7 @@ class Cluster(ComponentOperations, Observations):
         self._forget_connections()  # connections of packets that were in flight
 
     def _forget_connections(self) -> None:
-        if forgets := self.backend.find(ForgetsConnections):
+        if forgets := self.backend.find(FlushesConntrack):
             forgets.forget_connections()
 
     @property

@@ -31,7 +31,7 @@ import dns.rdatatype
 import dns.resolver
 
 from harness.api.client import RefusedError
-from harness.backends.protocols import ServesDns, Sockets
+from harness.backends.protocols import ClientNetns, ServesDns
 from harness.dns.dns import PORT, ZONE
 from harness.errors import InconclusiveError, StarvedError
 from harness.eventually import MOST, could_not_run
@@ -114,7 +114,7 @@ def ask_dns(
     ask = dns.query.tcp if over_tcp else dns.query.udp
     with cluster.backend.part(ServesDns, client=client).beside_dns(client, family) as control:
         try:
-            with cluster.backend.part(Sockets).namespace_of(client).entered():
+            with cluster.backend.part(ClientNetns).namespace_of(client).entered():
                 answer = _asked_in_time(lambda: ask(query, server[family], timeout=PATIENCE, port=PORT))
         except (OSError, EOFError, dns.exception.DNSException) as error:
             if isinstance(error, OSError) and starved(error):
@@ -377,7 +377,7 @@ def _program(command: Callable[[str], list[str]], cluster: Cluster, client: DnsC
     if Path(_NSSWITCH).exists():  # without it, the C library uses DNS
         files[_NSSWITCH] = "hosts: dns\n"
     try:
-        output = run(cluster.backend.part(Sockets).namespace_of(client), command(name), files=files).stdout
+        output = run(cluster.backend.part(ClientNetns).namespace_of(client), command(name), files=files).stdout
     except subprocess.TimeoutExpired:  # the C library repeats unanswered queries
         return []
     return sorted(set(output.split()))
@@ -388,7 +388,7 @@ def _dnspython(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
     resolver.use_edns(0, payload=PAYLOAD, options=[dns.edns.CookieOption(secrets.token_bytes(8), b"")])
     resolver.flags = dns.flags.RD | dns.flags.AD
     found: set[str] = set()
-    with cluster.backend.part(Sockets).namespace_of(client).entered():
+    with cluster.backend.part(ClientNetns).namespace_of(client).entered():
         for kind in ("A", "AAAA"):
             try:
                 answer = resolver.resolve(name, kind, search=True, raise_on_no_answer=False, lifetime=PATIENCE)

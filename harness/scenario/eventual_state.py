@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from harness.api.client import Object
-from harness.backends.protocols import HttpRequests, Probing, RecordsReads
+from harness.backends.protocols import HttpRequests, Probing, RecordsApiReads
 from harness.errors import EndedError
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
@@ -212,9 +212,9 @@ def expect_no_more_reads(
     count reads.
     """
     begin = time.monotonic()
-    cluster.backend.part(RecordsReads).reads(component, since=begin)  # fail early if counting is unavailable
+    cluster.backend.part(RecordsApiReads).reads(component, since=begin)  # fail early if counting is unavailable
     cluster.restart(component)
-    started = cluster.backend.part(RecordsReads).reads(component, since=begin)
+    started = cluster.backend.part(RecordsApiReads).reads(component, since=begin)
     plain = _reads(cluster, component, play, without)
     known = {_resource(each) for each in (*started, *plain)}
     for value in values:
@@ -239,5 +239,5 @@ def _reads(cluster: Cluster, component: Component, play: Callable[[V], AbstractS
     for _ in range(ROUNDS):
         others |= play(value)
         cluster.settle()
-    reads = cluster.backend.part(RecordsReads).reads(component, since=since)
+    reads = cluster.backend.part(RecordsApiReads).reads(component, since=since)
     return Counter(each for each in reads if each not in others)

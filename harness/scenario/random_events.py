@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harness.api.client import Object
-from harness.backends.protocols import ComponentControl, Disconnects, RestartsDns
+from harness.backends.protocols import ComponentControl, DisconnectsComponents, RestartsDns
 from harness.backends.scenario_backend import ScenarioBackend
 from harness.errors import EndedError
 from harness.judging.history import History
@@ -93,7 +93,7 @@ class RandomEvents:
         """Perform random events around a change in this block. `observed`: whether the scenario has observations."""
         first, self._has_objects = not self._has_objects, True
         again = observed and not self._disconnected_again
-        disconnects = self.backend.find(Disconnects)
+        disconnects = self.backend.find(DisconnectsComponents)
         if self.draw[axes.COMPONENTS] == "disconnected" and (first or again) and disconnects is not None:
             self._disconnected_again = self._disconnected_again or again
             self.backend.begin_to_write("services")

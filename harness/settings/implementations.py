@@ -68,9 +68,9 @@ def control_plane_of(settings: Settings) -> "MakeControlPlane":
     for component, version in needed:
         find(component, version)
     if chosen.plane == EMBEDDED:
-        from harness.control_planes.managed import ManagedControlPlane
+        from harness.control_planes.hybrid import HybridControlPlane
 
-        return lambda release: ManagedControlPlane(release, version=chosen.controller_version)
+        return lambda release: HybridControlPlane(release, version=chosen.controller_version)
     from harness.control_planes.binaries import BinaryControlPlane
 
     return lambda release: BinaryControlPlane(release, controller=chosen.controller_version)

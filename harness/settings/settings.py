@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.control_planes.choice import Choice, choose
+from harness.control_planes.choice import ControlPlaneChoice, choose
 from harness.model.generation import Generation, amount
 from harness.model.release import Release, parse_gates
 from harness.model.release_features import NEWEST, minor_of
@@ -67,7 +67,7 @@ class Settings:
     given: tuple[str, ...] = ()  # the keys of the options that were set, and not left at their default
 
     @property
-    def components(self) -> Choice:
+    def components(self) -> ControlPlaneChoice:
         return choose(self.control_plane, self.controller)
 
     @property

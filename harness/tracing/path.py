@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.tracing.messages import TRACE_TABLE, TraceEvent
 from harness.tracing.packet import End, Frame, Packet, of_flow
-from harness.tracing.rules import Lookup, Rules, lookups
+from harness.tracing.rules import Rules, SetLookup, lookups
 
 _INDENT = " " * 6
 _OWN = f"inet {TRACE_TABLE}"
@@ -58,7 +58,7 @@ def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Map
     """Return the numbered list as lines. `names` maps addresses to pods. Return no lines if no probe was repeated."""
     if not followed.seen:
         return []
-    steps = enumerate(_Walk(followed, rules, client, node, names).steps(), 1)
+    steps = enumerate(_PathFormatter(followed, rules, client, node, names).steps(), 1)
     lines = ([f"{number:3}. {first}", *(_INDENT + each for each in more)] for number, (first, *more) in steps)
     return list(itertools.chain.from_iterable(lines))
 
@@ -85,7 +85,7 @@ def _flags(frame: Frame) -> str:
     return "".join(f" {each}" for each in (frame.packet.flags, about) if each)
 
 
-class _Walk:
+class _PathFormatter:
     def __init__(self, followed: Followed, rules: Rules, client: str, node: str, names: Mapping[str, str]) -> None:
         self._followed, self._rules = followed, rules
         self._client, self._node, self._names = client, node, names
@@ -154,7 +154,7 @@ class _Walk:
             if not one.element
         ]
 
-    def _lookups(self, text: str, table: str, mark: int) -> Iterator[Lookup]:
+    def _lookups(self, text: str, table: str, mark: int) -> Iterator[SetLookup]:
         if self._packet is not None:
             yield from lookups(text, table, self._rules, self._packet, mark)
 

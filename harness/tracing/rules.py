@@ -27,7 +27,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class SetLookup:
     """A key that a rule looks up in a set or map, and the matching element as printed, or ""."""
 
     name: str
@@ -85,14 +85,14 @@ def from_iptables(text: str, family: str) -> Rules:
     return Rules(dict(chains))
 
 
-def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[Lookup]:
+def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[SetLookup]:
     """Yield the lookups of a packet's keys in a printed rule, except lookups in sets with ranges."""
     values = _values(packet, mark)
     for fields, name in _LOOKUP.findall(text):
         key = " . ".join(values.get(each, "?") for each in fields.split(" . "))
         known = rules.elements.get((table, name), ())
         if "?" not in key and not any(map(_RANGE.match, known)):
-            yield Lookup(name, key, next((each for each in known if each == key or each.startswith(f"{key} ")), ""))
+            yield SetLookup(name, key, next((each for each in known if each == key or each.startswith(f"{key} ")), ""))
 
 
 def _values(packet: Packet, mark: int) -> dict[str, str]:

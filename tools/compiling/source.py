@@ -15,8 +15,8 @@ from typing import Any
 from harness.binaries.cache import explained_errors
 from harness.binaries.component import Binary
 from harness.binaries.fetching import NewBinary, UndeliverableError
+from harness.binaries.progress import Watcher
 from harness.binaries.versions import Version, Wanted, parse_version
-from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 from tools.compiling import modules
 from tools.compiling.go import Go, find_go

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from harness.backends.containers.engine import ContainerEngine, find_engine
 from harness.binaries.cache import Cache, explained_errors
+from harness.binaries.progress import Watcher
 from harness.binaries.versions import Version, Wanted, parse_version
-from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 from tools.compiling.source import FromSource

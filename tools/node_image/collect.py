@@ -12,8 +12,8 @@ from harness.backends.any_cluster import pods
 from harness.binaries.cache import Cache
 from harness.binaries.component import COREDNS, ETCD, KIND, KUBERNETES_MODULE, Binary, component_named
 from harness.binaries.fetching import fetch
+from harness.binaries.progress import Watcher
 from harness.binaries.versions import Version, Wanted, parse_wanted
-from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 from tools.compiling.source import FromSource
 from tools.node_image import contents, debian, layers

@@ -14,7 +14,7 @@ from copy import copy
 from pathlib import Path
 
 from harness.binaries.cache import Cache, explained_errors
-from harness.binaries.watching import Watcher
+from harness.binaries.progress import Watcher
 from harness.errors import UnavailableError
 
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")

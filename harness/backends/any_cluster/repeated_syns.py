@@ -44,7 +44,7 @@ class PendingRequest:
 
 
 @dataclass(slots=True)
-class _Known:
+class _SynCount:
     total: int = 0
     since: float = 0.0  # when `total` was read
     sent: list[PendingRequest] = field(default_factory=list)  # recent requests with unanswered or pending attempts
@@ -59,7 +59,7 @@ class RepeatedSyns:
 
     def __init__(self, read: Callable[[ClientPod], str]) -> None:
         self._read = read
-        self._clients: defaultdict[ClientPod, _Known] = defaultdict(_Known)
+        self._clients: defaultdict[ClientPod, _SynCount] = defaultdict(_SynCount)
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: ClientPod, *, alone: bool = True) -> None:

@@ -18,13 +18,13 @@ from harness.backends.any_cluster.node_evidence import proxy_logs
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import WantedPod
-from harness.backends.containers.in_pod import EnteredNetns, PodPool, Serve, fits_pool
+from harness.backends.containers.in_pod import OpenNetns, PodPool, Serve, fits_pool
 from harness.backends.containers.netns_lookup import NetnsLookup, plans
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_pods import serve
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
-from harness.backends.protocols import VIRTUAL_ADDRESSES, Sockets, VirtualAddresses
+from harness.backends.protocols import VIRTUAL_ADDRESSES, ClientNetns, VirtualAddresses
 from harness.errors import UnavailableError
 from harness.model.manifests import TARGET_PORT
 from harness.model.outcomes import Observation, Reached, Unknown
@@ -39,7 +39,7 @@ STEP = 61
 """Each scenario's first address number is larger by this, so adjacent numbers are used only 25 scenarios later."""
 
 
-class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses):
+class PacketsBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAddresses):
     _server_pod = staticmethod(pods.vacant)
     _client_port = pods.VACANT_PORT
 
@@ -67,7 +67,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         self._plans = plans(list(nodes), self._worker)
         pod_cidrs = {name: (self._nodes[name].get("spec") or {}).get("podCIDRs") or () for name in nodes}
         behind = {name: [*pod_cidrs[name], *plan.virtual_cidrs] for name, plan in self._plans.items()}
-        self._entered = EnteredNetns(self._places, nodes, behind)
+        self._entered = OpenNetns(self._places, nodes, behind)
         begun.callback(self._entered.close)
         entered = self._entered
         self._pod_pool = PodPool(self._pod_runner, entered, f"{self._prefix}-kept")
@@ -79,7 +79,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         self._loop = Loop(self._control_targets)
         self._loop.start()
         begun.callback(self._loop.close)
-        return _FromNetns(self._loop, entered)
+        return _NetnsProbeSender(self._loop, entered)
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
         """Open the netns of new client and barrier pods, and start servers there that answer with the pods' names."""
@@ -173,10 +173,10 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return replace(found, missing=(*found.missing, *([f"the log of its proxy: {lacks}"] if lacks else [])))
 
 
-class _FromNetns:
+class _NetnsProbeSender:
     """Sends the barrier's probes from the netns of client pods instead of with agnhost."""
 
-    def __init__(self, loop: Loop, entered: EnteredNetns) -> None:
+    def __init__(self, loop: Loop, entered: OpenNetns) -> None:
         self._loop = loop
         self._entered = entered
 

@@ -18,7 +18,7 @@ _TAIL = 600  # characters of an error message
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class EngineFacts:
     """Facts about an engine and its machine. `root` is the engine's image directory. `memory` is in bytes."""
 
     version: str
@@ -61,14 +61,14 @@ class ContainerEngine:
     def has_image(self, name: str) -> bool:
         return self._run(("image", "inspect", name), None, _SECONDS).returncode == 0
 
-    def facts(self) -> Facts:
+    def facts(self) -> EngineFacts:
         """Return facts about the engine. Raises `UnavailableError` if the engine does not run."""
         info: dict[str, Any] = json.loads(self.ask("info", "--format", "{{json .}}"))
         if self.name == "podman":
             host, store = info["host"], info["store"]
             cgroup = str(host.get("cgroupVersion", "")).removeprefix("v")
-            return Facts(info["version"]["Version"], store["graphRoot"], host["memTotal"], host["kernel"], cgroup)
-        return Facts(
+            return EngineFacts(info["version"]["Version"], store["graphRoot"], host["memTotal"], host["kernel"], cgroup)
+        return EngineFacts(
             info.get("ServerVersion", ""),
             info.get("DockerRootDir", ""),
             info.get("MemTotal", 0),

@@ -31,7 +31,7 @@ MOST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _EnteredPod:
+class _PodNetns:
     uid: str
     host: Host
     serve: Serve
@@ -47,7 +47,7 @@ class _EnteredPod:
         self.host.namespace.close()
 
 
-class EnteredNetns:
+class OpenNetns:
     """The open netns of a backend's nodes and pods. Control probes go from `clients` to `running`. Thread-safe."""
 
     def __init__(
@@ -56,7 +56,7 @@ class EnteredNetns:
         """`cidrs` are the address ranges behind each node. Raises `UnavailableError` if a netns is missing."""
         self._places = places
         self._lock = threading.RLock()
-        self._pods: dict[PodKey, _EnteredPod] = {}
+        self._pods: dict[PodKey, _PodNetns] = {}
         self.running: Running = {}
         self.clients: dict[str, Host] = {}
         self.nodes: dict[str, Host] = {}
@@ -81,7 +81,7 @@ class EnteredNetns:
             key = str(obj["metadata"]["namespace"]), str(obj["metadata"]["name"])
             node = str(obj["spec"]["nodeName"])
             host = Host(key[1], places[uid], _by_family(pods.addresses(obj).values()), node)
-            self._serve(key, _EnteredPod(uid, host, serve, is_client=are_clients))
+            self._serve(key, _PodNetns(uid, host, serve, is_client=are_clients))
 
     def rename(self, old: PodKey, new: PodKey, serve: Serve) -> Host:
         """Serve a pod under another name, and return the pod. Raises `InconclusiveError`."""
@@ -128,12 +128,12 @@ class EnteredNetns:
         for place in places.values():  # the pod was deleted in the meantime
             place.close()
 
-    def _serve(self, key: PodKey, entered: _EnteredPod) -> None:
+    def _serve(self, key: PodKey, entered: _PodNetns) -> None:
         """Register a pod, and start its servers. If they fail to start, `close` still closes the pod's netns."""
         self._put(key, entered)
         self._put(key, replace(entered, servers=entered.serve(entered.host.namespace)))
 
-    def _put(self, key: PodKey, entered: _EnteredPod) -> None:
+    def _put(self, key: PodKey, entered: _PodNetns) -> None:
         with self._lock:
             self._pods[key] = entered
             if entered.is_client:
@@ -184,7 +184,7 @@ class PodPool:
     state behind, because servers end with their scenario and each probe uses a new source port.
     """
 
-    def __init__(self, runner: PodRunner, entered: EnteredNetns, namespace: str) -> None:
+    def __init__(self, runner: PodRunner, entered: OpenNetns, namespace: str) -> None:
         self._runner = runner
         self._entered = entered
         self._namespace = namespace

@@ -11,7 +11,7 @@ from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.containers.backend import PacketsBackend
 from harness.backends.kind.components import KindComponents
 from harness.backends.kind.proxy_pods import RELEASE_LABEL
-from harness.backends.kind.workloads import ProxyExits
+from harness.backends.kind.workloads import ProxyCrashDetector
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns_pods import ready_pods_on
 from harness.backends.protocols import ComponentControl, ControllerMetrics, NodePower
@@ -43,12 +43,12 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         super().__init__(target, plain_api, worker=worker, release=release)
         self._components = components
         self._without_controller = False
-        self._proxy_exits: ProxyExits | None = None
+        self._proxy_exits: ProxyCrashDetector | None = None
 
     def settle(self) -> float:
         """As in the base class. Also raises `EndedError` if a proxy has crashed, even if it has been restarted."""
         if self._proxy_exits is None:
-            self._proxy_exits = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
+            self._proxy_exits = ProxyCrashDetector(self.api, (*self._target.proxies, _OTHER_RELEASES))
         try:
             seconds = super().settle()
         except EndedError:

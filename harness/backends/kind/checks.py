@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.backends.containers.engine import ContainerEngine, Facts, find_engine
+from harness.backends.containers.engine import ContainerEngine, EngineFacts, find_engine
 from harness.backends.kind.config import CONTROL_PLANE, KindConfig, version_of_image
 from harness.binaries import find
 from harness.binaries.component import KIND, version_of
@@ -26,15 +26,15 @@ _INOTIFY = "fs/inotify/max_user_instances"
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class KindTools:
     kind: Path
     kind_version: Version
     engine: ContainerEngine
-    facts: Facts
+    facts: EngineFacts
     notes: tuple[str, ...] = ()
 
 
-def require(wanted: KindConfig) -> Tools:
+def require(wanted: KindConfig) -> KindTools:
     """Return the tools that create the requested cluster. Raises `UnavailableError`."""
     kind, version = find_kind()
     engine = find_engine()
@@ -46,7 +46,7 @@ def require(wanted: KindConfig) -> Tools:
             "ip_vs`), or use nftables mode"
         )
     nodes = len(wanted.topology.nodes) + 1
-    return Tools(kind, version, engine, facts, tuple(notes(facts, nodes)))
+    return KindTools(kind, version, engine, facts, tuple(notes(facts, nodes)))
 
 
 def find_kind() -> tuple[Path, Version]:
@@ -68,7 +68,7 @@ def find_kind() -> tuple[Path, Version]:
     return path, version
 
 
-def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
+def check_engine(name: str, facts: EngineFacts, wanted: KindConfig) -> None:
     """Raise `UnavailableError` if the engine or its kernel is too old, or its free disk space too small."""
     oldest = OLDEST_ENGINES[name]
     if _numbers(facts.version) < oldest:
@@ -95,7 +95,7 @@ def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
         )
 
 
-def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> list[str]:
+def notes(facts: EngineFacts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> list[str]:
     """Return a note for each resource that is too scarce for this number of nodes, with a fix."""
     found = []
     if 0 < facts.memory < nodes * _MEMORY_PER_NODE:

@@ -16,7 +16,7 @@ from harness.api.client import Api, Object
 from harness.api.kubeconfig import Kubeconfig
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.containers.engine import ContainerEngine
-from harness.backends.kind.checks import Tools, require
+from harness.backends.kind.checks import KindTools, require
 from harness.backends.kind.cluster_folder import PREFIX, ClusterFolder
 from harness.backends.kind.components import ABILITIES, KindComponents
 from harness.backends.kind.config import (
@@ -27,7 +27,7 @@ from harness.backends.kind.config import (
     node_names,
     parse_images,
 )
-from harness.backends.kind.installer import Installer, images_of, load_images, require_images
+from harness.backends.kind.installer import ProxyInstaller, images_of, load_images, require_images
 from harness.backends.kind.leftovers import remove
 from harness.backends.kind.nodes import lift_icmp_limit, ready_nodes
 from harness.backends.kind.proxy_pods import ProxyPods
@@ -89,7 +89,7 @@ class KindCluster:
         self._say = say
         self._state = ClusterFolder(self.name)
         self._exists = False
-        self._tools: Tools | None = None
+        self._tools: KindTools | None = None
 
     @property
     def kubeconfig(self) -> Path:
@@ -183,7 +183,7 @@ class KindCluster:
             return
         nodes = {self.control_plane: CONTROL_PLANE, **{theirs: ours for ours, theirs in self.node_names.items()}}
         families = tuple(self.wanted.families)
-        installer = Installer(api, self._proxy, self._mode, self.name, families, nodes, self.kubeconfig, self._say)
+        installer = ProxyInstaller(api, self._proxy, self._mode, self.name, families, nodes, self.kubeconfig, self._say)
         installer.apply(self._state.log)
         brings_network = not self.wanted.default_cni and not self._cni
         if brings_network:
@@ -195,7 +195,7 @@ class KindCluster:
     def _network(self) -> tuple[Object, ...]:
         return parse_objects([str(self._cni.absolute())], Path("/")) if self._cni else ()
 
-    def _load_images(self, tools: Tools) -> None:
+    def _load_images(self, tools: KindTools) -> None:
         named = [*images_in(self._network()), *(images_of(self._proxy) if self._proxy else [])]
         if named:
             load_images(tools, self.name, named, self._state.log, self._say)
@@ -206,7 +206,7 @@ class KindCluster:
             raise UnavailableError(f"kind cluster {self.name} does not exist yet")
         return self._tools.engine
 
-    def _create(self, tools: Tools) -> None:
+    def _create(self, tools: KindTools) -> None:
         self._say(f"kind {tools.kind_version} creates cluster {self.name} with {tools.engine.name}")
         for note in tools.notes:
             self._say(f"note: {note}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.api.client import Api
-from harness.backends.kind.checks import Tools
+from harness.backends.kind.checks import KindTools
 from harness.backends.kind.workloads import lacking, trouble
 from harness.errors import InconclusiveError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually
@@ -24,7 +24,7 @@ _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}  # kind's 
 
 
 @dataclass(frozen=True, slots=True)
-class Installer:
+class ProxyInstaller:
     """Installs a recipe on a cluster. `nodes` maps kind's names to readable names, the control plane node first."""
 
     api: Api
@@ -92,7 +92,7 @@ class Installer:
         return error
 
 
-def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Say) -> None:
+def load_images(tools: KindTools, cluster: str, named: list[str], log: Path, say: Say) -> None:
     """Load image archives, and images that the engine has, onto all nodes. Raises `StartError`."""
     archives = [each for each in named if each.endswith(".tar")]
     here = [each for each in dict.fromkeys(named) if each not in archives and tools.engine.has_image(each)]
@@ -113,7 +113,7 @@ def images_of(recipe: Recipe) -> list[str]:
     return [*installation.images, *images_in(installation.objects)] if installation else []
 
 
-def require_images(tools: Tools, recipe: Recipe) -> None:
+def require_images(tools: KindTools, recipe: Recipe) -> None:
     """Raise `UnavailableError` if the engine lacks an image that the recipe lists."""
     named = recipe.installation.images if recipe.installation else ()
     if absent := [each for each in named if not each.endswith(".tar") and not tools.engine.has_image(each)]:

@@ -79,7 +79,7 @@ def _log(api: Api, pod: Object) -> str:
     return ""
 
 
-class ProxyExits:
+class ProxyCrashDetector:
     """Detects crashes of proxies, even if kubelets have already restarted them.
 
     A proxy that a scenario stops does not count: a replaced proxy has a new pod, and if a node was switched off, its

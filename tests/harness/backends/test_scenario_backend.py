@@ -12,15 +12,15 @@ from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.protocols import (
     VIRTUAL,
+    ClientNetns,
     Connections,
     ControllerMetrics,
-    ForgetsConnections,
+    FlushesConntrack,
     HttpRequests,
     NodePower,
     ProxyMetrics,
-    RecordsReads,
+    RecordsApiReads,
     ServesDns,
-    Sockets,
     VirtualAddresses,
 )
 from harness.backends.scenario_backend import ScenarioBackend
@@ -47,14 +47,14 @@ def backend(*abilities: Ability) -> ScenarioBackend:
 
 
 USES: dict[Ability, Callable[[ScenarioBackend], object]] = {
-    Ability.SOURCE_PORTS: lambda backend: backend.part(Sockets),
+    Ability.SOURCE_PORTS: lambda backend: backend.part(ClientNetns),
     Ability.OPEN_CONNECTIONS: lambda backend: backend.part(Connections),
     Ability.HTTP: lambda backend: backend.part(HttpRequests, client=pod_client("a1")),
     Ability.LOAD_BALANCER: lambda backend: backend.part(VirtualAddresses, VIRTUAL["load-balancer"]),
     Ability.EXTERNAL_IPS: lambda backend: backend.part(VirtualAddresses, VIRTUAL["external-ip"]),
     Ability.DNS: lambda backend: backend.part(ServesDns),
     Ability.CONTROLLER_METRICS: lambda backend: backend.part(ControllerMetrics),
-    Ability.API_READS: lambda backend: backend.part(RecordsReads),
+    Ability.API_READS: lambda backend: backend.part(RecordsApiReads),
     Ability.STOP_NODES: lambda backend: backend.part(NodePower),
     Ability.RESTART_API_SERVER: lambda backend: backend.releases.start(API_SERVER, Release(), []),
 }
@@ -83,4 +83,4 @@ def test_missing_needs_are_recorded(client: Client, needed: set[str]) -> None:
 
 
 def test_optional_protocol_that_is_missing_is_none() -> None:
-    assert backend().find(ForgetsConnections) is None
+    assert backend().find(FlushesConntrack) is None

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 
 from harness.binaries.download import Fetcher
+from harness.binaries.progress import Watcher
 from harness.binaries.release import Releases, architecture
-from harness.binaries.watching import Watcher
 
 
 def script(version: str, *, says: str = "Kubernetes v{}", size: int = 300_000) -> bytes:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from harness.binaries.cache import Cache, Origin
 from harness.binaries.component import component_named
-from harness.binaries.fetching import FromRelease, fetch
+from harness.binaries.fetching import ReleaseSource, fetch
 from harness.binaries.versions import Version, parse_wanted
 from harness.commands.main import main
 from harness.model.files import sha256_of
@@ -117,7 +117,7 @@ def test_second_process_waits_and_finds_the_file(mirror: Mirror, cache: Cache) -
             waits.set()
 
     second = Second()
-    fetching = (component_named("kube-proxy"), parse_wanted("1.34"), FromRelease(releases(mirror)), cache)
+    fetching = (component_named("kube-proxy"), parse_wanted("1.34"), ReleaseSource(releases(mirror)), cache)
     with ThreadPoolExecutor() as threads:
         with cache.locked(f"kube-proxy-{version.tag}", waiting=pytest.fail):
             later = threads.submit(fetch, *fetching, second)

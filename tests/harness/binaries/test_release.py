@@ -9,7 +9,7 @@ import pytest
 
 from harness.binaries.cache import Cache, Entry
 from harness.binaries.component import component_named
-from harness.binaries.fetching import FromRelease, fetch
+from harness.binaries.fetching import ReleaseSource, fetch
 from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
@@ -18,7 +18,7 @@ from tests.harness.binaries.servers import Mirror, RecordedProgress, releases, s
 
 def get(component: str, version: str, origin: Releases, cache: Cache, *, again: bool = False) -> Entry:
     return fetch(
-        component_named(component), parse_wanted(version), FromRelease(origin), cache, RecordedProgress(), again=again
+        component_named(component), parse_wanted(version), ReleaseSource(origin), cache, RecordedProgress(), again=again
     )
 
 

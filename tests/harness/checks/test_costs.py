@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.checks.check import Cost, Finding, State, costs, exit_code, unknown, unusable
+from harness.checks.check import Finding, LostRequirements, State, costs, exit_code, unknown, unusable
 from harness.checks.cluster import check_gates, check_proxy
 from harness.model.metrics import enabled_gates
 from harness.model.needs import Needs
@@ -30,21 +30,21 @@ def lacking(*abilities: str, nodes: tuple[str, ...] = (), features: tuple[str, .
 def test_missing_feature_costs_the_requirements_that_need_it() -> None:
     needs = {"K/a": Needs(frozenset({"dns"})), "K/b": Needs(nodes=frozenset({"c1"})), "K/d": Needs()}
     requirements = [requirement(name) for name in ("K/a", "K/b", "K/d", "K/e")]
-    assert costs([lacking("dns")], needs, requirements, [PROXY]) == [Cost(PROXY, ("K/a",), 4)]
-    assert costs([lacking(nodes=("b2", "c1"))], needs, requirements, [PROXY]) == [Cost(PROXY, ("K/b",), 4)]
+    assert costs([lacking("dns")], needs, requirements, [PROXY]) == [LostRequirements(PROXY, ("K/a",), 4)]
+    assert costs([lacking(nodes=("b2", "c1"))], needs, requirements, [PROXY]) == [LostRequirements(PROXY, ("K/b",), 4)]
     assert costs([lacking("http")], needs, requirements, [PROXY]) == []
 
 
 def test_several_missing_features_count_each_requirement_once() -> None:
     needs = {"K/a": Needs(frozenset({"dns"}), frozenset({"c1"}))}
     found = costs([lacking("dns"), lacking(nodes=("c1",))], needs, [requirement("K/a")], [PROXY])
-    assert found == [Cost(PROXY, ("K/a",), 1)]
+    assert found == [LostRequirements(PROXY, ("K/a",), 1)]
 
 
 def test_cost_of_a_feature_counts_in_its_profile() -> None:
     requirements = [requirement("K/a", NODES), requirement("K/b", CLOSE), requirement("K/c")]
     found = costs([lacking(features=("NodeHints", "PreferClose"))], {}, requirements, [PROXY, CONTROLLER])
-    assert found == [Cost(CONTROLLER, ("K/b",), 1), Cost(PROXY, ("K/a",), 2)]
+    assert found == [LostRequirements(CONTROLLER, ("K/b",), 1), LostRequirements(PROXY, ("K/a",), 2)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_cost_of_a_feature_counts_in_its_profile() -> None:
     ],
 )
 def test_cost_as_a_sentence(lost: tuple[str, ...], named: int | None, said: str) -> None:
-    assert Cost(PROXY, lost, 9).sentence(named=named) == said
+    assert LostRequirements(PROXY, lost, 9).sentence(named=named) == said
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.model.topology import THREE_ZONES, Node
 from harness.netns import kernel, process, sandbox, userns_restrictions
 from harness.netns.addresses import FAMILIES
-from harness.netns.userns_restrictions import Readings
+from harness.netns.userns_restrictions import UsernsFailure
 from harness.run.prerequisites import IMPLEMENTATION, examine_cluster
 from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
@@ -294,7 +294,7 @@ def test_unreplaceable_resolv_conf_is_reported_with_its_cost(monkeypatch: pytest
 
 
 def test_setting_that_forbids_user_namespaces_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = Readings("user namespace", errno.EPERM, apparmor="1")
+    readings = UsernsFailure("user namespace", errno.EPERM, apparmor="1")
 
     def refuse() -> None:
         raise UnavailableError(userns_restrictions.explain(readings))

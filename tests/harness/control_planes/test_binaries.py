@@ -14,7 +14,7 @@ from harness.api.client import Api, Object
 from harness.control_planes.binaries import BinaryControlPlane
 from harness.control_planes.containers import ContainerControlPlane
 from harness.control_planes.control_plane import ControlPlane
-from harness.control_planes.managed import ManagedControlPlane
+from harness.control_planes.hybrid import HybridControlPlane
 from harness.control_planes.processes import Processes
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
@@ -34,7 +34,7 @@ def _need(processes: Processes, component: str, version: str) -> None:
 
 
 @contextmanager
-def _stopped(plane: BinaryControlPlane | ManagedControlPlane) -> Iterator[None]:
+def _stopped(plane: BinaryControlPlane | HybridControlPlane) -> Iterator[None]:
     """Stop the control plane after the test, even if a component is missing."""
     try:
         yield
@@ -154,7 +154,7 @@ def test_each_process_leaves_its_log(plane: BinaryControlPlane) -> None:
 
 @pytest.mark.parametrize("version", [OLD, "1.34", NEWEST])
 def test_controller_of_any_release_works_for_the_embedded_api_server(version: str) -> None:
-    plane = ManagedControlPlane(version=version)
+    plane = HybridControlPlane(version=version)
     with _stopped(plane):
         _need(plane._processes, "kube-controller-manager", version)
         plane.start()

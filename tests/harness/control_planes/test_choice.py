@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.binaries import Cache
-from harness.control_planes.choice import Choice, choose
+from harness.control_planes.choice import ControlPlaneChoice, choose
 from harness.errors import UsageError
 from harness.settings.options import resolve
 from harness.settings.settings import Settings
@@ -19,13 +19,13 @@ def _resolved(**given: object) -> Settings:
 
 
 def test_reference_is_judged_by_default() -> None:
-    assert choose("", "") == Choice("embedded", "reference")
+    assert choose("", "") == ControlPlaneChoice("embedded", "reference")
     assert not choose("", "").real
     assert _resolved().follow == "kep"
 
 
 def test_binaries_bring_their_controller() -> None:
-    assert choose("binaries:1.34", "") == Choice("binaries", "kube-controller-manager", "1.34")
+    assert choose("binaries:1.34", "") == ControlPlaneChoice("binaries", "kube-controller-manager", "1.34")
     assert choose("binaries:1.34.10", "kube-controller-manager:1.33").controller_version == "1.33"
 
 

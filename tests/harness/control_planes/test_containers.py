@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 
 from harness.control_planes import containers
-from harness.control_planes.containers import RUN_LABEL, Containers, check, connect, remove_leftovers
+from harness.control_planes.containers import RUN_LABEL, ContainerProcesses, check, connect, remove_leftovers
 from harness.control_planes.processes import Program, wait_until_ready
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import eventually
@@ -64,10 +64,10 @@ def _engine() -> Any:
 
 
 @pytest.fixture
-def etcd() -> Iterator[tuple[Containers, Program]]:
+def etcd() -> Iterator[tuple[ContainerProcesses, Program]]:
     """Return a folder with an engine and an etcd image."""
     try:
-        made = Containers()
+        made = ContainerProcesses()
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
     with closing(made):
@@ -119,14 +119,14 @@ class FakeContainer:
 def test_limit_that_a_container_reaches_is_named(
     tmp_path: Path, engine: FakeContainer, killed: bool, said: str
 ) -> None:
-    running: Any = containers._Container(cast("Any", engine), tmp_path / "log", Limits(memory=60, log=2))
+    running: Any = containers._ContainerHandle(cast("Any", engine), tmp_path / "log", Limits(memory=60, log=2))
     eventually(lambda: running.poll() is not None, describe="the end of the program")
     assert (running.poll(), engine.killed) == (-signal.SIGKILL, killed)
     assert running.reason == f"was ended because the programs of its container reached their limit of {said}"
 
 
 @pytest.mark.slow
-def test_container_that_exits_is_named_with_its_log(etcd: tuple[Containers, Program]) -> None:
+def test_container_that_exits_is_named_with_its_log(etcd: tuple[ContainerProcesses, Program]) -> None:
     made, image = etcd
     process = made.start("etcd", [image.place, "--data-dir=/proc/nothing"])
     with pytest.raises(DistrustError, match=r"etcd exited with [12]; the first error of its log.*/proc/nothing"):
@@ -134,7 +134,9 @@ def test_container_that_exits_is_named_with_its_log(etcd: tuple[Containers, Prog
 
 
 @pytest.mark.slow
-def test_image_without_the_program_is_unavailable_and_leaves_no_container(etcd: tuple[Containers, Program]) -> None:
+def test_image_without_the_program_is_unavailable_and_leaves_no_container(
+    etcd: tuple[ContainerProcesses, Program],
+) -> None:
     made, image = etcd
     with pytest.raises(UnavailableError, match=r"no-such-program cannot be started in a container of registry.k8s.io/"):
         made.start("no-such-program", [image.place])
@@ -143,8 +145,8 @@ def test_image_without_the_program_is_unavailable_and_leaves_no_container(etcd: 
 
 _HARNESS = """
 import sys, time
-from harness.control_planes.containers import Containers
-made = Containers()
+from harness.control_planes.containers import ContainerProcesses
+made = ContainerProcesses()
 made.start("etcd", [made.find("etcd").place, f"--data-dir={made.folder}/etcd",
                     "--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0",
                     "--listen-peer-urls=http://127.0.0.1:0"])
@@ -155,7 +157,9 @@ time.sleep(100)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_reaper", [True, False])
-def test_containers_of_a_killed_harness_are_removed(etcd: tuple[Containers, Program], with_reaper: bool) -> None:
+def test_containers_of_a_killed_harness_are_removed(
+    etcd: tuple[ContainerProcesses, Program], with_reaper: bool
+) -> None:
     made, image = etcd
     made.start("etcd", [image.place, "--listen-peer-urls=http://127.0.0.1:0", f"--data-dir={made.folder}/etcd"])
     with subprocess.Popen([sys.executable, "-c", _HARNESS], stdout=subprocess.PIPE, text=True) as harness:

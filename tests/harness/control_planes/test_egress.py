@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.control_planes.relay import Egress
+from harness.control_planes.relay import EgressProxy
 from tests.ports import closed_port
 
 POD = "10.244.1.2"
@@ -24,14 +24,14 @@ class PodSocket(socket.socket):
 
 
 @pytest.fixture
-def egress(tmp_path: Path) -> Iterator[Egress]:
-    made = Egress(tmp_path)
+def egress(tmp_path: Path) -> Iterator[EgressProxy]:
+    made = EgressProxy(tmp_path)
     made.start()
     yield made
     made.close()
 
 
-def ask(egress: Egress, request: str) -> socket.socket:
+def ask(egress: EgressProxy, request: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(20)
     sock.connect(str(egress.configuration.parent / "egress"))
@@ -39,13 +39,13 @@ def ask(egress: Egress, request: str) -> socket.socket:
     return sock
 
 
-def refusal(egress: Egress, request: str) -> str:
+def refusal(egress: EgressProxy, request: str) -> str:
     with ask(egress, request) as sock, sock.makefile() as answer:
         return answer.readline().strip()
 
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
-def test_connection_to_a_pod_carries_bytes_both_ways(egress: Egress, host: str, family: int) -> None:
+def test_connection_to_a_pod_carries_bytes_both_ways(egress: EgressProxy, host: str, family: int) -> None:
     egress.reach_pods(PodSocket)
     address = POD if family == socket.AF_INET else "[fd00:10:244:1::2]"
     listening = socket.create_server((host, 0), family=family)
@@ -60,7 +60,7 @@ def test_connection_to_a_pod_carries_bytes_both_ways(egress: Egress, host: str, 
         assert sock.recv(100) == b""
 
 
-def test_refused_connection_is_reported(egress: Egress) -> None:
+def test_refused_connection_is_reported(egress: EgressProxy) -> None:
     egress.reach_pods(PodSocket)
     with closed_port() as port:
         assert refusal(egress, f"CONNECT {POD}:{port} HTTP/1.1\r\n\r\n") == "HTTP/1.1 503 connection refused"
@@ -74,11 +74,11 @@ def test_refused_connection_is_reported(egress: Egress) -> None:
         ("nonsense", "only CONNECT is supported"),
     ],
 )
-def test_unroutable_target_is_refused(egress: Egress, request_line: str, said: str) -> None:
+def test_unroutable_target_is_refused(egress: EgressProxy, request_line: str, said: str) -> None:
     assert refusal(egress, f"{request_line}\r\n\r\n") == f"HTTP/1.1 503 {said}"
 
 
-def test_connections_end_with_the_proxy(egress: Egress) -> None:
+def test_connections_end_with_the_proxy(egress: EgressProxy) -> None:
     egress.reach_pods(PodSocket)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         sock = ask(egress, f"CONNECT {POD}:{listening.getsockname()[1]} HTTP/1.1\r\n\r\n")

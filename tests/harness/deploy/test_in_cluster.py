@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness.api.client import Api
-from harness.api.kubeconfig import InCluster, find
+from harness.api.kubeconfig import InClusterConfig, find
 from harness.errors import UsageError
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
@@ -46,14 +46,14 @@ def code(api: Api) -> int:
 
 
 def test_pod_reaches_its_api_server(folder: Path) -> None:
-    found = InCluster(folder)
+    found = InClusterConfig(folder)
     api = Api(found)
     assert (code(api), found.namespace) == (200, "trafficdist-job")
     api.close()
 
 
 def test_renewed_token_is_used_from_the_next_request_on(server: HttpServer, folder: Path) -> None:
-    api = Api(InCluster(folder))
+    api = Api(InClusterConfig(folder))
     (folder / "token").write_text("of-an-hour-ago", encoding="utf-8")
     assert code(api) == 401
     (folder / "token").write_text(server.token + "\n", encoding="utf-8")
@@ -68,7 +68,7 @@ def test_renewed_token_is_used_from_the_next_request_on(server: HttpServer, fold
 def test_missing_service_account_file_is_reported(folder: Path, lost: str, said: str) -> None:
     (folder / lost).unlink()
     with pytest.raises(UsageError, match=f"kubeconfig of the service account, {folder}: .*{said}"):
-        InCluster(folder)
+        InClusterConfig(folder)
 
 
 def test_kubeconfig_comes_before_the_service_account(
@@ -76,7 +76,7 @@ def test_kubeconfig_comes_before_the_service_account(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("harness.api.kubeconfig.SERVICE_ACCOUNT", folder)
-    assert isinstance(find(), InCluster)
+    assert isinstance(find(), InClusterConfig)
     with pytest.raises(UsageError, match="no such file"):
         find("/no/such")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.checks import program_requirements as required
-from harness.checks.program_requirements import REQUIREMENTS, Requirement
+from harness.checks.program_requirements import REQUIREMENTS, MachineRequirement
 from harness.errors import UnavailableError
 from harness.netns import rtnetlink
 from harness.netns.kernel import KernelFeature
@@ -33,7 +33,7 @@ def test_creatable_link_type_is_available(namespace: Namespace) -> None:
     The kernel's error shows that a type of link is unknown.
     """
     assert REQUIREMENTS["bridge"].fault(namespace) == required.missing(["bridge"]).get("bridge", "")
-    no_such = Requirement(
+    no_such = MachineRequirement(
         KernelFeature("nosuch devices", "CONFIG_NOSUCH", "nosuch"), lambda to: required._link("nosuch", to)
     )
     assert no_such.fault(namespace).startswith("this kernel has no nosuch devices (CONFIG_NOSUCH): load it with")
@@ -65,7 +65,7 @@ def test_generic_netlink_family_is_queried(namespace: Namespace) -> None:
     ],
 )
 def test_missing_requirement_shows_the_kernels_error(namespace: Namespace, number: int, said: str) -> None:
-    assert Requirement(KernelFeature("X", "CONFIG_X", "x"), refusing(number)).fault(namespace) == said
+    assert MachineRequirement(KernelFeature("X", "CONFIG_X", "x"), refusing(number)).fault(namespace) == said
 
 
 def test_each_requirement_is_tried_and_leaves_nothing() -> None:

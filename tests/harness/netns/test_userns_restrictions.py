@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.netns.userns_restrictions import Readings, explain, read
+from harness.netns.userns_restrictions import UsernsFailure, explain, read
 
-REFUSED = Readings("user namespace", errno.EPERM, max_user_namespaces="1000", max_net_namespaces="1000", seccomp="0")
+REFUSED = UsernsFailure(
+    "user namespace", errno.EPERM, max_user_namespaces="1000", max_net_namespaces="1000", seccomp="0"
+)
 FULL = replace(REFUSED, number=errno.ENOSPC)
 
 CASES = {
@@ -34,7 +36,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("readings", "expected"), CASES.values(), ids=CASES)
-def test_explanation_names_the_setting_and_the_fix(readings: Readings, expected: str) -> None:
+def test_explanation_names_the_setting_and_the_fix(readings: UsernsFailure, expected: str) -> None:
     assert expected in explain(readings)
 
 

@@ -27,7 +27,7 @@ from harness.model.topology import ZONE_LABEL, grid
 from harness.model.workloads import pod_client
 from harness.probes.loop import Probe
 from harness.proxies.kube_proxy import KubeProxy, configuration, require
-from harness.proxies.kube_proxy_log import Follower
+from harness.proxies.kube_proxy_log import LogFollower
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 
@@ -45,11 +45,11 @@ I1121 08:49:51.147293   27095 proxier.go:621] "Updated proxier node labels" labe
 """
 
 
-def followed(tmp_path: Path, *parts: str) -> Follower:
+def followed(tmp_path: Path, *parts: str) -> LogFollower:
     """Return a reader that follows a log. The log consists of these parts."""
     log = tmp_path / "log"
     log.touch()
-    follower = Follower(log)
+    follower = LogFollower(log)
     for part in parts:
         with log.open("a", encoding="utf-8") as file:
             file.write(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.tracing.packet import Packet
-from harness.tracing.rules import Lookup, Rules, from_iptables, from_nft, lookups, rules_of
+from harness.tracing.rules import Rules, SetLookup, from_iptables, from_nft, lookups, rules_of
 
 NFT = """\
 table ip kube-proxy {
@@ -102,15 +102,15 @@ def test_kernel_rules_take_precedence_over_proxy_rules_and_iptables_text_over_nf
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (BY_SERVICE, [Lookup("service-ips", KEY, f'{KEY} comment "a, b" : goto service-a')]),
-        ("ip saddr @cluster-ips drop", [Lookup("cluster-ips", "10.244.1.3", "")]),
+        (BY_SERVICE, [SetLookup("service-ips", KEY, f'{KEY} comment "a, b" : goto service-a')]),
+        ("ip saddr @cluster-ips drop", [SetLookup("cluster-ips", "10.244.1.3", "")]),
         ("ip saddr @pods return", []),
         ("ip6 daddr @cluster-ips drop", []),
         ("drop", []),
     ],
     ids=["found", "missing", "ranges", "of the other family", "none"],
 )  # fmt: skip
-def test_lookups_of_a_rule_are_found(text: str, found: list[Lookup]) -> None:
+def test_lookups_of_a_rule_are_found(text: str, found: list[SetLookup]) -> None:
     assert list(lookups(text, TABLE, from_nft(NFT), ASKS, 0)) == found
 
 

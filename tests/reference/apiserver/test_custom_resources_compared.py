@@ -14,7 +14,7 @@ import pytest
 
 from harness.control_planes.api_server import LocalApiServer
 from harness.control_planes.processes import Processes
-from harness.control_planes.relay import Egress
+from harness.control_planes.relay import EgressProxy
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.release import Release
@@ -36,7 +36,7 @@ VERSION = "1.37"
 @pytest.fixture(scope="module")
 def real() -> Iterator[Asking]:
     """kube-apiserver, if it is in the cache of components."""
-    with closing(Processes()) as processes, closing(Egress(processes.folder)) as egress:
+    with closing(Processes()) as processes, closing(EgressProxy(processes.folder)) as egress:
         try:
             server = LocalApiServer(processes, egress=egress.configuration)
             processes.find("kube-apiserver", VERSION)

@@ -9,8 +9,8 @@ import pytest
 
 from harness.backends.containers.engine import ContainerEngine
 from harness.binaries.cache import Cache
+from harness.binaries.progress import Watcher
 from harness.binaries.versions import Version
-from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 from tools.node_image.build import LABEL, ImageBuilder
 from tools.node_image.collect import Parts

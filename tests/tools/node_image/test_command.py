@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.binaries.cache import Cache
+from harness.binaries.progress import Watcher
 from harness.binaries.versions import parse_wanted
-from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 from tools.node_image import build
 from tools.node_image.collect import Recipe

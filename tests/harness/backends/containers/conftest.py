@@ -18,7 +18,7 @@ from harness.backends.kind.backend import KindPacketsBackend
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
 from harness.model.abilities import Ability
-from harness.netns.fabric import Host, PodName
+from harness.netns.fabric import Host, PodIdentity
 from harness.netns.namespace import Namespace
 from harness.scenario.cluster import Cluster
 from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable, target_of
@@ -34,7 +34,7 @@ class EmbeddedNamespaces:
         self._pods: dict[str, Host] = {}
         add = backend.network.add_pod
 
-        def noted(node: str, *, name: str = "", of: PodName | None = None) -> Host:
+        def noted(node: str, *, name: str = "", of: PodIdentity | None = None) -> Host:
             host = add(node, name=name, of=of)
             if of is not None:
                 self._pods[of.uid] = host

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.containers.engine import Facts, find_engine
+from harness.backends.containers.engine import EngineFacts, find_engine
 from harness.backends.kind.checks import check_engine, find_kind, notes, require
 from harness.backends.kind.config import KindConfig
 from harness.errors import UnavailableError
 from harness.model.topology import THREE_ZONES
 from tests.harness.backends.kind.conftest import Install
 
-FACTS = Facts("28.2.2", "/nowhere", 16_000_000_000, "6.8.0", "2")
+FACTS = EngineFacts("28.2.2", "/nowhere", 16_000_000_000, "6.8.0", "2")
 WANTED = KindConfig(THREE_ZONES)
 
 
-def facts(**given: object) -> Facts:
+def facts(**given: object) -> EngineFacts:
     values = {name: getattr(FACTS, name) for name in ("version", "root", "memory", "kernel", "cgroup")}
-    return Facts(**(values | given))  # type: ignore[arg-type]
+    return EngineFacts(**(values | given))  # type: ignore[arg-type]
 
 
 def test_missing_kind_is_named_with_its_fix(install: Install) -> None:

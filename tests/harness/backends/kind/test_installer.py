@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.backends.containers.engine import Facts, find_engine
-from harness.backends.kind.checks import Tools
+from harness.backends.containers.engine import EngineFacts, find_engine
+from harness.backends.kind.checks import KindTools
 from harness.backends.kind.installer import load_images, require_images
 from harness.binaries.versions import Version
 from harness.checks.check import State, examine
@@ -28,13 +28,13 @@ KIND = 'echo "$*" >> "$0.asked"'
 AGENT = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}
 
 
-def tools(install: Install, kind: str = KIND) -> Tools:
+def tools(install: Install, kind: str = KIND) -> KindTools:
     program = install("kind", kind)
     install("docker", ENGINE)
-    return Tools(program, Version(0, 33, 0), find_engine(), Facts("28.0.0", "", 0, "6.8.0", "2"))
+    return KindTools(program, Version(0, 33, 0), find_engine(), EngineFacts("28.0.0", "", 0, "6.8.0", "2"))
 
 
-def asked(tools: Tools, program: str) -> str:
+def asked(tools: KindTools, program: str) -> str:
     file = tools.kind.with_name(f"{program}.asked")
     return file.read_text(encoding="utf-8") if file.exists() else ""
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.api.client import Api, Object
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY
-from harness.backends.kind.workloads import ProxyExits
+from harness.backends.kind.workloads import ProxyCrashDetector
 from harness.errors import InconclusiveError
 
 RUNS = {"state": {"running": {}}, "restartCount": 0}
@@ -51,18 +51,18 @@ def pods() -> Pods:
 
 
 @pytest.fixture
-def endings(pods: Pods) -> ProxyExits:
-    return ProxyExits(cast("Api", cast("Any", pods)), [KUBE_PROXY])
+def endings(pods: Pods) -> ProxyCrashDetector:
+    return ProxyCrashDetector(cast("Api", cast("Any", pods)), [KUBE_PROXY])
 
 
-def test_restarted_proxy_is_reported_once_with_the_end_of_its_log(pods: Pods, endings: ProxyExits) -> None:
+def test_restarted_proxy_is_reported_once_with_the_end_of_its_log(pods: Pods, endings: ProxyCrashDetector) -> None:
     pods.containers["x"] = AGAIN
     assert endings.latest() == "kube-proxy on b1 exited with 2; its log ends with:\nstarting\npanic: no luck"
     assert "previous=true" in pods.asked[-1]
     assert endings.latest() == ""
 
 
-def test_proxy_that_waits_for_its_restart_is_reported_each_time(pods: Pods, endings: ProxyExits) -> None:
+def test_proxy_that_waits_for_its_restart_is_reported_each_time(pods: Pods, endings: ProxyCrashDetector) -> None:
     for state in (ENDED, WAITS):
         pods.containers["x"] = state
         assert endings.latest().startswith("kube-proxy on b1 exited with 2; ")
@@ -70,7 +70,7 @@ def test_proxy_that_waits_for_its_restart_is_reported_each_time(pods: Pods, endi
     assert endings.latest() == ""
 
 
-def test_reason_of_an_exit_is_reported(pods: Pods, endings: ProxyExits) -> None:
+def test_reason_of_an_exit_is_reported(pods: Pods, endings: ProxyCrashDetector) -> None:
     pods.containers["x"] = KILLED
     assert endings.latest().startswith("kube-proxy on b1 exited with 137 (OOMKilled); ")
 
@@ -78,16 +78,18 @@ def test_reason_of_an_exit_is_reported(pods: Pods, endings: ProxyExits) -> None:
 def test_exit_before_the_first_look_is_not_reported() -> None:
     pods = Pods()
     pods.containers["x"] = AGAIN
-    assert ProxyExits(cast("Api", cast("Any", pods)), [KUBE_PROXY]).latest() == ""
+    assert ProxyCrashDetector(cast("Api", cast("Any", pods)), [KUBE_PROXY]).latest() == ""
 
 
 @pytest.mark.parametrize("containers", [{"y": RUNS}, {"x": GONE}, {}])
-def test_changes_by_scenarios_are_not_crashes(containers: dict[str, Object], pods: Pods, endings: ProxyExits) -> None:
+def test_changes_by_scenarios_are_not_crashes(
+    containers: dict[str, Object], pods: Pods, endings: ProxyCrashDetector
+) -> None:
     pods.containers = containers
     assert endings.latest() == ""
 
 
-def test_absent_api_server_reports_nothing(pods: Pods, endings: ProxyExits) -> None:
+def test_absent_api_server_reports_nothing(pods: Pods, endings: ProxyCrashDetector) -> None:
     pods.containers["x"], pods.away = AGAIN, True
     assert endings.latest() == ""
     pods.away = False

@@ -10,7 +10,7 @@ from harness.control_planes.processes import Processes
 from harness.model.release import Release
 
 
-class ManagedControlPlane(EmbeddedControlPlane):
+class HybridControlPlane(EmbeddedControlPlane):
     def __init__(self, release: Release | None = None, *, version: str = "") -> None:
         """`version` is the controller's initial version. It also applies to a release without a version."""
         super().__init__(release)

@@ -33,7 +33,7 @@ class Watcher:
         """End the task."""
 
 
-class Terminal(Watcher):
+class TerminalProgress(Watcher):
     """Shows a progress bar on a terminal, or a line every 15 seconds elsewhere. Used as a context manager."""
 
     def __init__(self, console: Console) -> None:
