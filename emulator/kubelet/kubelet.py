@@ -17,7 +17,7 @@ from typing import Any, Self
 from emulator.kubelet.running_pod import RunningPod
 from emulator.kubelet.server.server import PORT, KubeletServer
 from harness.api.client import Api, RefusedError, Watch
-from harness.control_planes.control_plane import KubeletTrust
+from harness.control_planes.control_plane import KubeletCertificates
 from harness.errors import HarnessError, InconclusiveError
 from harness.event_loop import EventLoop
 from harness.netns.fabric import Host, Network
@@ -88,7 +88,7 @@ class Kubelet:
         *,
         changed: Callable[[dict[Key, Host]], None] = lambda _hosts: None,
         dns: str = "",
-        trust: KubeletTrust | None = None,
+        trust: KubeletCertificates | None = None,
     ) -> None:
         """`dns` is the address of the cluster's DNS for programs in pods, or "".
 
@@ -154,7 +154,7 @@ class Kubelet:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _serve(self, trust: KubeletTrust) -> None:
+    def _serve(self, trust: KubeletCertificates) -> None:
         """Listen on all nodes, and report the port in the status of each node."""
         nodes = self._network.nodes
         addresses = [address for host in nodes.values() for address in host.addresses.values()]

@@ -189,7 +189,7 @@ class Api:
             raise InconclusiveError(f"the API server did not respond to {method} {shown}: {error}") from error
 
     def watch(self, resource: str, *, resource_version: str) -> "Watch":
-        """Watch all objects of a resource, from a resource version. Raises `RefusedError` and `InconclusiveError`."""
+        """Watch all objects of a resource from a resource version. Raises `RefusedError` and `InconclusiveError`."""
         path = path_of(resource)
         headers = {"Accept": "application/json", **self.authentication()}
         query = urlencode({"watch": "true", "resourceVersion": resource_version})

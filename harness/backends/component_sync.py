@@ -22,7 +22,7 @@ from harness.probes.loop import Probe
 from harness.run_delay import RUN_DELAY
 
 AGAIN = 1.0
-"""Time limit of the wait after one that timed out, in seconds before `time_scale` is applied."""
+"""Time limit of a wait that follows a timed-out wait, in seconds before `time_scale` is applied."""
 
 CHECK_SECONDS = 10.0
 """Seconds, before `time_scale` is applied, between two checks of proxies that have stopped processing changes."""

@@ -13,7 +13,7 @@ from typing import Any, Self
 from harness.api import requests
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
-from harness.api.names import TranslatingApi
+from harness.api.name_translation import TranslatingApi
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen
 from harness.backends.any_cluster.barrier import Barrier, ProbeSender, StableSlices, ZoneCanary

@@ -16,7 +16,7 @@ from typing import Any, Self
 from harness import eventually, threads
 from harness.api import requests
 from harness.api.client import Api, Object, RefusedError
-from harness.api.names import Names, TranslatingApi
+from harness.api.name_translation import Names, TranslatingApi
 from harness.backends.component_sync import ComponentSync, ProxyLiveness
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets
@@ -343,7 +343,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
     def reads(self, component: Component, *, since: float) -> list[str]:
         asked = self.control_plane.asked()
         if asked is None:
-            raise UnavailableError(f"control plane {self.control_plane.name} does not record the reads of each client")
+            raise UnavailableError(f"control plane {self.control_plane.name} does not record API reads by client")
         read = (each.read for each in asked if each.at >= since and _component(each.by) == component)
         return [each for each in read if each and not each.endswith(" leases")]
 

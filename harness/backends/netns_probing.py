@@ -17,7 +17,7 @@ from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import SocketMaker
 from harness.probes.loop import Loop, Probe, Stream
 from harness.probes.probe import SocketSource, from_error
-from harness.tracing import follower
+from harness.tracing import probe_tracing
 from harness.tracing.path import Followed
 
 DATAGRAMS = 256  # probes per batch; a socket buffers 277 (net.core.rmem_default, 768 bytes each)
@@ -78,7 +78,7 @@ class NetnsProbing(ABC):
         for pod in servers:
             places.setdefault(self.namespace_of(pod), f"server {pod.name}")
         names = {where: each for each, where in places.items() if isinstance(each, Namespace)}
-        return follower.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
+        return probe_tracing.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
 
 
 def kernel_evidence(nodes: Mapping[str, Host]) -> dict[str, str]:

@@ -97,7 +97,7 @@ class Probing(Protocol):
 @_needs(Ability.CHANGE_NODES)
 class NodeControl(Protocol):
     def change_node(self, name: str, change: NodeChange) -> None:
-        """Change a node."""
+        """Change a node's labels or taints, or cordon it."""
 
     def restore_node(self, name: str, before: Object) -> None:
         """Restore a node to its state before the scenario's changes."""
@@ -128,10 +128,10 @@ class ComponentControl(Protocol):
 @_needs(Ability.STOP_NODES)
 class NodePower(Protocol):
     def stop_node(self, name: str) -> None:
-        """Switch a node off. Return when the control plane has noticed, and neither it nor its pods are ready."""
+        """Switch a node off, and wait until the control plane reports the node and its pods as not ready."""
 
     def start_node(self, name: str) -> None:
-        """Switch a node on again, and return when its pods are ready again."""
+        """Switch a node on again, and wait until its pods are ready again."""
 
 
 @_needs(Ability.CONTROLLER_METRICS)

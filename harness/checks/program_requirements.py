@@ -103,7 +103,7 @@ def _be_root(_: Namespace) -> None:
 
 
 def _link(kind: str, namespace: Namespace) -> None:
-    """Request a link of this kind. EINVAL means that the kernel supports the kind and only arguments are missing."""
+    """Try to create a link of this kind. EINVAL means that the kernel supports the kind, but needs more arguments."""
     try:
         rtnetlink.execute(namespace, [rtnetlink.link(kind, f"td-{kind}")])
     except rtnetlink.NetlinkError as error:

@@ -16,7 +16,7 @@ from typing import Any
 import trustme
 
 from harness.api.client import Api
-from harness.control_planes.control_plane import KubeletTrust
+from harness.control_planes.control_plane import KubeletCertificates
 from harness.control_planes.processes import Processes, wait_until_ready
 from harness.model.release import Release
 from harness.netns.addresses import SERVICE_CIDRS
@@ -55,7 +55,7 @@ class LocalApiServer:
         """The file `egress` configures access to pods and kubelets. Raises `UnavailableError` if etcd is missing."""
         self._processes = processes
         self._egress_file = egress
-        self.kubelets = KubeletTrust()
+        self.kubelets = KubeletCertificates()
         self._etcd = processes.find("etcd")
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)

@@ -8,7 +8,7 @@ failed sync after a second. So the barrier then waits until the queue is empty a
 If the node's change arrives last, the slice still shows the old zone, because a node's change alone triggers no sync.
 In this case, the barrier changes its Service again. The barrier changes its node only after another node has changed,
 because each node change makes the controller sync all Services, and in a scenario the harness must not cause that sync.
-The exception is a node of which only the CPU has changed (see `Nodes.resize`).
+The harness causes this sync only if a node's CPU changes, which controllers do not notice (see `Nodes.resize`).
 
 Proxies ignore the barrier's headless Service, and topology heuristics ignore its control plane node.
 """

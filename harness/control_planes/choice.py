@@ -101,7 +101,7 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     if not choice.real:
         return {}
     if values["mutant"]:
-        raise UsageError("--mutant is a fault in the reference: it allows no other controller or API server")
+        raise UsageError("--mutant is a fault in the reference, not in another controller or API server")
     if choice.file:
         return {}
     asked = values["kubernetes_version"] or ""

@@ -17,7 +17,7 @@ OpenSocket = Callable[[int, int], socket.socket]
 _API_SERVER = "kube-apiserver-kubelet-client"
 
 
-class KubeletTrust:
+class KubeletCertificates:
     """The certificate authority, in memory, through which API server and kubelets of a cluster trust each other."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class ControlPlane(Protocol):
     """One API server and one EndpointSlice controller. Methods raise `UnavailableError`."""
 
     name: str
-    kubelets: KubeletTrust  # certificate authority through which the API server and kubelets trust each other
+    kubelets: KubeletCertificates  # certificate authority through which the API server and kubelets trust each other
 
     @property
     def version(self) -> str:

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from harness.api.client import new_record, path_of
 from harness.api.requests import ApiRequest
-from harness.control_planes.control_plane import KubeletTrust, OpenSocket
+from harness.control_planes.control_plane import KubeletCertificates, OpenSocket
 from harness.errors import EndedError, InconclusiveError, UsageError
 from harness.model.release import CONTROLLER, Release
 from reference.apiserver import ApiServer
@@ -85,7 +85,7 @@ class EmbeddedControlPlane:
         self._api = api_server(features_of(self.release))
         for kind in kinds:
             self._api.add_kind(kind)
-        self.kubelets = KubeletTrust()
+        self.kubelets = KubeletCertificates()
         self._server = HttpServer(self._api, kubelet_tls=self.kubelets.of_api_server())
         self._controller: EndpointSliceController | None = None
 

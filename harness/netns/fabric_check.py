@@ -10,7 +10,7 @@ from harness.errors import DistrustError
 from harness.netns import kernel_state
 from harness.netns.addresses import EXTERNAL_CLIENT, GATEWAY, Family, NodePlan, family_of
 from harness.netns.fabric import FROM_EXTERNAL, Network, link_of
-from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, Rule, blackhole
+from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, RoutingRule, blackhole
 
 _TOLD = 5  # faults to list in an error
 
@@ -66,7 +66,7 @@ def _router(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> list[I
     found: list[Item] = [*_LOOPBACK, *(Link(each, "up", arp=False) for each in ["external", *links.values()])]
     for family in families:
         found += [
-            Rule(family, FROM_EXTERNAL, "external", f"lookup {FROM_EXTERNAL}"),
+            RoutingRule(family, FROM_EXTERNAL, "external", f"lookup {FROM_EXTERNAL}"),
             Route(family, EXTERNAL_CLIENT[family], "external"),
             blackhole(family, DEFAULT[family]),
         ]

@@ -62,7 +62,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RoutingRule:
     family: Family
     priority: int
     iif: str
@@ -85,7 +85,7 @@ class Neighbour:
         return f"neighbour {self.address} dev {self.link}{self.details}"
 
 
-Item = Link | Address | Route | Rule | Neighbour
+Item = Link | Address | Route | RoutingRule | Neighbour
 
 
 def blackhole(family: Family, to: str) -> Route:
@@ -137,9 +137,9 @@ def _route(message: Any, names: dict[int, str]) -> Route:
     return Route(family, to, link, message.get("gateway") or "", message.get("prefsrc") or "", kind, table, details)
 
 
-def _rule(message: Any, _: dict[int, str]) -> Rule:
+def _rule(message: Any, _: dict[int, str]) -> RoutingRule:
     does = _RULES.get(message["action"]) or f"lookup {message.get('table')}"
-    return Rule(_FAMILIES[message["family"]], message.get("priority") or 0, message.get("iifname") or "", does)
+    return RoutingRule(_FAMILIES[message["family"]], message.get("priority") or 0, message.get("iifname") or "", does)
 
 
 def _neighbour(message: Any, names: dict[int, str]) -> Neighbour:

@@ -114,7 +114,7 @@ class Namespace:
             finally:
                 _setns(home.fd)
         except OSError as error:
-            raise _refused("make a network namespace", error) from error
+            raise _refused("create a network namespace", error) from error
 
     @classmethod
     def of(cls, process: Path) -> "Namespace":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster.target import ClusterTarget, abilities, are_equal, match_nodes
-from harness.backends.containers.backend import PacketsBackend
+from harness.backends.containers.backend import ContainersBackend
 from harness.backends.containers.engine import find_engine
 from harness.backends.containers.netns_lookup import NetnsLookup
 from harness.backends.containers.reachability import choose
@@ -141,7 +141,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
             return _boot_on_kind(settings, target, worker)
         common: dict[str, Any] = {"worker": worker, "release": settings.release}
         if target.probes == PACKETS:
-            return PacketsBackend(target, target.plain_api(), places=_places(target, worker), **common).start()
+            return ContainersBackend(target, target.plain_api(), places=_places(target, worker), **common).start()
         return KubeconfigBackend(target, target.plain_api(), **common).start()
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(errors.of(error)) from error
@@ -156,7 +156,7 @@ def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
 
 
 def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> "KindBackend":
-    from harness.backends.kind.backend import KindBackend, KindPacketsBackend  # noqa: PLC0415
+    from harness.backends.kind.backend import KindBackend, KindContainersBackend  # noqa: PLC0415
 
     kind = kind_cluster(settings, target.run_id).found()
     api = target.plain_api()
@@ -165,7 +165,7 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> "Ki
     components = kind.components(api, release, patches=patches)
     common: dict[str, Any] = {"components": components, "worker": worker, "release": release}
     if target.probes == PACKETS:
-        return KindPacketsBackend(target, api, places=_places(target, worker), **common).start()
+        return KindContainersBackend(target, api, places=_places(target, worker), **common).start()
     return KindBackend(target, api, **common).start()
 
 

@@ -24,8 +24,8 @@ from harness.scenario.dns_answers import answers_now
 from harness.scenario.paths import Path
 from harness.scenario.record import Record
 from harness.scenario.service_address import named
-from harness.tracing.follower import as_pcap
 from harness.tracing.path import Followed, at_node, path, wire
+from harness.tracing.probe_tracing import as_pcap
 from harness.tracing.rules import rules_of
 
 SECONDS = 0.7

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from harness.api.names import Names
+from harness.api.name_translation import Names
 from harness.model.topology import Topology
 
 MAX_NODE_NAME = 253  # characters of a DNS subdomain

@@ -70,7 +70,7 @@ class PodRunner:
         return self.wait(namespace, {each.name: each.ready for each in wanted})
 
     def run_clients(self, namespace: str, wanted: Mapping[str, str], *, port: int, host_network: bool) -> list[Object]:
-        """Create a client pod per entry (pod to node), and wait until all run. Raises the errors of `wait`."""
+        """Run a client pod for each entry of `wanted` (pod name to node). Raises the errors of `wait`."""
         made = [
             pods.client(name, node, self._labels, self._registry, port=port, host_network=host_network)
             for name, node in wanted.items()
@@ -133,8 +133,8 @@ class PodRunner:
         for namespace, name in sorted(self._terminating):
             if self._is_gone(namespace, name):
                 raise InconclusiveError(
-                    f"pod {namespace}/{name} had to terminate for {TERMINATION_SECONDS} s, and has ended: this cluster "
-                    "was too slow for the observations in that time"
+                    f"pod {namespace}/{name} has ended, after {TERMINATION_SECONDS} s of termination or earlier: this "
+                    "cluster was too slow for the observations in that time"
                 )
 
     def _raise_if_stuck(self, pod: Object | None, troubled: dict[str, float]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
-from harness.api.names import Names
+from harness.api.name_translation import Names
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.model.abilities import Ability
 from harness.model.cluster_options import AGNHOST
@@ -15,7 +15,7 @@ from harness.model.manifests import takes_pods, zone_of
 from harness.model.topology import THREE_ZONES, Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
-"""The abilities of every cluster. A host-network pod is an external client for node ports of other nodes."""
+"""The abilities of every cluster. A host-network pod can be the external client for node ports of other nodes."""
 
 
 def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:

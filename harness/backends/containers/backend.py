@@ -18,8 +18,8 @@ from harness.backends.any_cluster.node_evidence import proxy_logs
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import WantedPod
-from harness.backends.containers.in_pod import OpenNetns, PodPool, Serve, fits_pool
 from harness.backends.containers.netns_lookup import NetnsLookup, plans
+from harness.backends.containers.pod_netns import OpenNetns, PodPool, Serve, fits_pool
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_pods import serve
@@ -39,7 +39,7 @@ STEP = 61
 """Each scenario's first address number is larger by this, so adjacent numbers are used only 25 scenarios later."""
 
 
-class PacketsBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAddresses):
+class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAddresses):
     _server_pod = staticmethod(pods.vacant)
     _client_port = pods.VACANT_PORT
 

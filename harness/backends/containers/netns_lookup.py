@@ -45,7 +45,7 @@ class NetnsLookup:
         self._nodes: dict[str, int] = {}  # the inodes of the nodes' netns
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
-        """Return the netns of a node that has these addresses. Raises `UnavailableError`."""
+        """Return the netns of a node. Raises `UnavailableError` if it does not have these addresses."""
         container = self._containers[name]
         place = netns_of(self._engine, container)
         if not all(holds(place, each) for each in addresses):
@@ -113,7 +113,7 @@ def netns_of(engine: ContainerEngine, container: str) -> Namespace:
             return place
     except OSError as error:
         place.close()
-        raise UnavailableError(f"the network of container {container} cannot be entered: {error.strerror}") from None
+        raise UnavailableError(f"the netns of container {container} cannot be entered: {error.strerror}") from None
 
 
 def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: Path = PROC) -> dict[str, Path]:

@@ -51,7 +51,7 @@ def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Re
         engine = _find_engine([each for each in nodes if each["metadata"]["name"] in names.values()])
     except UnavailableError as error:
         if wanted == PACKETS:
-            raise UnavailableError(f"probes: packets is impossible: {error}") from error
+            raise UnavailableError(f"`probes: packets` is not possible: {error}") from error
         return Reachability(AGNHOST, str(error).splitlines()[0])
     return Reachability(PACKETS, f"nodes are containers of {engine} on this machine")
 

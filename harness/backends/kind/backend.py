@@ -8,7 +8,7 @@ from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.any_cluster.pod_runner import LATE_SECONDS
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
-from harness.backends.containers.backend import PacketsBackend
+from harness.backends.containers.backend import ContainersBackend
 from harness.backends.kind.components import KindComponents
 from harness.backends.kind.proxy_pods import RELEASE_LABEL
 from harness.backends.kind.workloads import ProxyCrashDetector
@@ -151,5 +151,5 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         return ask
 
 
-class KindPacketsBackend(PacketsBackend, KindBackend):
+class KindContainersBackend(ContainersBackend, KindBackend):
     """One pytest worker's part of a kind cluster on this machine, with probes from the netns of nodes and pods."""

@@ -73,8 +73,8 @@ class KindCluster:
     ) -> None:
         """`cni` is a manifest file that replaces kind's network plugin, or "none". Raises `UsageError`.
 
-        `image` is described in `parse_images`. `proxy` is installed in place of kube-proxy, and `mode` is a mode of
-        that proxy.
+        `parse_images` describes `image`. `proxy` is installed in place of kube-proxy, and `mode` is a mode of that
+        proxy.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode

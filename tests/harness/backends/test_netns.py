@@ -66,5 +66,5 @@ def test_reads_are_attributed_by_user_agent(component: Component, reads: int) ->
 def test_control_plane_without_read_records_is_reported() -> None:
     backend: Any = NetnsBackend()
     backend.control_plane = _Plane()
-    with pytest.raises(UnavailableError, match=r"^control plane binaries does not record the reads of each client$"):
+    with pytest.raises(UnavailableError, match=r"^control plane binaries does not record API reads by client$"):
         backend.reads(PROXY, since=0.0)

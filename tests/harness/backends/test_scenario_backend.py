@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.api.names import Names
+from harness.api.name_translation import Names
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.protocols import (

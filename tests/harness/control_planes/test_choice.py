@@ -46,7 +46,7 @@ def test_incompatible_options_are_refused(plane: str, controller: str, words: st
 
 
 def test_reference_of_another_release_does_not_go_with_binaries() -> None:
-    with pytest.raises(UsageError, match=r"--kubernetes-version 1.30 .* is 1.34"):
+    with pytest.raises(UsageError, match=r"--kubernetes-version 1.30 .* has version 1.34"):
         _resolved(control_plane="binaries:1.34", kubernetes_version="1.30")
 
 

@@ -127,7 +127,7 @@ while True:
 
 
 @pytest.mark.parametrize(
-    ("make", "what"), [("Namespace.create()", "make a network namespace"), ("held[0].socket()", "open a socket")]
+    ("make", "what"), [("Namespace.create()", "create a network namespace"), ("held[0].socket()", "open a socket")]
 )
 def test_exhausted_descriptors_name_the_limit(make: str, what: str) -> None:
     command = [sys.executable, "-c", EXHAUST.format(make=make)]

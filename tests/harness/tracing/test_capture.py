@@ -13,10 +13,10 @@ import pytest
 from harness.model.outcomes import REFUSED
 from harness.netns import rtnetlink
 from harness.netns.namespace import Namespace
-from harness.tracing.follower import as_pcap, capturing
 from harness.tracing.messages import TraceEvent
 from harness.tracing.packet import Frame, Packet, of_flow
 from harness.tracing.path import Followed, at_node, wire
+from harness.tracing.probe_tracing import as_pcap, capturing
 
 SYN = Packet("tcp", "10.244.1.3", 11000, "10.96.1.1", 80, "SYN")
 SENT = Packet("tcp", "10.0.0.3", 32717, "10.244.4.2", 8080, "SYN")

@@ -88,7 +88,7 @@ def test_kernel_without_trace_leaves_the_capture(tmp_path: Path, monkeypatch: py
         service, _pods = served(cluster, "b1")
         with pytest.raises(AssertionError):
             measure(cluster, "wrong", [service_address(cluster, service).path("a1", frozenset({"a1"}))])
-        monkeypatch.setattr("harness.tracing.follower.tracing", refused)
+        monkeypatch.setattr("harness.tracing.probe_tracing.tracing", refused)
         said = paths(cluster)["path-a1.txt"]
     assert "Missing here: the kernel cannot trace packets here" in said
     assert re.search(r"1\. client a1 sends 10\S+ → 10\.96\.1\.1:80, tcp", said), said

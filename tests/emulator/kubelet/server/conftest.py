@@ -22,7 +22,7 @@ from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.sandbox import NoProgramError
 from emulator.kubelet.server.server import PORT, KubeletServer
 from emulator.kubelet.standard_streams import StandardStreams
-from harness.control_planes.control_plane import KubeletTrust
+from harness.control_planes.control_plane import KubeletCertificates
 from harness.event_loop import EventLoop
 from harness.netns.fabric import Host
 from reference.apiserver import ApiServer
@@ -118,12 +118,12 @@ def container(pods: Pods) -> Container:
 
 
 @pytest.fixture
-def trust() -> KubeletTrust:
-    return KubeletTrust()
+def trust() -> KubeletCertificates:
+    return KubeletCertificates()
 
 
 @pytest.fixture
-def kubelet(pods: Pods, trust: KubeletTrust, address: str) -> Iterator[KubeletServer]:
+def kubelet(pods: Pods, trust: KubeletCertificates, address: str) -> Iterator[KubeletServer]:
     node: Any = TestNetns()
     with EventLoop("kubelet-loop") as loop:
         server = KubeletServer(pods.pod, loop)
@@ -151,7 +151,7 @@ def api(address: str) -> ApiServer:
 
 
 @pytest.fixture
-def server(api: ApiServer, trust: KubeletTrust, kubelet: KubeletServer) -> Iterator[HttpServer]:
+def server(api: ApiServer, trust: KubeletCertificates, kubelet: KubeletServer) -> Iterator[HttpServer]:
     server = HttpServer(api, kubelet_tls=trust.of_api_server())
     server.reach_pods(socket.socket)
     server.start()

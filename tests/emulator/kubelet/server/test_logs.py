@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from emulator.kubelet.container_log import ContainerLog
-from harness.control_planes.control_plane import KubeletTrust
+from harness.control_planes.control_plane import KubeletCertificates
 from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
@@ -136,7 +136,7 @@ def test_a_node_whose_kubelet_has_ended_is_an_error(get: Callable[..., Any], kub
 
 @pytest.mark.parametrize("path", ["/p/log", "/p/exec?command=true&stdout=true"])
 def test_another_server_at_its_address_is_not_trusted(api: ApiServer, kubelet: Any, address: str, path: str) -> None:
-    server = HttpServer(api, kubelet_tls=KubeletTrust().of_api_server())
+    server = HttpServer(api, kubelet_tls=KubeletCertificates().of_api_server())
     server.reach_pods(socket.socket)
     server.start()
     tls = ssl.create_default_context(cadata=server.ca_pem)

@@ -14,7 +14,7 @@ import yaml
 import conformance
 from emulator.kubelet.kubelet import Kubelet
 from harness import eventually as eventually_module
-from harness.api.names import Names
+from harness.api.name_translation import Names
 from harness.backends.any_cluster import barrier, pods
 from harness.backends.any_cluster.barrier import RESTARTED, ZoneCanary
 from harness.backends.any_cluster.pods import ClientPod

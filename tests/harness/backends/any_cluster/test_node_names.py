@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from harness.api.client import Api
-from harness.api.names import Names
+from harness.api.name_translation import Names
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, match_nodes
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.guest.nodes import NodeChange

@@ -14,7 +14,7 @@ import pytest
 from emulator.kubelet.kubelet import Kubelet
 from harness.backends.containers.reachability import ABILITIES
 from harness.backends.implementation import Implementation, reference
-from harness.backends.kind.backend import KindPacketsBackend
+from harness.backends.kind.backend import KindContainersBackend
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
 from harness.model.abilities import Ability
@@ -69,7 +69,7 @@ def inhabited(tmp_path: Path, netns_allowed: None) -> Iterator[Inhabited]:
             stack.enter_context(Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets))
             share = target_of(booted.kubeconfig(), tmp_path, *ABILITIES, *abilities)
             components: Any = Replaceable(booted)
-            backend = KindPacketsBackend(share, share.plain_api(), components=components, places=places).start()
+            backend = KindContainersBackend(share, share.plain_api(), components=components, places=places).start()
             stack.callback(backend.close)
             history = stack.enter_context(History(tmp_path / "history.jsonl"))
             numbers = itertools.count(1)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from harness.api.client import Api
-from harness.api.names import Names
+from harness.api.name_translation import Names
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget
 from harness.backends.kind.backend import KindBackend
 from harness.backends.kubeconfig import KubeconfigBackend

@@ -53,7 +53,7 @@ class OpenNetns:
     def __init__(
         self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
     ) -> None:
-        """`cidrs` are the address ranges behind each node. Raises `UnavailableError` if a netns is missing."""
+        """`cidrs` are the address ranges that each node routes. Raises `UnavailableError` if a netns is missing."""
         self._places = places
         self._lock = threading.RLock()
         self._pods: dict[PodKey, _PodNetns] = {}
@@ -147,7 +147,7 @@ class OpenNetns:
         def look() -> bool:
             found.update(self._places.pods([each for each in uids if each not in found]))
             if len(found) < len(uids):
-                raise NotYetError(f"{len(found)} of {len(uids)} are there")
+                raise NotYetError(f"{len(found)} of {len(uids)} have started")
             return True
 
         try:
