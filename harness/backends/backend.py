@@ -83,7 +83,7 @@ class Backend(Protocol):
         """The client of the cluster's API server."""
 
     def close(self) -> None:
-        """Close the cluster, or this worker's share of it, and remove everything that it created. Idempotent."""
+        """Close the cluster, or this worker's part of it, and remove everything that it created. Idempotent."""
 
     def create_namespace(self, namespace: str) -> None:
         """Create the Kubernetes namespace of a scenario."""

@@ -59,7 +59,7 @@ class ComponentSync:
         self._stopped = self._starved = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until all components are idle. Return after how many seconds a check last found unfinished work.
+        """Wait until all components are idle. Return for how many seconds checks found unfinished work.
 
         Raises `EndedError` for the first component that has crashed or is late, and `StarvedError` if the CPU was busy.
         """

@@ -122,7 +122,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Namespaces and pods
 
     def create_namespace(self, namespace: str) -> None:
-        """Create the namespace. Raises `InconclusiveError` if a node no longer exists."""
+        """Create the namespace. Raises `InconclusiveError` if a node is missing or not ready."""
         self._require_nodes()
         if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
             self._look_up_addresses()
@@ -176,7 +176,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._clients.address_of(client, family)
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
-        """Send probes. If an outcome is unknown because a node no longer exists, raise `InconclusiveError`."""
+        """Send probes. If an outcome is unknown, and a node is missing or not ready, raise `InconclusiveError`."""
         try:
             seen = self._dialer.probe(probes)
         except InconclusiveError:

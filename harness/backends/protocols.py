@@ -119,7 +119,7 @@ class ProxyMetrics(Protocol):
 @runtime_checkable
 class ComponentControl(Protocol):
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component, on `nodes` if it is a proxy. Raises `UnavailableError` if the release is missing."""
+        """Replace a component, on `nodes` if it is a proxy. Raises `UnavailableError` if it cannot."""
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Stop a component. The API objects or kernel rules that it wrote remain."""

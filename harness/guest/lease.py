@@ -82,7 +82,7 @@ def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
 
 class HeldLease:
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
-        """Send no request yet. `take` acquires the Lease."""
+        """Send no request. `take` acquires the Lease."""
         self.run_id = run_id
         self.ended = threading.Event()
         self.lost = ""

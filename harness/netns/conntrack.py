@@ -34,7 +34,7 @@ _PORTS = ("sport", "dport", "icmp_type", "icmp_code", "icmp_id")
 
 
 def flush(namespace: Namespace) -> None:
-    """Delete all conntrack entries of a netns. This takes only one message, because each scenario does it on each node.
+    """Delete all conntrack entries of a netns. One message suffices, so each scenario can do this on each node.
 
     Raises `NetlinkError`.
     """

@@ -22,7 +22,7 @@ class HttpAnswer:
 
 
 def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
-    """Send one request over a new connection. Raises `OSError` without a complete answer in time."""
+    """Send one request over a new connection. Raises `OSError` if no complete answer arrives in time."""
     deadline = time.monotonic() + TIMEOUT
     with namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
         sock.settimeout(TIMEOUT)

@@ -115,7 +115,7 @@ def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
 
 
 def _refused(sock: socket.socket) -> dict[int, int]:
-    """Return errnos by message number. All replies have been queued when `send` returns."""
+    """Return the errnos of rejected messages, by message number. All replies have been queued when `send` returns."""
     found: dict[int, int] = {}
     while True:
         try:

@@ -108,7 +108,7 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Return a request to create a veth pair. This end will be up. Set the other `up`, then `wait_until_up` here.
+    """Return a request to create a veth pair, with this end up. Set the other end up, then call `wait_until_up`.
 
     Both ends have the same hardware address and are NOARP, so gateways need no address, and no lookup delays the first
     packet.
@@ -148,7 +148,7 @@ def remove_link(index: int) -> Request:
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Return requests to add an address without DAD. If another link has it already, the first request suffices."""
+    """Return requests to add an address without DAD. If another link already has it, only the first one is needed."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)

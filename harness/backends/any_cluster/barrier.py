@@ -47,7 +47,7 @@ LONGEST = 10.0  # maximum wait in seconds, before `time_scale` is applied; scena
 
 class ProbeSender(Protocol):
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
-        """Send probes, and return their outcomes. Those of equal probes are in any order. `read` parses answers."""
+        """Send probes, and return their outcomes (in any order for equal probes). `read` parses answers."""
 
 
 class Barrier:

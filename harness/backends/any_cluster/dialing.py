@@ -75,7 +75,7 @@ class Dialer:
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes. Those of equal probes are in any order. Raises `UnavailableError`.
+        """Send probes, and return their outcomes (in any order for equal probes). Raises `UnavailableError`.
 
         Outcomes that an earlier flow may have caused are repeated or become `Unknown` (see `earlier_flows`).
         """

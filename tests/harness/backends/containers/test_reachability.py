@@ -32,9 +32,7 @@ def test_remote_cluster_is_probed_with_agnhost_and_the_reason_is_given() -> None
 
 
 def test_impossible_packets_end_the_run() -> None:
-    with pytest.raises(
-        UnavailableError, match="`probes: packets` is not possible: node kind-worker is on another machine"
-    ):
+    with pytest.raises(UnavailableError, match="`probes: packets` is not possible: node kind-worker is on another"):
         choose("packets", [NODE], NAMES)
 
 
