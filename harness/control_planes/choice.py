@@ -87,8 +87,8 @@ def choose(plane: str, controller: str) -> ControlPlaneChoice:
     asked, controller_version = parse_controller(controller or usual)
     if kind != EMBEDDED and asked == REFERENCE:
         raise UsageError(
-            f"--controller {REFERENCE} runs in the process of the embedded API server, so it excludes "
-            f"--control-plane {plane}"
+            f"--controller {REFERENCE} runs in the process of the embedded API server, so it cannot be "
+            f"combined with --control-plane {plane}"
         )
     if kind != EMBEDDED and asked == RECIPE:
         raise UsageError(f"--controller {controller} runs with the embedded API server: omit --control-plane")

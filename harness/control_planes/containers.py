@@ -265,7 +265,7 @@ def find_image(engine: DockerClient, component: str, version: str = "") -> Progr
     except (DockerException, OSError) as error:
         raise UnavailableError(
             f"the Docker engine has no image {reference} and cannot pull it ({short(error)}): `docker load` it, or "
-            "name a mirror's prefix in TESTCONTAINERS_HUB_IMAGE_NAME_PREFIX"
+            "set TESTCONTAINERS_HUB_IMAGE_NAME_PREFIX to the prefix of a mirror"
         ) from error
     return Program(newest.tag, image)
 

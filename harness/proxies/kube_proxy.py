@@ -220,8 +220,8 @@ def require(mode: str, version: Version) -> None:
     """Raise `UnavailableError` if this machine does not satisfy a requirement of the mode."""
     if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
         raise UnavailableError(
-            "IPVS mode: this kernel has no IP_VS (CONFIG_IP_VS), or it is not loaded: `modprobe ip_vs`, "
-            "as root of the machine"
+            "IPVS mode needs the kernel module ip_vs (CONFIG_IP_VS), which is not loaded: run `modprobe ip_vs` as root "
+            "of the machine"
         )
     if mode == "nftables" and version < Version(1, 29, 0):
         raise UnavailableError(

@@ -291,7 +291,7 @@ def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
     if image:
         return UnavailableError(
             f"node image {image[1]} cannot be pulled; check the network and the name (--kind-image), or load the image "
-            f"on this machine with `docker pull` or `docker load`, or podman's\n{lines[-1]}"
+            f"on this machine with `docker pull` or `docker load` (or with podman)\n{lines[-1]}"
         )
     hints = "".join(f"\nPossible cause: {note}" for note in notes)
     return UnavailableError(

@@ -164,11 +164,11 @@ class KindComponents:
         try:
             output = self._shell.execute(self._node_names[node], *command, seconds=seconds + _ENTER_SECONDS)
         except UnavailableError as error:
-            raise InconclusiveError(f"a pod of node {node} does not answer: {error}") from error
+            raise InconclusiveError(f"a pod on node {node} does not answer: {error}") from error
         body, _, code = output.rpartition("\n")
         with contextlib.suppress(ValueError):
             return Response(int(code), json.loads(body))
-        raise InconclusiveError(f"a pod of node {node} answered {output[-200:]!r}")
+        raise InconclusiveError(f"a pod on node {node} sent an unexpected answer: {output[-200:]!r}")
 
     # API server and controller manager
 
@@ -317,7 +317,7 @@ class KindComponents:
     # Both
 
     def _tag(self, release: Release, booted: str) -> str:
-        """Return the image tag of a release. `booted` is kubeadm's image. Raises `UnavailableError`, `UsageError`."""
+        """Return the image tag of a release. `booted` is the image at boot. Raises `UnavailableError`, `UsageError`."""
         wanted = parse_wanted(self._patches.get(release.version, release.version))
         tag = static_pods.tag_at(booted)
         version = parse_version(tag)

@@ -37,7 +37,7 @@ def test_binaries_bring_their_controller() -> None:
         ("binaries:new", "", "expected one like 1.34.2"),
         ("", "mine", "unknown controller"),
         ("", "kube-controller-manager:", "unknown controller"),
-        ("binaries:1.34", "reference", "so it excludes"),
+        ("binaries:1.34", "reference", "so it cannot be combined"),
     ],
 )
 def test_incompatible_options_are_refused(plane: str, controller: str, words: str) -> None:

@@ -189,7 +189,7 @@ def test_node_that_is_cut_off_is_unreachable(
 
 
 def test_removed_pods_address_is_reused_last() -> None:
-    pods = fabric._Pods({}, last=1)
+    pods = fabric._NodePods({}, last=1)
     given = []
     for _ in range(254):
         number = pods.free_number("a1")
@@ -200,7 +200,7 @@ def test_removed_pods_address_is_reused_last() -> None:
 
 def test_node_without_free_address_raises_an_error() -> None:
     gone = Host("gone", None, {})  # type: ignore[arg-type]
-    pods = fabric._Pods(dict.fromkeys(range(2, 255), gone))
+    pods = fabric._NodePods(dict.fromkeys(range(2, 255), gone))
     with pytest.raises(UsageError, match="node a1 has no address for another pod: it has 253 pods"):
         pods.free_number("a1")
 
