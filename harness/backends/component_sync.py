@@ -61,7 +61,7 @@ class ComponentSync:
     def settle(self, within: float | None = None) -> float:
         """Wait until all components are idle. Return for how many seconds checks found unfinished work.
 
-        Raises `EndedError` for the first component that has crashed or is late, and `StarvedError` if the CPU was busy.
+        Raises `EndedError` for the first component that crashed or timed out, and `StarvedError` if the CPU was busy.
         """
         if self._stopped:
             self.check_progress()

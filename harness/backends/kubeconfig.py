@@ -54,7 +54,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     def __init__(
         self, target: ClusterTarget, plain_api: Api, *, worker: str = "main", release: Release | None = None
     ) -> None:
-        """`plain_api` uses the cluster's own names of nodes and zones. `close` closes it too."""
+        """`plain_api` uses the cluster's own names of nodes and zones. `close` also closes it."""
         self._target = target
         self._plain_api = plain_api
         self.name = target.backend

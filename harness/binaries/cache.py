@@ -99,7 +99,7 @@ class Cache:
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """Return a work folder on the cache's file system, the same for equal arguments. The caller holds the lock."""
+        """Return a work folder in the cache, which is the same for equal arguments. The caller must hold the lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)

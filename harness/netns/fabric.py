@@ -128,7 +128,7 @@ class Network:
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodIdentity | None = None) -> Host:
-        """Create a pod on a node, by default named NODE-NUMBER. `of` is its identity in the API.
+        """Create a pod on a node, with default name NODE-NUMBER. `of` is its identity in the API.
 
         Raises `UsageError` if there is no such node, or no free address on it. Raises `InconclusiveError` if the wiring
         fails to attach the pod.

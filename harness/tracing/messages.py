@@ -21,9 +21,9 @@ _FAMILY_BYTES = 4  # struct nfgenmsg
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """The effect of one rule on the packet, or of the end of a chain (`ends` is "return" or "policy", handle 0).
+    """What one rule did with the packet. At the end of a chain, `ends` is "return" or "policy", and `handle` is 0.
 
-    `table` is family and name ("ip nat"). `verdict` is in nft syntax ("goto lb-2"). `into` and `out`: link index, or 0.
+    `table` is family and name ("ip nat"). `verdict` is in nft syntax ("goto lb-2"). `into` and `out` are link indexes.
     """
 
     table: str

@@ -261,7 +261,7 @@ class Dialer:
         return dialed
 
     def _confirmed(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Replace refusals if the client may lack a route, or if ARP or NDP may have failed, which takes 3 s."""
+        """Correct refusals if the client may lack a route, or if ARP or NDP may have failed, which takes 3 s."""
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
             self._routed.add(family)

@@ -35,7 +35,7 @@ class PendingRequest:
     end: float = inf
 
     def explains(self, since: float, now: float) -> int:
-        """Return how many SYNs the request's attempts can have retransmitted from `since` to `now`, at most."""
+        """Return the maximum number of SYNs that the request can have retransmitted from `since` to `now`."""
         until = min(now, self.end)
         span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
@@ -63,7 +63,7 @@ class RepeatedSyns:
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: ClientPod, *, alone: bool = True) -> None:
-        """Read the count again, unless it is current. A client that is not `alone` shares its count with others."""
+        """Read the count again, unless it is current. If not `alone`, a client shares its count with other clients."""
         with self._reading:
             with self._lock:
                 known = self._clients[client]

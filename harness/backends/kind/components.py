@@ -277,7 +277,7 @@ class KindComponents:
         return True
 
     def _get(self, name: str, path: str) -> str:
-        """Send a GET request to a component from its own node, with kubeadm's admin credentials."""
+        """Send a GET request to a component from the control plane node, with kubeadm's admin credentials."""
         if not self._may_ask:
             self._on_control_plane("sh", "-c", _WRITE_CERTIFICATE)
             self._may_ask = True
