@@ -38,7 +38,7 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A captured packet at a Unix time (ns). `concerns` is the packet that an ICMP error reports, or `packet`."""
+    """A captured packet. `at` is a Unix time in ns. `concerns` is the packet that caused an ICMP error, or `packet`."""
 
     at: int
     where: str
