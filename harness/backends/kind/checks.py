@@ -69,7 +69,7 @@ def find_kind() -> tuple[Path, Version]:
 
 
 def check_engine(name: str, facts: EngineFacts, wanted: KindConfig) -> None:
-    """Raise `UnavailableError` if the engine or its kernel is too old, or its free disk space too small."""
+    """Raise `UnavailableError` if the engine, kernel or cgroup version is too old, or too little disk space is free."""
     oldest = OLDEST_ENGINES[name]
     if _numbers(facts.version) < oldest:
         raise UnavailableError(
