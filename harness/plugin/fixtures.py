@@ -11,6 +11,7 @@ from harness.errors import DistrustError, EndedError, IneligibleError
 from harness.judging.history import History
 from harness.model.generation import Generation
 from harness.model.topology import THREE_ZONES, Topology
+from harness.plugin.time_limit import uncounted
 from harness.run.plan import claimed
 from harness.run.run import Run, run_of
 from harness.scenario.unrelated_objects import SharedServices
@@ -41,17 +42,21 @@ class Backends:
     def __call__(self, topology: Topology, draw: Draw = PLAIN) -> "Backend":
         key = topology.name, draw[axes.NAMES]
         if key not in self._booted:
-            self._booted[key] = _boot(self._run, topology, draw)
-            try:  # before any test: a broken instrument must not judge
-                self._booted[key].check_instruments()
-            except EndedError as error:
-                raise DistrustError(str(error)) from error
-            if len(self._booted) == 1:
-                self._hint_facts = self._smoke_test(self._booted[key])
-                self._basic_checks = self._check_basics(self._booted[key])
-            gc.freeze()  # the objects of a cluster persist, so the collector need not scan them after every scenario
-            gc.set_threshold(*COLLECTIONS)
+            with uncounted():
+                self._boot(key, topology, draw)
         return self._booted[key]
+
+    def _boot(self, key: tuple[str, str], topology: Topology, draw: Draw) -> None:
+        self._booted[key] = _boot(self._run, topology, draw)
+        try:  # before any test: a broken instrument must not judge
+            self._booted[key].check_instruments()
+        except EndedError as error:
+            raise DistrustError(str(error)) from error
+        if len(self._booted) == 1:
+            self._hint_facts = self._smoke_test(self._booted[key])
+            self._basic_checks = self._check_basics(self._booted[key])
+        gc.freeze()  # the objects of a cluster persist, so the collector need not scan them after every scenario
+        gc.set_threshold(*COLLECTIONS)
 
     def shared_services(self, topology: Topology, draw: Draw) -> SharedServices:
         return self._shared_services.setdefault((topology.name, draw[axes.NAMES]), SharedServices(_prefix(self._run)))

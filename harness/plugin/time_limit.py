@@ -2,11 +2,12 @@
 
 pytest-timeout raises its error wherever the process happens to be. In pytest's own code, such as the formatting of a
 failure, that is an internal error, which ends the worker and the run. So this module replaces it in a conformance run.
-The alarm is set only while a phase of a test runs, and time in which the machine was suspended or too busy does not
-count.
+The alarm is set only while a phase of a test runs. Time in which a cluster starts, or the machine was suspended or too
+busy, does not count.
 """
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -28,6 +29,8 @@ SOON = 0.001  # shortest time in seconds until the next alarm
 
 LAST = 3  # number of the alarm at which the scenario is given up
 
+_uncounted: list[tuple[float, float]] = []  # begin and end (inf: not yet) of each start of a cluster, monotonic
+
 
 class TimeLimitError(BaseException):
     """A scenario took too long. It is not an `Exception`, because a scenario may ignore some of those."""
@@ -42,6 +45,17 @@ def limit_of(item: "pytest.Item") -> float:
     if said is None:
         said = os.environ.get("PYTEST_TIMEOUT") or item.config.getini("timeout") or 0
     return float(said)
+
+
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Do not count the time in this block, in which a cluster starts. The recipe limits that time."""
+    begin = time.monotonic()
+    _uncounted.append((begin, math.inf))
+    try:
+        yield
+    finally:
+        _uncounted[-1] = (begin, time.monotonic())
 
 
 @contextlib.contextmanager
@@ -60,6 +74,7 @@ def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None, *
         nonlocal heard
         passed = time.monotonic() - begin
         lost = max(RUN_DELAY.lost(begin), of_this_thread() - waited)  # samples are taken during waits only
+        lost += sum(min(end, time.monotonic()) - start for start, end in _uncounted if start >= begin)
         left, _ = time_left(seconds, passed, lost, most)
         if left > 0 and not is_own_fault(begin, passed, seconds):
             signal.setitimer(signal.ITIMER_REAL, max(left, SOON))  # less than a microsecond would be no alarm

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.plugin import time_limit
-from harness.plugin.time_limit import TimeLimitError, limited
+from harness.plugin.time_limit import TimeLimitError, limited, uncounted
 from harness.run_delay import RunDelay
 
 pytest_plugins = ["pytester"]
@@ -85,6 +85,16 @@ def test_limit_counts_the_time_in_which_programs_can_run(monkeypatch: pytest.Mon
     with pytest.raises(TimeLimitError, match=r"Timeout \(>0.1s\)"), limited(0.1):
         threading.Event().wait()
     assert time.monotonic() - begin >= 0.2
+
+
+def test_start_of_a_cluster_does_not_count() -> None:
+    with limited(0.01):
+        with uncounted():
+            begin = time.monotonic()
+            while time.monotonic() < begin + 0.05:  # five times the limit
+                pass
+        with pytest.raises(TimeLimitError, match=r"Timeout \(>0.01s\)"):
+            threading.Event().wait()
 
 
 def test_no_alarm_is_left_after_a_phase() -> None:
