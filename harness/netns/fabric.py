@@ -155,15 +155,15 @@ class Network:
         with self._lock, contextlib.ExitStack() as then:
             for node_name, pods in self._pods.items():
                 for number in [number for number, each in pods.by_number.items() if each is pod]:
-                    del pods.by_number[number]
                     then.callback(self._release, pod.namespace)
                     if self._wiring:
-                        self._wiring.detach(pod)
-                        continue
-                    with self._expected(node_name, _link_name(pod.name, f"pod{number}")):
-                        rtnetlink.execute(
-                            self.nodes[node_name].namespace, [rtnetlink.remove_link(_FIRST_POD_LINK + number)]
-                        )
+                        self._wiring.detach(pod)  # if that fails, no other pod gets the address
+                    else:
+                        with self._expected(node_name, _link_name(pod.name, f"pod{number}")):
+                            rtnetlink.execute(
+                                self.nodes[node_name].namespace, [rtnetlink.remove_link(_FIRST_POD_LINK + number)]
+                            )
+                    del pods.by_number[number]
 
     def disconnect(self, node_name: str) -> None:
         self._silence("add", node_name, f"disconnect {node_name}")
@@ -199,8 +199,9 @@ class Network:
         return namespace
 
     def _release(self, namespace: Namespace) -> None:
-        self._open.remove(namespace)
-        namespace.close()
+        if namespace in self._open:
+            self._open.remove(namespace)
+            namespace.close()
 
     def _of_families(self, by_family: Mapping[Family, str]) -> dict[Family, str]:
         return {family: by_family[family] for family in self.families}

@@ -61,12 +61,12 @@ class PodInterfaces:
         self._attached: dict[Host, PodAttachment] = {}
 
     def attach(self, port: PodAttachment) -> None:
-        """Attach a pod. On failure, detach it and raise `InconclusiveError` with the first error of the command."""
+        """Attach a pod. On failure, detach it. Raises `InconclusiveError` with the first error of the command."""
         self._attached[port.pod] = port
         try:
             self._run("attach", self._commands.attach, port)
             self._await_answer(port)
-        except InconclusiveError:
+        except BaseException:  # even at a time limit, or the implementation would keep an address that other pods get
             with contextlib.suppress(InconclusiveError):
                 self.detach(port.pod)
             raise

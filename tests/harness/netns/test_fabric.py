@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, InconclusiveError, UsageError
 from harness.model.topology import Node, Topology, grid
-from harness.netns import fabric, process, rtnetlink
+from harness.netns import addresses, fabric, process, rtnetlink
 from harness.netns.addresses import FAMILIES, Family
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
@@ -173,6 +173,27 @@ def test_removed_pod_times_out(network: Network, reach: Reach, send: Send) -> No
     network.remove_pod(pod)
     with pytest.raises(TimeoutError):
         send(network.nodes["b1"], pod.addresses["IPv4"])
+
+
+def test_address_of_a_pod_that_could_not_be_detached_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck:
+        def attach(self, port: fabric.PodAttachment) -> None:
+            pass
+
+        def detach(self, pod: Host) -> None:
+            raise InconclusiveError(f"{pod.name} is still there")
+
+    monkeypatch.setattr(addresses, "MAX_PODS", 3)
+    with Network(grid("one", {"a": 1})) as network:
+        network.wire_by(Stuck())
+        pod = network.add_pod("a1")
+        for _ in range(2):
+            with pytest.raises(InconclusiveError, match=r"a1-2 is still there"):
+                network.remove_pod(pod)
+        others = [network.add_pod("a1").addresses for _ in range(2)]
+        assert pod.addresses not in others
+        with pytest.raises(UsageError, match="already has 3 pods"):
+            network.add_pod("a1")
 
 
 @each_family
