@@ -1,4 +1,4 @@
-"""A plain implementation of every component that the KEPs touch.
+"""Plain implementations of all components that the KEPs change.
 
-The reference imports neither the harness that runs it nor the conformance suite that tests it.
+They import neither the harness that runs them nor the conformance suite that tests them.
 """

@@ -57,20 +57,20 @@ GATES: Mapping[str, Gate] = {
 
 
 def parse_version(text: str) -> Version:
-    """Parse "1.34", "v1.34" or "v1.34.2" as (1, 34). Raises `ValueError` with the known versions."""
+    """Parse "1.34", "v1.34" or "v1.34.2" as (1, 34). Raises `ValueError`, which lists the known versions."""
     match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", text)
     version = (int(match[1]), int(match[2])) if match else None
     if version is None or not OLDEST <= version <= LAST:
         raise ValueError(
-            f"unknown Kubernetes version {text!r}: known are "
-            f"{OLDEST[0]}.{OLDEST[1]} to {LAST[0]}.{LAST[1]}, written like 1.34"
+            f"unknown Kubernetes version {text!r}: known versions are "
+            f"{OLDEST[0]}.{OLDEST[1]} to {LAST[0]}.{LAST[1]}, in the form 1.34"
         )
     return version
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """A Kubernetes version and the gates that differ from its defaults. Raises `ValueError` if a gate does not exist.
+    """A Kubernetes version, and gates that differ from its defaults. Raises `ValueError` if a gate does not exist.
 
     `follows` selects the behaviour where the text of a KEP and released Kubernetes contradict each other.
     """
@@ -89,7 +89,7 @@ class Features:
                 known = [name for name, each in GATES.items() if each.exists(minor)]
                 others = [name for name, each in GATES.items() if each.can_be_set(minor) and name not in known]
                 listed = "; on request ".join(", ".join(sorted(names)) for names in (known, others) if names)
-                raise ValueError(f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {listed}")
+                raise ValueError(f"feature gate {name!r} does not exist in Kubernetes 1.{minor}, which has {listed}")
             if gate.locked is not None and minor >= gate.locked and not value:
                 raise ValueError(f"feature gate {name} is locked to true since Kubernetes 1.{gate.locked}")
         absent = frozenset(name for name in self.gates if not GATES[name].exists(minor))

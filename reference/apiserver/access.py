@@ -1,6 +1,6 @@
 """Authentication and authorization of requests, and the review kinds with which clients query their permissions.
 
-A client with the server's token may do everything. No KEP mentions users, so roles and service accounts do not exist.
+A client with the server's token may do everything. The tested KEPs do not involve users, so there is no RBAC.
 """
 
 import hmac

@@ -22,7 +22,7 @@ SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 
 
 class ApiServer:
-    """A Kubernetes API server in memory; thread-safe. It is a `reference.client.Client` with more verbs.
+    """A Kubernetes API server in memory; thread-safe. It implements `reference.client.Client`, and more verbs.
 
     `service_cidrs` has at most one CIDR for each IP family, the default family first. `window` is the minimum number of
     changes that are remembered for each resource, so that watches can resume and lists can continue with the next page.
@@ -63,7 +63,7 @@ class ApiServer:
         return self.registry.get(resource, namespace, name).object
 
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Object]:
-        """Return the objects of a namespace ("": all), sorted by key. They are shared: copy before changing."""
+        """Return the objects of a namespace ("": all), sorted by key. They are shared, so copy before changing them."""
         selection = select(self.registry.strategy(resource), namespace, labels, fields)
         return [each.object for each in reads.page(self.registry, resource, selection, reads.Query()).items]
 

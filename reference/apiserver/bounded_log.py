@@ -1,13 +1,13 @@
 """A logger that clients cannot flood, because it writes only the first errors of each minute.
 
-Anyone who reaches the port can cause errors before authentication, each with a traceback of several kilobytes.
+Anyone who can reach the port can cause errors without authentication, and each error logs a long traceback.
 """
 
 import logging
 import time
 
 MOST = 20
-"""The maximum number of errors that are logged within a minute. A note replaces the next error."""
+"""The maximum number of errors logged per minute. Then one line says that further errors are not logged."""
 
 _SECONDS = 60.0
 

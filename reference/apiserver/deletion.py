@@ -30,7 +30,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The object after a delete request. If `remains` is false, the object was removed, and this is its last state."""
+    """The object after a delete request. If `remains` is false, it was removed, and `stored` is its last state."""
 
     stored: Stored
     remains: bool
@@ -150,7 +150,7 @@ def _delete_objects(registry: Registry, definition: Stored, call: Call) -> Delet
 
 
 def _remove_definition(registry: Registry, name: str) -> None:
-    """Remove a CustomResourceDefinition that is being deleted, if it has no objects and no finalizers of clients."""
+    """Remove a CustomResourceDefinition that is being deleted, if no objects and no finalizers of clients remain."""
     found = registry.store.get(DEFINITIONS, ("", name))
     if found is None or not found.object["metadata"].get("deletionTimestamp"):
         return

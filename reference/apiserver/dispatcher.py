@@ -29,7 +29,7 @@ HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
 
 class Dispatcher:
-    """Answers requests with the data of a registry, if their users have permission."""
+    """Checks the permissions of each request's user, and answers from the data of a registry."""
 
     def __init__(self, registry: Registry, log: deque[RequestRecord], access: Access) -> None:
         """`log` receives a record of each request."""
@@ -77,7 +77,7 @@ class Dispatcher:
         return ADMIN if asked.path in HEALTH else self._access.authenticate(asked.headers.get("authorization", ""))
 
     def resource_request(self, asked: HttpRequest, user: Object) -> Request:
-        """Return the request with its route and the form of its response. Raises `ApiError`: 403, 404, 406."""
+        """Return the request with its route and its response form. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
         self._access.check(user, asked, route)
         answer = media.negotiate(asked.accept)
@@ -120,7 +120,7 @@ _GATES_HEAD = f"# HELP {_GATES} [BETA] The stage of a feature gate, and whether 
 
 
 def _metrics(features: Features) -> bytes:
-    """Return, as Prometheus text, all gates of this version and any other gates that were set explicitly."""
+    """Return the feature gates as Prometheus text: all gates of this version, and any others that were set."""
     minor = features.version[1]
     there = {
         name: gate

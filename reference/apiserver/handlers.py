@@ -39,7 +39,7 @@ _RETURN_DELETED = frozenset({"pods", "services"})  # the other kinds answer with
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request for a resource, with its route and the form of its response."""
+    """An HTTP request for a resource, with its route and its response form."""
 
     http: HttpRequest
     route: Route
@@ -63,7 +63,7 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """Return `Warning` header values. As in Kubernetes, drop those with control characters, and shorten many."""
+        """Return `Warning` header values. As in Kubernetes, limit their length; drop those with control characters."""
         sound = [each for each in self.warnings if not _CONTROL.search(each)]
         if sum(map(len, sound)) > MAX_WARNING_LETTERS:
             sound = [each[:256] for each in sound]
@@ -165,7 +165,7 @@ def _delete_collection(registry: Registry, request: Request) -> Response:
 
 
 def _evict(registry: Registry, request: Request) -> Response:
-    """Evict a pod. This server has no PodDisruptionBudgets, so it refuses no eviction."""
+    """Evict a pod. This server has no PodDisruptionBudgets, so it allows every eviction."""
     route, body = request.route, request.decoded()
     if route.resource != "pods":
         raise status.no_such_path()
@@ -222,7 +222,7 @@ def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:
 
 def _read_options(request: Request, body: Any) -> tuple[DeleteOptions, Call]:
     if not isinstance(body, dict):
-        raise status.bad_request("the body of a delete must be a DeleteOptions object")
+        raise status.bad_request("the body of a DELETE request must be a DeleteOptions object")
     try:
         shapes.conform(body, _DELETE_OPTIONS)
     except ValueError as error:

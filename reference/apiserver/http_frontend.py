@@ -32,7 +32,7 @@ from reference.client import ApiError, Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _GRACE = 0.005
-"""The seconds that watches have to end cleanly when the server stops. Then their connections are closed."""
+"""The time in seconds that watches have to end cleanly when the server stops, before their connections are closed."""
 
 
 class HttpFrontend:
@@ -61,7 +61,7 @@ class HttpFrontend:
         self._plain: set[Connection] = set()
         self._silence = silence_seconds
         self._long = ThreadPoolExecutor(1, "apiserver-long")
-        """One thread that answers long requests one by one, so that the event loop gets half of the time (GIL)."""
+        """One thread for all long requests, so that the event loop still gets half of the time despite the GIL."""
         self._sweep: asyncio.TimerHandle | None = None
         self._server = web.Server(
             self._handle,
@@ -102,7 +102,7 @@ class HttpFrontend:
         return None if self.dispatcher.is_long(asked) else self.dispatcher.answer(asked)
 
     def _end_silent(self) -> None:
-        """Close plain connections whose clients have begun no request for `silence_seconds`."""
+        """Close plain connections whose clients have started no request for `silence_seconds`."""
         for each in list(self._plain):
             each.end_if_silent(time.monotonic() - self._silence)
         self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None
@@ -143,7 +143,7 @@ class HttpFrontend:
         except TimeoutError:
             if request.transport is not None:
                 abort(request.transport)
-            raise ConnectionResetError("the body of the request did not end") from None
+            raise ConnectionResetError("the body of the request was not complete in time") from None
         except (web.RequestPayloadError, HttpProcessingError) as error:
             raise status.bad_request(f"couldn't read the body of the request: {error}") from None
 
@@ -169,13 +169,13 @@ class HttpFrontend:
             await self._stream(response, watcher, seconds, bookmarks=query.bookmarks)
         except TimeoutError:  # a slow client, whose connection would keep its unread lines
             abort(request.transport)
-            raise ConnectionResetError("the client does not read its watch") from None
+            raise ConnectionResetError("the client does not read the events of its watch") from None
         finally:
             self.hub.leave(watcher)
         return response
 
     async def _stream(self, response: web.StreamResponse, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
-        """Send missed events, and bookmarks at intervals and at the end, until the watch or its time ends."""
+        """Send missed events, and bookmarks at intervals and at the end, until the watch ends or times out."""
         now, every = self._loop.time, self._bookmark_seconds if bookmarks else math.inf
         end, next_bookmark = now() + (seconds if seconds > 0 else math.inf), now() + every
         try:

@@ -1,4 +1,4 @@
-"""An HTTP request whose body was read completely, and the record of a request, which serves as evidence."""
+"""HTTP requests with their complete bodies, and the records of requests in the server's log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request whose body was read completely. `headers` has lower-case names; `raw_query` is the query as sent."""
+    """A request with its complete body. Header names are lower-case. `raw_query` is the query string as it was sent."""
 
     method: str
     path: str
@@ -34,9 +34,9 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A record of one request, as evidence. `query` is as sent; `accept` and `user_agent` are from the headers.
+    """The log entry of one request. `query` is the query string as the client sent it.
 
-    `at` is the time of the response (monotonic seconds). `code` is the status code, or 0 for streams.
+    `at` is the time of the response in monotonic seconds. `code` is the HTTP status code, or 0 for streams.
     """
 
     method: str

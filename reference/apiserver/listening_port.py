@@ -2,7 +2,7 @@
 
 A test stops a server, so that it refuses connections, and later starts it again at the same address. If the socket were
 closed, another program could take the port, and opening the port again in another network namespace would need
-privileges. So the socket is kept. On Linux, shutting down its reading side stops listening and resets connections that
+privileges. So the socket stays open. On Linux, `shutdown(SHUT_RD)` makes it stop listening and resets connections that
 wait to be accepted. The socket remains bound and can listen again.
 """
 
@@ -26,7 +26,7 @@ SSLProtocol.max_size = 32 * 1024  # asyncio fills a buffer of 256 KB for each co
 
 
 class _Listener(socket.socket):
-    """A listening socket that records accepted sockets. asyncio hides connections with an incomplete handshake."""
+    """A listening socket that records accepted sockets. asyncio hides those with an incomplete TLS handshake."""
 
     __slots__ = ("_accepted", "done")
 

@@ -1,10 +1,10 @@
-"""`metadata.managedFields`, the owners of fields for server-side apply, and the sets of field paths in them (FieldsV1).
+"""`metadata.managedFields`: the owners of fields for server-side apply, and their sets of field paths (FieldsV1).
 
 A path is a tuple of FieldsV1 keys: `f:NAME` for a field, `k:{"port":80}` for an item of a keyed list, `v:VALUE` for an
 item of a set. A list without a merge rule is a single field.
 
-Owners are tracked only after the first apply to an object. Other objects have no managedFields and no overhead. At the
-first apply, all existing fields are assigned to the manager `before-first-apply`, as in old clusters.
+Owners are tracked only after the first apply to an object. This saves time. At the first apply, the manager
+`before-first-apply` becomes the owner of all existing fields, as in Kubernetes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ FieldPath = tuple[str, ...]
 T = TypeVar("T")
 
 MAX_ELEMENTS = 250_000
-"""The maximum number of elements in all paths of an object, which bounds the cost of many deeply nested fields."""
+"""The maximum number of elements in all paths of an object, which limits the cost of many deeply nested fields."""
 
 _NOT_OWNED = frozenset({"apiVersion", "kind"})
 _NOT_OWNED_METADATA = frozenset(
@@ -202,7 +202,7 @@ def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[F
 
 
 def track(new: Object, old: Object, manager: str, rules: ListRules, *, subresource: str = "") -> None:
-    """Record `manager` in `new` as the owner of all changes since `old`, if owners are tracked for this object."""
+    """Record `manager` in `new` as the owner of all fields that changed, if owners are tracked for this object."""
     before = old["metadata"].get("managedFields")
     if not before:
         new["metadata"].pop("managedFields", None)

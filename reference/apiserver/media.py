@@ -21,7 +21,7 @@ MAX_DEPTH = 100
 """The maximum nesting depth of a request body. Objects of the Kubernetes API have about twenty levels."""
 
 MAX_YAML_BYTES = 256 * 1024
-"""The maximum size of a YAML body. YAML takes a hundred times as long to parse as JSON, and YAML is written by hand."""
+"""The maximum size of a YAML body. Parsing YAML takes a hundred times as long as parsing JSON."""
 
 _YAML_NAMES = frozenset({YAML, "application/x-yaml", "text/yaml"})
 
@@ -68,7 +68,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def _number(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a constructor that refuses long numbers. In YAML 1.1, `1:30` is a number; in Kubernetes, a string."""
+    """Return a YAML constructor that rejects long numbers, and reads `1:30` as a string, unlike YAML 1.1."""
 
     def constructed(loader: Any, node: Any) -> Any:
         if len(node.value) > _MAX_NUMBER:

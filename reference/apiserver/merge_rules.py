@@ -13,8 +13,8 @@ from functools import cache
 class ListRule:
     """The rule of one list. `merge_key` is for strategic merge patches; `map_keys` is for server-side apply.
 
-    A list with neither field contains plain values and merges as a set. If `retain_keys` is set, `$retainKeys` in a
-    strategic patch lists the fields of an item that are kept.
+    A list with neither field contains plain values and merges as a set. If `retain_keys` is set, a strategic merge
+    patch can use `$retainKeys` to list the fields of an item to keep.
     """
 
     merge_key: str = ""
@@ -28,7 +28,7 @@ class ListRule:
 
 
 ListRules = Mapping[tuple[str, ...], ListRule]
-"""The rules of lists, by path of field names. List items have no element in the path."""
+"""The rules of lists, by field path. The path has no elements for list items."""
 
 
 def _keyed(key: str, *map_keys: str, retain_keys: bool = False, **defaults: str) -> ListRule:

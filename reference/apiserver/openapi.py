@@ -111,7 +111,7 @@ def _info(release: Release) -> Object:
 
 @lru_cache(maxsize=8)
 def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[Operation]]]:
-    """Return the operations by OpenAPI 3 document and path."""
+    """Return the operations, grouped by OpenAPI 3 document and then by path."""
     prefixes = dict.fromkeys(each.prefix for each in served)
     found: dict[str, dict[str, list[Operation]]] = {each: {} for each in prefixes}
     of_kinds = (each for of in served for each in of_resource(of))
@@ -171,7 +171,7 @@ def _media_of(operation: Operation) -> tuple[str, ...]:
 class _Models:
     """Definitions from the models of the `kubernetes` package, for served kinds and all types that they refer to.
 
-    The models are those of a newer release. Fields that only older releases have are added, and fields that the served
+    The package describes a newer release. Fields that only older releases have are added, and fields that the served
     release lacks are dropped.
     """
 

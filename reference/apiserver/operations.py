@@ -51,7 +51,7 @@ class Served:
     version: str
     scales: bool = False
     schema: Schema | None = None
-    """The schema of a custom resource. A new schema makes a different `Served`: they are compared by identity."""
+    """The schema of a custom resource. Schemas are equal only if they are the same Python object."""
 
     @property
     def gvk(self) -> Object:
@@ -125,7 +125,7 @@ def _reads_and_updates(path: str, of: str) -> Iterator[Operation]:
 
 
 def of_server(prefixes: list[str]) -> Iterator[Operation]:
-    """Yield the operations that belong to no kind. `prefixes` are the path prefixes of kinds: `/apis/GROUP/VERSION`."""
+    """Yield the operations that belong to no kind. `prefixes` are the paths `/apis/GROUP/VERSION` and `/api/v1`."""
     groups = {each.rpartition("/")[0] for each in prefixes if each.startswith("/apis/")}
     for path in ("/api", "/apis", *sorted(groups), *prefixes, "/version", "/openapi/v2", "/openapi/v3"):
         yield Operation(path, "get", "discover")

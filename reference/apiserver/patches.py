@@ -1,6 +1,6 @@
 """The patch types of Kubernetes, as functions from an object and a patch to the new object.
 
-This module contains JSON patch (RFC 6902) and JSON merge patch (RFC 7386). See also `strategic_merge` and `apply`.
+This module implements JSON patch (RFC 6902) and JSON merge patch (RFC 7386). See also `strategic_merge` and `apply`.
 """
 
 from typing import Any
@@ -35,12 +35,12 @@ PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
 
 def types_of(resource: Resource) -> tuple[str, ...]:
-    """Return the patch types of a kind. Strategic patches need Go types, which custom resources do not have."""
+    """Return the patch types that a kind supports. Strategic merge patches need Go types, so only built-in kinds do."""
     return tuple(each for each in PATCH_TYPES if each != STRATEGIC or not resource.custom)
 
 
 def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, call: Call) -> Stored:
-    """Patch an object; `value` must be private to this call. Raises `ApiError`: 400, 404, 409, 415, 422."""
+    """Patch an object with `value`, which becomes part of the store. Raises `ApiError`: 400, 404, 409, 415, 422."""
     strategy = registry.strategy(target.resource).rules(target.view)
     with registry.store.lock:
         obj = registry.get(target.resource, target.namespace, target.name).copy()
@@ -71,7 +71,7 @@ def apply_patch(obj: Object, content_type: str, patch: Any, rules: ListRules) ->
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """Merge by RFC 7386: null removes a field, objects are merged, and all other values replace the target."""
+    """Merge as in RFC 7386: null removes a field, objects are merged, and all other values replace the target."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -84,7 +84,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _applied(obj: Object, patch: list[Any]) -> Any:
-    """Return the patched object. Copied bytes and shifted list items are limited, to bound the cost of a patch."""
+    """Return the patched object. Limit the copied bytes and the shifted list items, to limit the cost of a patch."""
     copied = moved = 0
     for each in patch:
         if isinstance(each, dict) and each.get("op") == "copy" and isinstance(each.get("from"), str):

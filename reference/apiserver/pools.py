@@ -1,8 +1,8 @@
 """Pools of cluster IPs and node ports.
 
 A freed address is not reused while other addresses are free. Rules, conntrack entries and caches for the old address
-may remain. If a new Service had this address, a test could reach the old Service and would prove nothing. The strategy
-of a kind decides which addresses and ports an object needs.
+may remain. If a new Service got this address, a test could reach the old Service and still pass. The strategy of a kind
+decides which addresses and ports an object needs.
 """
 
 import ipaddress
@@ -32,7 +32,7 @@ class ExhaustedError(Exception):
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, the oldest first.
+    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, in the order of freeing.
 
     Numbers below `start` are for explicit requests. Other requests get them only if all higher numbers are taken.
     """
@@ -93,7 +93,7 @@ class AddressPool:
         return f"IPv{self.network.version}"
 
     def take(self, address: str) -> str:
-        """Take this address, or any if "". Raises `ExhaustedError`, or `ValueError` with the message of Kubernetes."""
+        """Take this address, or any if "". Raises `ExhaustedError`, or `ValueError` with Kubernetes' error message."""
         if not address:
             return str(self.network[self._numbers.take_any() - int(self.network.network_address)])
         wanted = ipaddress.ip_address(address)
@@ -125,7 +125,7 @@ class Pools:
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
     def assign(self, strategy: Strategy, new: Object, old: Object | None) -> "Ledger":
-        """Write addresses and ports into `new`. It may keep those of `old`. Raises `RefusedError`, `ExhaustedError`."""
+        """Set addresses and ports in `new`, which may keep those of `old`. Raises `RefusedError`, `ExhaustedError`."""
         ledger = Ledger(self, _held(strategy, old) if old is not None else frozenset())
         try:
             ledger.assign(new, strategy.allocations(new))

@@ -1,7 +1,7 @@
 """Decoder for objects that clients send as protobuf. Go clients, including kubectl, have preferred protobuf since 1.32.
 
-Responses are JSON, which these clients also read. Kubernetes' envelope has four bytes and a message `Unknown`, whose
-field 1 contains the kind and whose field 2 contains the object. `wire.json` describes the fields;
+Responses are JSON, which these clients also read. Kubernetes sends the four bytes `k8s\0` and then a message `Unknown`:
+field 1 contains the kind, and field 2 contains the object. `wire.json` describes the fields;
 `tests/reference/apiserver/wire_table.py` generates it.
 """
 
@@ -26,7 +26,7 @@ class UnknownKindError(ValueError):
 
 
 def read_object(data: bytes) -> Object:
-    """Decode an object from Kubernetes' envelope. Raises `ValueError`."""
+    """Decode the body of a request. Raises `ValueError`."""
     if not data.startswith(MAGIC):
         raise ValueError("not a Kubernetes object in protobuf")
     envelope = dict(_parts(data[len(MAGIC) :]))

@@ -1,7 +1,7 @@
-"""Reads lists: selected objects, in pages with continue tokens, and at older revisions.
+"""Answers list requests: with selectors, in pages with continue tokens, and at older revisions.
 
-A continue token contains the revision of the first page and the last key that was sent, so the server stores no state
-for it. Pages of one list are consistent while the store remembers that revision. Later, the server answers 410 Expired.
+A continue token contains the revision of the first page and the key of the last object sent, so the server keeps no
+state for it. All pages of a list show that revision. If the store no longer remembers it, the answer is 410 Expired.
 """
 
 import base64
@@ -21,7 +21,7 @@ _MAX_DIGITS = 100  # the longest number to parse; Python refuses more than 4300 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The parameters of a list, except the selection. A `limit` of 0 means no limit."""
+    """The parameters of a list request, except the selectors. A `limit` of 0 means no limit."""
 
     limit: int = 0
     continue_token: str = ""
@@ -32,7 +32,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of selected objects at a revision. `remaining` is the number of objects after it, if known."""
+    """One page of selected objects at a revision. `remaining` is the number of objects on later pages, if known."""
 
     items: list[Stored]
     revision: int

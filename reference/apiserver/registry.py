@@ -1,6 +1,6 @@
 """The registry: the store, the strategy of each kind and the pools of one API server.
 
-Code that reads and then writes must hold `store.lock` during both operations. One lock is enough, as writes are short.
+Code that reads and then writes must hold `store.lock` during both operations. Writes are short, so one lock suffices.
 """
 
 from collections.abc import Iterable
@@ -78,7 +78,7 @@ class Registry:
         return stored
 
     def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
-        """Raise `ApiError` if a new object's namespace is missing (404) or terminating (403), or its kind is (405)."""
+        """Raise `ApiError` if a new object's namespace is missing (404) or terminating (403), or its CRD is (405)."""
         if strategy.resource.custom and self._is_ending(strategy.resource.key):
             message = "create not allowed while custom resource definition is terminating"
             raise status.failure(405, "MethodNotAllowed", message)

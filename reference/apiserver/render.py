@@ -1,4 +1,4 @@
-"""Renders stored objects: complete, as a Table or as metadata only, in the API group that the client requested."""
+"""Renders stored objects: in full, as a Table or as metadata only, in the API group that the client requested."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _INCLUDED = frozenset({"", "None", "Object", "Metadata"})
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Renders the objects of one request. `include` is the Table's `includeObject`. Raises `ApiError` (400)."""
+    """Renders the objects of one response. `include` is the parameter `includeObject`. Raises `ApiError` (400)."""
 
     route: Route
     answer: ResponseForm
@@ -31,7 +31,7 @@ class Renderer:
 
     @property
     def form(self) -> tuple[str, ResponseForm, str]:
-        """A key: two renderers of the same resource with equal keys produce equal output."""
+        """A cache key: two renderers of the same resource with equal keys produce equal output."""
         return self.route.api_version, self.answer, self.include
 
     @property

@@ -12,7 +12,7 @@ _OF_NAMESPACE_ITSELF = frozenset({"status", "finalize"})
 
 @dataclass(frozen=True, slots=True)
 class Route(ObjectRef):
-    """The object or collection (`name` is "") of a path, and the rules of its kind for this group and version."""
+    """The object (or collection, if `name` is "") at a path, and the strategy of its kind in this group and version."""
 
     strategy: Strategy = field(kw_only=True)
 
@@ -22,7 +22,7 @@ class Route(ObjectRef):
 
 
 class Routes:
-    """Finds the route of a path, including the paths of kinds that are added later."""
+    """Finds the route of a path. It also finds kinds that were added to the registry later."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

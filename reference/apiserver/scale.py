@@ -1,4 +1,4 @@
-"""The scale subresource of custom resources: an `autoscaling/v1` Scale, whose numbers are fields of the object."""
+"""The scale subresource of custom resources: an `autoscaling/v1` Scale with replica counts from the object."""
 
 from dataclasses import replace
 from typing import Any

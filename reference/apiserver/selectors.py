@@ -1,7 +1,7 @@
 """Label and field selectors, parsed into predicates for one object.
 
-A selector is parsed once and then checked for every object and event. So the parser returns a list of small functions.
-Syntax and the meaning of absent keys are the same as in apimachinery's packages `labels` and `fields`.
+A selector is parsed once, and every object and event is matched with it. So the parser returns small functions. Syntax
+and the meaning of absent keys are the same as in apimachinery's packages `labels` and `fields`.
 """
 
 import re
@@ -29,7 +29,7 @@ class Selection:
     labels: tuple[Test, ...] = ()
     fields: tuple[Callable[[Object], bool], ...] = ()
     source: tuple[str, str] = ("", "")
-    """The label selector and the field selector as sent. Together with the namespace, they determine the selection."""
+    """The label selector and the field selector as the client sent them."""
 
     @property
     def everything(self) -> bool:
@@ -59,7 +59,7 @@ def select(strategy: Strategy, namespace: str = "", labels: str = "", fields: st
 
 
 def parse_labels(text: str) -> tuple[Test, ...]:
-    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises `ValueError` with the invalid requirement."""
+    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises `ValueError`, which quotes the invalid requirement."""
     parts = re.split(r",(?![^(]*\))", text) if text.strip() else []
     return tuple(_requirement(each.strip()) for each in parts)
 

@@ -80,7 +80,7 @@ class HttpServer:
         self.listen(listener)
 
     def listen(self, sock: socket.socket) -> None:
-        """Also serve this bound TCP socket. The server owns the socket after this call."""
+        """Also listen on this bound TCP socket. The server owns the socket after this call."""
         self._call(self._listen(ListeningPort(sock)))
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
@@ -94,7 +94,7 @@ class HttpServer:
             frontend.reach_pods(open_socket)
 
     def replace(self, api: ApiServer | None) -> None:
-        """Serve `api` from now on, on the same ports and with the same certificate and token. None stops serving.
+        """Serve `api` from now on, on the same ports and with the same certificate and token. If None, stop serving.
 
         All watches and connections end. With None, connections are refused, but the ports stay reserved. The
         replacement takes a few milliseconds.
@@ -105,7 +105,7 @@ class HttpServer:
             self._frontend = self._new_frontend(api)
 
     def stop(self) -> None:
-        """End all watches, connections and the server thread. Idempotent."""
+        """Close all watches and connections, and stop the server thread. Idempotent."""
         if self._loop.is_closed():
             return
         if self.thread.is_alive():
@@ -124,7 +124,7 @@ class HttpServer:
             self._loop.call_soon_threadsafe(frontend.hub.end_all)
 
     def kubeconfig(self, *, url: str = "", token: str = "") -> dict[str, Any]:
-        """Return a kubeconfig. The defaults are the loopback URL and the admin's token."""
+        """Return a kubeconfig. By default, it contains the loopback URL and the admin's token."""
         cluster: dict[str, Any] = {
             "server": url or self.url,
             "certificate-authority-data": base64.b64encode(self.ca_pem.encode()).decode(),

@@ -63,7 +63,7 @@ def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
 
 
 def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
-    """Return the 409 error for an apply that would change other managers' fields: pairs of manager and path."""
+    """Return the 409 error for an apply that would change other managers' fields: pairs of manager and field path."""
     causes = [
         {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
         for manager, path in conflicts
@@ -127,7 +127,7 @@ def too_large_version(asked: int, current: int) -> ApiError:
 
 
 def unavailable() -> ApiError:
-    """Return the 503 error of a server that was replaced, so that another server has its objects."""
+    """Return the 503 error of a server that was stopped, or whose objects another server has taken over."""
     details = {"retryAfterSeconds": 1}
     return failure(503, "ServiceUnavailable", "the server is currently unable to handle the request", details)
 

@@ -3,10 +3,10 @@
 Stored objects are shared and immutable, and a write stores a new dict. So readers need no copies, a watch event is only
 a reference, and an object is encoded at most once for all watchers.
 
-Each resource has a bounded list of changes. The list serves watches that resume. Read backwards, it also reconstructs
-older revisions for lists with continue tokens. Requests for revisions before the list receive 410 Expired.
+Each resource has a bounded list of changes. Watches resume from this list. Reading it backwards reconstructs older
+revisions for lists with continue tokens. Requests for a revision that is older than the list receive 410 Expired.
 
-Clients may write endlessly, so the bytes of all objects and of each list of changes are bounded as well.
+Clients may write without end, so the bytes of all objects and of each list of changes are limited as well.
 
 A store outlives its server. The next server's release may lack some fields. These fields stay stored, separately from
 the served object, until that server writes the object.
@@ -134,7 +134,7 @@ class Store:
     def hand_over(self, served: Mapping[str, Served]) -> "Store":
         """Return the store of the next server, with the same objects and revisions, but without history.
 
-        `served` drops, for each resource, the fields that the next release lacks. This store then raises 503 errors.
+        `served` contains the next release's filter for each resource. Afterwards, this store raises 503 errors.
         """
         with self.lock:
             successor = type(self)((), window=self._window)

@@ -1,6 +1,6 @@
 """Strategic merge patch: a merge patch that treats some lists as maps or sets.
 
-kubectl sends such patches for `patch` and `apply`. Apart from values, a patch contains directives: `$patch:
+kubectl sends such patches for `patch` and `apply`. Apart from values, a patch may contain directives: `$patch:
 replace|delete|merge`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD` and `$retainKeys` (apimachinery's
 strategicpatch package).
 """
@@ -42,7 +42,7 @@ def _merge_object(target: Object, patch: Object, path: Path, rules: ListRules) -
 
 
 def _check(patch: Object) -> None:
-    """Refuse directives with a wrong type or value, before merging starts."""
+    """Raise `ValueError` if a directive has a wrong type or value."""
     for name, value in patch.items():
         if name == _DIRECTIVE and value not in ("delete", "merge", "replace"):
             raise ValueError(f"unknown patch directive {value!r}")

@@ -1,13 +1,13 @@
-"""Watches over HTTP: converts changes in the store to lines for each client.
+"""Watches over HTTP: sends each change in the store to clients, as a line of JSON that contains one watch event.
 
 A write only queues its change, so its cost does not depend on the number of clients. The server's thread takes the
 whole queue, creates each line once, and sends it to all clients that selected the object. A burst of changes is sent as
 one write.
 
 Unread lines wait in the small buffer of the client's connection. A client whose buffer is full gets no more lines from
-the queue. When it reads again, it catches up from the changes that the store remembers, as if it had watched again. If
-the store no longer remembers them, the watch ends with 410, as in kube-apiserver. If all buffers together are too
-large, the server closes the connections with the largest buffers.
+the queue. When it reads again, it catches up from the changes that the store remembers, as if it had started a new
+watch. If the store no longer remembers them, the watch ends with 410, as in kube-apiserver. If all buffers together are
+too large, the server closes the connections with the largest buffers.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from reference.apiserver.store import Change, ChangeType, Store, Stored, TooOldE
 from reference.client import ApiError, Key, key_of
 
 MAX_WAITING_BYTES = 256 * 1024
-"""The maximum number of unread bytes of one client, without the buffers of TLS and the socket."""
+"""The maximum number of unread bytes of one client, not counting the buffers of TLS and the socket."""
 
 MAX_WAITING_BYTES_OF_ALL = 64 * 1024 * 1024
 """The maximum number of unread bytes of all clients together."""
@@ -47,7 +47,7 @@ _PREFIX = {
 
 @dataclass(frozen=True, slots=True)
 class WatchQuery:
-    """The parameters of a watch, except the selection. `initial` is `sendInitialEvents`, or None if absent."""
+    """The parameters of a watch request, except the selectors. `initial` is `sendInitialEvents`, or None if absent."""
 
     resource_version: str = ""
     match: str = ""
@@ -65,12 +65,12 @@ class Watcher:
     def __init__(self, selection: Selection, renderer: Renderer, since: int, transport: asyncio.Transport) -> None:
         self.selection, self.renderer, self.since = selection, renderer, since
         self.sees = (selection.namespace, selection.source, renderer.form)
-        """A key: watchers of the same resource with equal keys receive equal lines."""
+        """A cache key: watchers of the same resource with equal keys receive equal lines."""
         self.ended = False
         self.behind = True
         """True while the connection's task sends the initial state, or changes that the client did not read in time."""
         self.counted = 0
-        """The number of bytes that the hub has counted for this watch."""
+        """The number of unread bytes that the hub has counted for this watch."""
         self.initial: deque[Key] | None = None
         """The keys of the objects of the initial state (at the revision `since`) that are not yet sent."""
         self.marks_initial = False
@@ -125,7 +125,7 @@ def _lines(watcher: Watcher, changes: list[Change]) -> bytes:
 
 
 class Hub:
-    """Sends the store's changes to the watchers of one server. All methods but the observer run in the event loop."""
+    """Sends the store's changes to the watchers of one server. All methods except `_observe` run in the event loop."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._store, self._loop = store, loop
@@ -165,7 +165,7 @@ class Hub:
         watcher.counted = 0
 
     def count(self, watcher: Watcher, more: int = 0) -> None:
-        """Count a client's unread bytes and `more`. If all clients exceed the limit, close the largest connections."""
+        """Count a client's unread bytes and `more`. If the total is too large, close the connections with the most."""
         if watcher not in self._watchers[watcher.renderer.route.resource]:
             return
         counted = watcher.waiting + more
@@ -194,7 +194,7 @@ class Hub:
     def missed(self, watcher: Watcher) -> bytes | None:
         """Return the next lines for a watcher that is behind, or None if it has caught up.
 
-        Only the store keeps old objects; slow clients have no queues. Raises `ApiError` (410) if the store no longer
+        The lines come from the store, so slow clients need no queues. Raises `ApiError` (410) if the store no longer
         remembers them.
         """
         lines, resource = bytearray(), watcher.renderer.route.resource
@@ -226,7 +226,7 @@ class Hub:
         return bytes(lines) if changes else None
 
     def end_all(self) -> None:
-        """End every watch; clients may watch again."""
+        """End every watch; clients may start new watches."""
         for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.end()
@@ -274,7 +274,7 @@ def error_line(error: ApiError) -> bytes:
 
 
 def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
-    """Return the watch event for a change as a client with this selection sees it, or b"" if it does not see it.
+    """Return the watch event for a change as a client with this selection receives it, or b"" if it receives none.
 
     An object that leaves the selection is sent as DELETED.
     """

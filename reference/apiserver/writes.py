@@ -25,10 +25,10 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no characters t
 _MAX_PREFIX = 58  # a generated name is at most 63 characters
 _ATTEMPTS = 8
 MAX_OBJECT_BYTES = 1536 * 1024
-"""The maximum size of an object as JSON. It is the limit of etcd, where objects are smaller, because they are protobuf.
+"""The maximum size of an object as JSON. etcd has the same limit, but stores the smaller protobuf form.
 
-It also bounds every list of an object. Kubernetes bounds few of them by number: a Service may have any number of ports
-(`ValidateService`), an EndpointSlice 20,000.
+It also limits the length of lists, because Kubernetes limits few of them: a Service may have any number of ports
+(`ValidateService`), and an EndpointSlice 20,000.
 """
 
 _SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
@@ -41,7 +41,7 @@ def private(obj: Object) -> Object:
 
 
 def create(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> Stored:
-    """Store a new object; `obj` must be private to this call. Raises `ApiError`: 400, 403, 404, 409, 422."""
+    """Store `obj` itself as a new object. Raises `ApiError`: 400, 403, 404, 409, 422."""
     strategy = registry.strategy(target.resource).rules(target.view)
     meta = _accept(strategy, obj, target)
     decode(registry, strategy, obj, call)
@@ -64,9 +64,9 @@ def create(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> St
 
 
 def update(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> Stored:
-    """Replace an object. If the target is its status, replace only the status and the metadata that the kind allows.
+    """Replace an object. For the subresource `status`, replace only the status and the metadata that the kind allows.
 
-    `obj` must be private to this call. Raises `ApiError`: 400, 404, 409, 422.
+    `obj` becomes part of the store. Raises `ApiError`: 400, 404, 409, 422.
     """
     strategy, features = registry.strategy(target.resource).rules(target.view), registry.features
     of_status = target.subresource == "status" and strategy.resource.has_status

@@ -1,7 +1,7 @@
 """A Python protocol with the API server operations that components need.
 
 Controllers and proxies take a `Client`. The in-memory API server is a `Client` without HTTP, so a watch event costs
-only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share the objects: copy before changing.
+only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share them, so copy before changing.
 """
 
 from collections.abc import Callable, Collection
@@ -16,7 +16,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change of one object. SYNCED (with an empty object) means that the initial state is complete."""
+    """One change to one object. SYNCED (with an empty object) means that the initial state is complete."""
 
     type: EventType
     resource: str

@@ -1,8 +1,8 @@
 """A client that survives restarts of its API server and catches up with changes that it missed.
 
-Components in this process keep one `Informer`. While the `Informer` has no server, every call fails as if the
-connection were refused. After it is connected to a server again, each subscription receives the differences since its
-last event, like a Kubernetes controller that lists after a broken watch.
+A component keeps its `Informer` when the API server restarts. While the `Informer` has no server, every call fails as
+if the connection were refused. After it is connected to a server again, each subscription receives the differences
+since its last event, like a Kubernetes controller that lists again after its watch failed.
 """
 
 import threading
@@ -85,7 +85,7 @@ class Informer:
 
 
 class _Watch:
-    """A subscription that continues with another server. It stores the objects that its sink has received."""
+    """A subscription that can continue with a new server. It stores the objects that its sink has received."""
 
     def __init__(self, informer: Informer, resources: tuple[str, ...], sink: Sink) -> None:
         self._informer = informer
@@ -101,7 +101,7 @@ class _Watch:
         self._informer.forget(self)
 
     def begin(self, server: Client) -> None:
-        """Subscribe to a server. The sink then receives the differences from the objects that it knows."""
+        """Subscribe to a server. The sink receives the differences from the objects that it received before."""
         self._listed = {}
         self._subscription = server.subscribe(self._resources, self._receive)
 

@@ -1,4 +1,4 @@
-"""An HTTP server for the health and metrics of components, and histograms for metrics that are updated often."""
+"""An HTTP server for the health checks and metrics of components, and histograms for metrics that change often."""
 
 from reference.serving.histogram import Histogram
 from reference.serving.http import Handler, Response, Serving, end, not_found, plain

@@ -1,4 +1,4 @@
-"""Histograms for metrics that are updated often and read rarely.
+"""Histograms for metrics that change often and are rarely read.
 
 An observation increments a number in a list, without the locks and labelled children of prometheus_client. The
 cumulative buckets are computed on collection. Only one thread may observe values, and any thread may read.

@@ -1,7 +1,7 @@
 """An HTTP server for GET and HEAD on any number of sockets: health checks, metrics, health check node ports.
 
-One daemon thread serves all sockets, in any network namespaces, and sockets may be added and removed while it runs. An
-embedded cluster has about twenty nodes with three ports each. Other servers would need a thread for each port.
+One daemon thread serves all sockets, even from different network namespaces. Sockets may be added and removed while it
+runs. An embedded cluster has about twenty nodes with three ports each. Other servers would need a thread for each port.
 
 Each connection carries one request without a body and is closed after the response. Handlers must not block.
 """
@@ -140,7 +140,7 @@ def _answer(head: bytes, handler: Handler) -> bytes:
     if not version.startswith("HTTP/1.") or not target.startswith("/"):
         return _encoded(plain(400, "this is not an HTTP/1.1 request\n"))
     if method not in {"GET", "HEAD"}:
-        code, headers, body = plain(405, "only GET and HEAD are answered\n")
+        code, headers, body = plain(405, "only GET and HEAD are supported\n")
         return _encoded((code, {**headers, "Allow": "GET, HEAD"}, body))
     path, with_body = target.partition("?")[0], method == "GET"
     try:

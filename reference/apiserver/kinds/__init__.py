@@ -1,4 +1,4 @@
-"""One strategy for each kind that the KEPs use."""
+"""The strategies of all kinds that the KEPs use. A strategy contains the rules of a kind, such as its validation."""
 
 from collections.abc import Sequence
 

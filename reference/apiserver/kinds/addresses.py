@@ -17,7 +17,7 @@ _LONGEST = 64  # the maximum length of an address or prefix; longer strings do n
 
 
 def parse(text: str) -> IP | None:
-    """Parse an address. Return None if it is invalid, scoped or IPv4-mapped IPv6, which API servers refuse."""
+    """Parse an address. Return None for invalid, scoped (`%eth0`) and IPv4-mapped addresses, as in API servers."""
     return _parse(text) if len(text) <= _LONGEST else None
 
 

@@ -1,4 +1,4 @@
-"""Validates status conditions by the rules of meta/v1. KEP-4444 reports on trafficDistribution in conditions.
+"""Validates status conditions according to meta/v1. KEP-4444 proposes conditions that report on trafficDistribution.
 
 Released servers do not validate conditions of Services. This server rejects malformed conditions, as released servers
 do for other kinds (apimachinery's ValidateConditions).

@@ -131,7 +131,7 @@ class CustomResourceDefinitions(Strategy):
 
 
 def _status(obj: Object, before: Mapping[str, Any]) -> Object:
-    """Return the status of a new or updated definition. Its kind is served immediately, so it is `Established`."""
+    """Return the status of a new or updated definition. It is `Established`, because its kind is served immediately."""
     wanted = (
         ("NamesAccepted", "NoConflicts", "no conflicts found"),
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),

@@ -1,7 +1,7 @@
 """Custom resources: the strategies of the kinds that CustomResourceDefinitions define, one for each version.
 
-All versions of a kind share the stored objects. A request is pruned, defaulted and validated by the schema of its
-own version. Between versions only `apiVersion` changes (`conversion: None`).
+All versions of a kind share the stored objects. The schema of a request's version prunes, defaults and validates the
+object. Conversion between versions changes only `apiVersion` (`strategy: None`).
 """
 
 import functools
@@ -107,7 +107,7 @@ class CustomResources(Strategy):
         return [self.version.get("deprecationWarning") or f"{kind} is deprecated{use}"]
 
     def _now(self, obj: Object) -> Object:
-        """Return a stored object pruned and defaulted by the current schema, or the same object if nothing changes."""
+        """Return an object, pruned and defaulted with the current schema, or the same object if nothing changes."""
         made: Object = orjson.loads(orjson.dumps(obj))
         made["apiVersion"] = self.resource.api_version
         self.schema.prune(made)

@@ -112,8 +112,8 @@ class EndpointSlices(Strategy):
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
     """Drop all hints if their gate is disabled, unless an endpoint of the stored slice has hints.
 
-    Released Kubernetes does the same for node hints. KEP-3015 ("dropped from existing objects") always drops node hints
-    if their gate is disabled.
+    For node hints, only released Kubernetes makes this exception. KEP-3015 ("dropped from existing objects") always
+    drops node hints if their gate is disabled.
     """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)
@@ -129,7 +129,7 @@ def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
 
 
 def _drop_topology(new: Object, old: Object) -> None:
-    """Drop `deprecatedTopology`, which v1 clients cannot set. Keep a node name that only this map contains."""
+    """Drop `deprecatedTopology`, which v1 clients cannot set, but copy the node from it if `nodeName` is missing."""
     known = {(each.get("deprecatedTopology") or {}).get(HOSTNAME_LABEL) for each in old.get("endpoints") or []}
     for endpoint in new.get("endpoints") or []:
         node = endpoint.pop("deprecatedTopology", {}).get(HOSTNAME_LABEL)

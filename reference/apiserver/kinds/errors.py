@@ -77,7 +77,7 @@ def choice(field: str, value: str, supported: Collection[str]) -> list[FieldErro
 
 
 def violations(field: str, value: str, rule: Rule) -> list[FieldError]:
-    """Return an error for each violation of a rule of `names`."""
+    """Return an error for each reason why a value violates a rule from the module `names`."""
     complaints = rule(value)
     return [invalid(field, value, each) for each in complaints] if complaints else []
 

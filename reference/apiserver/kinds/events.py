@@ -80,7 +80,7 @@ _TABLE = (
 
 
 class Events(Strategy):
-    """The strategy of Events. A view converts the form of events.k8s.io/v1 from and to the stored form."""
+    """The strategy of Events. A view converts between the events.k8s.io/v1 form and the stored form."""
 
     resource = Resource("", "v1", "Event", "events", "event", ("ev",))
     shape = of_object(

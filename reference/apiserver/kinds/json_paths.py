@@ -1,7 +1,7 @@
 """The JSONPath expressions of CustomResourceDefinitions, for printer columns, selectable fields and scale.
 
-Supported are fields (`.spec.host`, `.metadata.labels.a\\.b`, `['a.b']`), items (`[0]`, `[*]`) and filters by equality
-(`[?(@.type=="Ready")]`), which is all that controller-gen and the published definitions use.
+It supports fields (`.spec.host`, `.metadata.labels.a\\.b`, `['a.b']`), items (`[0]`, `[*]`) and filters by equality
+(`[?(@.type=="Ready")]`). controller-gen and the published definitions use nothing else.
 """
 
 import re
@@ -41,7 +41,7 @@ def fields(path: str) -> tuple[str, ...]:
 
 
 def at(value: Any, names: Sequence[str]) -> Any:
-    """Follow a path of field names from `value`. Return the value at its end, or None if a field is missing."""
+    """Return the value at a path of field names inside `value`, or None if a field is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value

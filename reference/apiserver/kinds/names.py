@@ -1,6 +1,6 @@
 """Validation rules for names. A rule is a function that returns the errors of a string.
 
-As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print errors.
+As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print it.
 """
 
 import re

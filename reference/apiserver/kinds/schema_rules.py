@@ -11,10 +11,10 @@ from reference.apiserver.kinds import errors, schemas
 from reference.apiserver.kinds.errors import FieldError
 
 MAX_NODES = 20_000
-"""The maximum number of nested schemas in a schema. Published definitions have at most 1,700."""
+"""The maximum number of nested schemas in a schema. Published CustomResourceDefinitions have at most 1,700."""
 
 MAX_INSTRUCTIONS = 20_000
-"""The maximum sum of RE2 instructions of a schema's patterns, plus 100 per pattern. Published: at most 3,000."""
+"""The maximum number of RE2 instructions in a schema's patterns, with 100 added per pattern. Usually below 3,000."""
 
 MAX_PATTERN_LETTERS = 4096
 

@@ -1,12 +1,12 @@
 """The OpenAPI schemas of custom resources: validation, defaults and pruning of objects, as pure functions.
 
 Each version of a definition has a schema, which is compiled once. `schema_rules` accepts only structural schemas, in
-which each value is described in one place, so one walk over an object is enough. The messages are those of Kubernetes,
-which clients compare.
+which each value is described in one place, so one walk over an object is enough. The messages are the same as in
+Kubernetes, because clients compare them.
 
-Clients write the schemas, and may be hostile. So the work for one object is bounded: the number of schema nodes that
-are compared with its values, the size of its defaults, and the number of characters that each instruction of a pattern
-may have to examine. Patterns are those of Go (RE2), whose matching takes linear time.
+Clients write the schemas, and clients may be hostile. So the work for one object is limited: the number of schema nodes
+that are compared with its values, the size of its defaults, and the number of characters that each instruction of a
+pattern may have to examine. Patterns have the syntax of Go (RE2), and matching takes linear time.
 """
 
 import ipaddress
@@ -30,7 +30,7 @@ MAX_STEPS = 200_000
 """The maximum number of schema nodes that are compared with the values of one object."""
 
 MAX_DEFAULT_BYTES = 1536 * 1024
-"""The maximum size of the defaults of one object. It is the limit of stored objects, so a later step refuses more."""
+"""The maximum size of the defaults of one object. Larger objects could not be stored anyway."""
 
 MAX_PATTERN_WORK = 100_000_000
 """The maximum work of matching the strings of one object: the sum of string length times pattern instructions."""
@@ -46,7 +46,7 @@ class TooCostlyError(Exception):
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
-    """Compile a pattern, within 256 KB of memory. Raises `ValueError`."""
+    """Compile a pattern, with at most 256 KB of memory. Raises `ValueError`."""
     import re2  # noqa: PLC0415  only for clusters with custom resources
 
     options = re2.Options()
@@ -269,7 +269,7 @@ class Work:
     def _spend(self, steps: int) -> None:
         self.steps += steps
         if self.steps > MAX_STEPS:
-            raise TooCostlyError(f"validation by the schema takes more than {MAX_STEPS} steps")
+            raise TooCostlyError(f"validation with the schema takes more than {MAX_STEPS} steps")
 
     def _invalid(self, path: Path, value: Any, said: str) -> None:
         self._add(errors.invalid(dotted(path), _short(value), f"{dotted(path)} {said[:_SHOWN]}"))

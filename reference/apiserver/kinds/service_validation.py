@@ -1,4 +1,4 @@
-"""Validates Services, with the order and the messages of kube-apiserver.
+"""Validates Services, in the same order and with the same messages as kube-apiserver.
 
 Validation runs before addresses and ports are allocated, so it does not require values that are still missing.
 """

@@ -181,7 +181,7 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
     """Return whether to keep a stored trafficDistribution although its gate is disabled now.
 
-    KEP-3015 allows disabling the feature. Released Kubernetes then also refuses any other change of the Service.
+    KEP-3015 allows disabling the feature. Released Kubernetes then refuses every update that keeps the value.
     """
     was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
     return features.follows == "kep" and was == now

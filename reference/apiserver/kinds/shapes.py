@@ -1,8 +1,8 @@
 """Shapes: the fields of objects and their JSON types, like the Go structs of kube-apiserver.
 
-Without shapes, the server would store misspelled fields, and later code would crash on values of a wrong type. As in
-the released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type causes a
-400. An older server drops the fields of newer releases in the same way (`versioned_fields`).
+Without shapes, the server would store misspelled fields, and values of a wrong type would crash later code. As in the
+released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type causes a 400
+response. An older server drops the fields of newer releases in the same way (`versioned_fields`).
 """
 
 import functools
@@ -86,14 +86,14 @@ def of_object(**fields: Shape) -> Mapping[str, Shape]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal as JSON. Python alone would treat 1, 1.0 and True as equal."""
+    """Return whether two values are equal as JSON. In Python, 1, 1.0 and True are equal."""
     return bool(one == other) and orjson.dumps(one) == orjson.dumps(other)
 
 
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Remove nulls and unknown fields from `obj`, and return the paths of the unknown fields.
 
-    `shape` is the shape in one version. Raises `ValueError` with Go's message if a value has a wrong type.
+    `shape` belongs to one Kubernetes version. Raises `ValueError` with Go's message if a value has a wrong type.
     """
     unknown: list[str] = []
     path: Path = []  # the path of the current value, for messages
@@ -132,7 +132,7 @@ def _is_tree(value: Any) -> bool:
 
 
 def _is_of(type_: type, value: Any) -> bool:
-    """Return whether a value has this type. Python alone would treat a boolean as a number."""
+    """Return whether a value has this type. In Python, a boolean is also an int."""
     return isinstance(value, type_) and (type_ is bool or not isinstance(value, bool))
 
 

@@ -3,7 +3,7 @@
 The store treats all kinds alike. For each write the registry takes a private copy of the object and calls these methods
 in order: `decode` (with the data that a client sent), `default`, `prepare_for_create` (or `prepare_for_update`,
 `prepare_for_status_update`), and `validate` (or `validate_update`, `validate_status_update`). Then the registry
-allocates the addresses and ports that `allocations` returns. The names are those of Kubernetes' registry.
+allocates the addresses and ports that `allocations` returns. The methods have the same names as in Kubernetes.
 """
 
 import functools
@@ -37,7 +37,7 @@ _VERSION = re.compile(r"v(\d{1,9})(?:(alpha|beta)(\d{1,9}))?")
 
 
 def version_rank(version: str) -> tuple[float, int, int, str]:
-    """Return the sort key of a version: v10, v2, v11beta2, v3beta1, v12alpha1, and then other names."""
+    """Return a key that sorts versions in this order: v10, v2, v11beta2, v3beta1, v12alpha1, and then other names."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return math.inf, 0, 0, version
@@ -161,7 +161,7 @@ class Strategy:
         """Remove the fields that this kind does not have in this release, and return their paths.
 
         The server warns about these fields (`unknown field "spec.x"`), or answers 400 in strict mode. Raises
-        `ValueError` with the message of a 400 if a value has the wrong JSON type.
+        `ValueError` with the message for a 400 response if a value has the wrong JSON type.
         """
         shape = _shape_in(type(self), features.version, features.asked_for)  # type: ignore[arg-type]  # classes hash
         return shapes.conform(obj, shape)
@@ -175,12 +175,12 @@ class Strategy:
             obj.pop("status", None)
 
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
-        """Keep fields that an update may not change, and drop disabled fields unless `old` has them."""
+        """Copy fields that an update may not change from `old`, and drop disabled fields unless `old` has them."""
         if self.resource.has_status:
             _keep(new, old, ("status",))
 
     def prepare_for_status_update(self, new: Object, old: Object) -> None:
-        """Keep the fields that an update of the status subresource may not change."""
+        """Copy the fields that an update of the status subresource may not change from `old`."""
         for path in self.kept_by_status:
             _keep(new, old, path)
 
@@ -204,7 +204,7 @@ class Strategy:
         return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - apart)
 
     def allocations(self, obj: Object) -> Allocations:
-        """Return the addresses and ports that the object needs. A write releases those that only the old one had."""
+        """Return the addresses and ports that the object needs. A write releases those that only the old object had."""
         return Allocations()
 
 

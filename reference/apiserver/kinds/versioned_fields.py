@@ -1,7 +1,7 @@
 """A table of the fields that releases added or removed, for shapes, gates, stored objects and OpenAPI documents.
 
-The table lists only fields that this project tests. A release without a field drops the field from writes, does not
-serve it, and does not describe it.
+The table lists only fields that this project tests. A server whose release lacks a field drops it from writes, does not
+serve it, and omits it from OpenAPI documents.
 """
 
 import functools
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that exists from Kubernetes 1.`since` until before 1.`until`, and its feature gate.
+    """A field that exists since Kubernetes 1.`since` and before 1.`until`, and its feature gate.
 
     If the gate is set in a release that no longer has the field, the field exists again. `older` is the gate for the
     same field in an earlier version of the KEP.

@@ -1,7 +1,7 @@
 """The `log` and `exec` subresources of pods, forwarded to the kubelet of the pod's node.
 
-Logs are plain HTTP. `exec` upgrades the connection to a WebSocket. The server does not interpret the stream, and
-copies bytes in both directions until one side closes it.
+Logs are plain HTTP. `exec` upgrades the connection to a WebSocket. The server does not interpret its data, and copies
+bytes in both directions until one side closes the connection.
 """
 
 import asyncio
@@ -174,7 +174,7 @@ async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse)
 async def _switched(
     request: web.BaseRequest, headers: Mapping[str, str]
 ) -> tuple[asyncio.StreamReader, web.StreamResponse]:
-    """Switch protocols. Return a reader of the client's later data, and the response, which ends with the connection.
+    """Switch protocols. Return a reader of the client's later data, and the response, which is open until the end.
 
     Raises `ConnectionError` if the client has disconnected.
     """

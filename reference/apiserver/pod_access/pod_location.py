@@ -22,7 +22,7 @@ from reference.apiserver.registry import Registry
 from reference.client import ApiError, Object
 
 OpenSocket = Callable[[int, int], socket.socket]
-"""Creates a socket of a family and a type inside the cluster's network."""
+"""Creates a socket inside the cluster's network, given the address family and the socket type."""
 
 _PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|log|exec)(/.*)?", re.DOTALL)
 _SCHEMES = frozenset({"", "http", "https"})
@@ -30,7 +30,7 @@ _SCHEMES = frozenset({"", "http", "https"})
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """The pod in an API path: `identifier` is `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; `path` is for its server."""
+    """The parts of an API path to a pod. `identifier` is `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`."""
 
     namespace: str
     identifier: str
@@ -110,7 +110,7 @@ class Forwarder:
         await hang_up(self._sockets)
 
     def _connected(self, *, tls: ssl.SSLContext | bool, **options: Any) -> aiohttp.ClientSession:
-        """Return the session for HTTP requests, which opens a connection for each request."""
+        """Return the HTTP session, which opens a new connection for each request."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls, socket_factory=self._socket)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS)

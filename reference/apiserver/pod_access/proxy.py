@@ -1,8 +1,8 @@
 """The `proxy` subresource of pods: requests that are forwarded to a server in a pod.
 
-Method, query, body and headers are forwarded, and the response is streamed back. Rewriting links in HTML and upgrades
-are not implemented. Each request uses its own connection. Pods and their addresses change, and a connection that is
-kept open does not show that its pod has been deleted.
+Method, query, body and headers are forwarded, and the response is streamed back. Upgrades, and rewriting of links in
+HTML, are not implemented. Each request uses its own connection, because a connection that stays open does not show that
+its pod has been deleted.
 """
 
 from urllib.parse import quote

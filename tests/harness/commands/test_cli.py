@@ -119,15 +119,15 @@ def test_results_default_to_the_current_folder(pack: Path) -> None:
         (["run", "--backend", "cloud"], "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),
         (["run", "--no-such-option"], "No such option '--no-such-option'"),
         (["run", "--options-file", "/no/such.yaml"], "options file /no/such.yaml: cannot be read: No such file"),
-        (["run", "--kubernetes-version", "1.99"], "unknown Kubernetes version '1.99': known are 1.17 to 1.40"),
+        (["run", "--kubernetes-version", "1.99"], "unknown Kubernetes version '1.99': known versions are 1.17 to 1.40"),
         (["run", "--feature-gates", "Some"], "--feature-gates: feature gate 'Some': expected Name=true or Name=false"),
         (
             ["run", "--feature-gates", "Some=true"],
-            "'Some' does not exist in Kubernetes 1.37: it has AllowServiceExternalIPs",
+            "'Some' does not exist in Kubernetes 1.37, which has AllowServiceExternalIPs",
         ),
         (
             ["run", "--kubernetes-version", "1.29", "--feature-gates", "ServiceTrafficDistribution=true"],
-            "'ServiceTrafficDistribution' does not exist in Kubernetes 1.29: it has NFTablesProxyMode, Proxy",
+            "'ServiceTrafficDistribution' does not exist in Kubernetes 1.29, which has NFTablesProxyMode, Proxy",
         ),
         (["run", "--follow", "both"], "--follow: unknown value 'both'; allowed: kep, released"),
         (["run", "--suite", "/no/such"], "there is no suite '/no/such'"),

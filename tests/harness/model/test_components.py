@@ -73,14 +73,14 @@ def test_removed_gate_is_available_on_request() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (release("1.16"), "unknown Kubernetes version '1.16': known are 1.17 to 1.40"),
+        (release("1.16"), "unknown Kubernetes version '1.16': known versions are 1.17 to 1.40"),
         (
             release("1.34", NoSuch=True),
-            "feature gate 'NoSuch' does not exist in Kubernetes 1.34: it has NFTablesProxyMode, PreferSame",
+            "feature gate 'NoSuch' does not exist in Kubernetes 1.34, which has NFTablesProxyMode, PreferSame",
         ),
         (
             release("1.32", PreferSameTrafficDistribution=True),
-            "does not exist in Kubernetes 1.32: it has NFTablesProxyMode, Proxy",
+            "does not exist in Kubernetes 1.32, which has NFTablesProxyMode, Proxy",
         ),
         (release("1.33", ServiceTrafficDistribution=False), "is locked to true since Kubernetes 1.33"),
     ],
