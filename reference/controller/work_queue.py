@@ -36,13 +36,13 @@ class WorkQueue:
         return not self._unfinished
 
     def add(self, key: Key) -> None:
-        """Add `key`, due now."""
+        """Add `key`, which is due now."""
         self._unfinished.add(key)
         self._due.pop(key, None)
         self._ready[key] = None
 
     def add_at(self, key: Key, due: float) -> None:
-        """Add `key`, due at the time `due`, unless it is already due earlier."""
+        """Add `key`, which is due at the time `due`, unless it is already due earlier."""
         self._unfinished.add(key)
         if key not in self._ready and self._due.get(key, due) >= due:
             self._due[key] = due
@@ -78,8 +78,8 @@ class WorkQueue:
         """Retry failed work on `key` later, at most 15 times in a row.
 
         Retriable failures (a conflict, an unreachable server) can disappear without other changes. They are retried
-        soon, and the queue is not idle until then. Other failures need a change of another object, and the event of
-        that change adds the key again. They are retried late, as in Kubernetes, and the queue counts as idle.
+        soon, and the queue is not idle until then. Other failures need a change of another object, whose event adds the
+        key again. They are retried after a longer delay, as in Kubernetes, and the queue counts as idle.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

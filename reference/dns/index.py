@@ -9,7 +9,7 @@ from reference.objects.topology_keys import Labels
 
 
 class ClusterIndex:
-    """Services, their endpoints, and the nodes of pods. Not thread-safe. Without `topology`, ignores topologyKeys."""
+    """Services, their endpoints, and the nodes of pods. Not thread-safe. If `topology` is false, it ignores keys."""
 
     def __init__(self, *, topology: bool = True) -> None:
         self.topology = topology
@@ -29,11 +29,11 @@ class ClusterIndex:
         self._take[event.resource](event.object, event.type == "DELETED")
 
     def has_namespace(self, namespace: str) -> bool:
-        """Return whether a namespace has a Service. "" stands for `svc`, the parent of all namespaces: always true."""
+        """Return whether a namespace has a Service. For "" (the name `svc`), return True."""
         return not namespace or any(key[0] == namespace for key in self._services)
 
     def labels_at(self, address: str) -> Labels | None:
-        """Return the labels of the node whose pod has this address, or None if they are unknown."""
+        """Return the labels of the node of the pod with this address, or None if they are unknown."""
         for pod in self._pods_at.get(address, ()):
             labels = self._locators[pod][1]
             if labels is not None:

@@ -29,7 +29,7 @@ _QUESTION_END = 4  # type and class
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A valid query: the name and type in question, and the parts of the answer that do not depend on records.
+    """A valid query: its name and type, and the parts of the answer that do not depend on records.
 
     `head` and `tail` form an answer without records (header without id, question, EDNS). `limit` is the UDP size limit.
     """

@@ -31,7 +31,7 @@ def is_headless(service: Object) -> bool:
 
 
 def topology_keys(service: Object) -> tuple[str, ...]:
-    """Return `spec.topologyKeys` of a headless Service. For other Services, return (): only proxies use their keys."""
+    """Return `spec.topologyKeys` of a headless Service, or () for other Services, whose keys only proxies use."""
     return tuple(service["spec"].get("topologyKeys") or ()) if is_headless(service) else ()
 
 

@@ -1,4 +1,4 @@
-"""Parses names in the cluster's zone, and finds the records for a name. All functions are pure.
+"""Parses names in the cluster's DNS zone, and finds the records for a name. All functions are pure.
 
 A name refers to a Service, a port of a Service, or an endpoint of a Service, whether or not the Service exists:
 
@@ -6,8 +6,8 @@ A name refers to a Service, a port of a Service, or an endpoint of a Service, wh
     _http._tcp.web.shop.svc       one of its ports
     a1.web.shop.svc               one endpoint of a headless Service, by its hostname or by its address with dashes
 
-Records depend on the client in only one case: for a headless Service, the client's node selects the endpoints (KEP-536,
-DNS server changes). The name of a single endpoint has the same records for every client.
+Records depend on the client in only one case: for a headless Service, its topology keys and the client's node select
+the endpoints (KEP-536, DNS server changes). The name of a single endpoint has the same records for every client.
 
 Source: Kubernetes, DNS-Based Service Discovery, version 1.1.0.
 """
@@ -36,7 +36,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A name without records that has names below it: `svc` (`namespace` is ""), or a Kubernetes namespace."""
+    """A name that only has names below it, and no records: `svc` (`namespace` is ""), or a Kubernetes namespace."""
 
     namespace: str
 
@@ -112,7 +112,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The data that DNS needs of a Service: endpoints by family if it is headless, otherwise cluster IPs and ports."""
+    """The DNS data of a Service: endpoints by IP family if it is headless, otherwise cluster IPs and ports."""
 
     headless: bool
     keys: tuple[str, ...]
@@ -149,7 +149,7 @@ Record = Address | Target | Alias
 
 
 def select(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
-    """Return the endpoints of one family that a client on a node with the labels `client` may use, maybe none.
+    """Return the endpoints of one IP family that a client on a node with the labels `client` may use.
 
     If the client's node is unknown (None) or the Service has no topology keys, return all endpoints. As in a proxy, the
     keys are applied to each address family separately.
@@ -162,7 +162,7 @@ def select(service: Service, family: Family, client: Labels | None) -> Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The records of the wanted type for a name. `additional` contains pairs of an SRV target's host and address."""
+    """The records of the queried type for a name. `additional` contains pairs of an SRV target's host and address."""
 
     records: tuple[Record, ...] = ()
     additional: tuple[tuple[str, str], ...] = ()

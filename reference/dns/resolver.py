@@ -1,4 +1,4 @@
-"""Answers DNS queries, from packet to packet, without using sockets, threads or clocks."""
+"""Turns the packet of a DNS query into the packet of its answer, without sockets, threads or clocks."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -28,7 +28,7 @@ RRsets = list[dns.rrset.RRset]
 
 
 class _Records(NamedTuple):
-    """The records for a name with additional records, or (in `ips`) the addresses of the name in one family."""
+    """The records for a name, with additional records, or (in `ips`) the addresses of the name in one IP family."""
 
     answers: RRsets
     additional: Sequence[dns.rrset.RRset] = ()
@@ -70,7 +70,7 @@ class Resolver:
         return packet[:2] + messages.reply(query, body, over_tcp=over_tcp)
 
     def _subject(self, name: dns.name.Name) -> Subject | None:
-        """Parse a name in the zone. The name is in lower case."""
+        """Parse a name in the zone. The name must be in lower case."""
         return subject([each.decode("latin-1") for each in name.relativize(self._zone).labels])
 
     def _body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:

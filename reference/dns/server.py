@@ -1,4 +1,4 @@
-"""The DNS server: one thread that applies changes of cluster objects and answers queries between the changes.
+"""The DNS server: one thread that processes watch events, and answers queries between the events.
 
 One thread does both, so answers need no locks. Once `synced` is true, every later answer includes all earlier writes.
 """
@@ -46,7 +46,7 @@ class DnsServer:
         ttl: int = 5,
         resolver: Callable[..., Resolver] = Resolver,
     ) -> None:
-        """Use `topologyKeys` if `features` enables the ServiceTopology gate. `ttl` of all records is in seconds."""
+        """Use `topologyKeys` if `features` enables the ServiceTopology gate. `ttl` is in seconds, for all records."""
         topology = (features or Features(gates={"ServiceTopology": True})).enabled("ServiceTopology")
         self._client = client
         self._resources = (*RESOURCES, POD_LOCATORS) if topology else RESOURCES
@@ -157,7 +157,7 @@ class DnsServer:
             return None
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the queries of a connection. Queries are read only after the client has read its answers."""
+        """Answer the queries of a connection. The next query is read only after the client has read the last answer."""
         task = asyncio.current_task()
         assert task is not None
         while len(self._connections) >= MOST_CONNECTIONS:

@@ -1,4 +1,4 @@
-"""The heuristic of KEP-2433: allocates endpoints to zones, or refuses because there are too few endpoints.
+"""The heuristic of KEP-2433: allocates endpoints to zones, or returns the reason why this is not possible.
 
 The overload of a zone is the amount by which its CPU share exceeds its endpoint share. Released Kubernetes has one
 threshold: the overload of a zone may reach 20 %. The KEP has two thresholds: hints are added only below 20 %, and are
@@ -6,8 +6,8 @@ removed at 30 %. The gap between them prevents frequent changes for a Service ne
 
 All numbers are integers, even with `--follow released`. kube-controller-manager uses floating point, so it sometimes
 refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the CPU, they
-should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in such
-cases, which `floating_point_refuses` detects to explain them. No requirement contains such a case.
+should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in these
+cases. `floating_point_refuses` detects them, for explanations. No requirement contains such a case.
 """
 
 import math
@@ -33,7 +33,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules that differ between the controller of the KEP and the controllers of releases.
+    """The rules that differ between the KEP and the released controllers.
 
     With `evens_out`, no zone stays below its minimum while another zone has spare endpoints, even if valid slices must
     be rewritten for this. Endpoints in zones without ready nodes are then assigned to other zones.
@@ -47,7 +47,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The numbers of endpoints for one zone. `desired` is multiplied by `Allocation.unit` to be an integer."""
+    """The numbers of endpoints for one zone. `desired` is multiplied by `Allocation.unit`, so that it is an integer."""
 
     minimum: int
     maximum: int

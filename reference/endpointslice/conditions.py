@@ -2,8 +2,8 @@
 
 Source: KEP-4444, Status Reporting, which proposes the conditions as an expansion. No release writes them. `Accepted`
 means that the value is known and used. `Programmed` means that the stored slices contain the hints for the value.
-`Honored` means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, which have a
-domain prefix, are kept.
+`Honored` means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, whose types
+have a domain prefix, stay unchanged.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -87,7 +87,7 @@ def honored(is_programmed: Condition, behind: Collection[str], silent: Collectio
 
 
 def merged(present: Sequence[Object], wanted: Sequence[Condition], *, generation: Any, now: str) -> list[Object] | None:
-    """Return the Service's conditions with `wanted` replacing those of this controller; None if nothing changes.
+    """Return the Service's conditions after replacing this controller's with `wanted`, or None if nothing changes.
 
     Conditions of other writers keep their position. `lastTransitionTime` changes only when the status changes. If the
     object has no generation, its conditions have no observedGeneration.
@@ -113,7 +113,7 @@ def _written(condition: Condition, old: Object | None, generation: Any, now: str
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return the first 10 names, sorted, as text that ends with the number of all other names."""
+    """Format the first 10 names in alphabetical order, and the number of all other names."""
     ordered = sorted(names)
     more = len(ordered) - _MOST_NAMES
     return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class SyncError(Exception):
-    """A sync failed completely or in part. If `retriable`, a retry can succeed without other changes.
+    """A sync failed completely or in part. If `retriable` is true, a retry can succeed without other changes.
 
     Successive failures of a Service with the same `topic` cause only one Event, even if their messages differ.
     """
@@ -38,7 +38,7 @@ class SyncError(Exception):
 class EndpointSliceController(Controller):
     """Creates, updates and deletes EndpointSlices for all Services with a selector. `features` determines the hints.
 
-    Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. Any thread may use `registry`.
+    Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. Any thread may read the metrics in `registry`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class EndpointSliceController(Controller):
         """`heuristics` are the plug-ins by value of `trafficDistribution`; None means the installed plug-ins.
 
         With `conditions`, the controller reports the state of `trafficDistribution` in the status of each Service
-        (KEP-4444, Status Reporting). `node_level` is used if the NodeLevelTopology gate is enabled; None means manual.
+        (KEP-4444, Status Reporting). `node_level` is used with the gate NodeLevelTopology; None means `manual`.
         """
         self.registry = CollectorRegistry()
         self._features = features or Features()
@@ -101,7 +101,7 @@ class EndpointSliceController(Controller):
         return self._index.zones.version, self._index.nodes_version
 
     def _check_nodes(self) -> None:
-        """After a change of nodes, queue the Services whose hints may depend on nodes without their endpoints."""
+        """After a change of nodes, queue the Services whose hints may also depend on nodes without endpoints."""
         versions = self._nodes_versions()
         if versions == self._judged_nodes or not self._has_state:
             return

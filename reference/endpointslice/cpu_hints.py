@@ -2,8 +2,8 @@
 
 Each zone receives its share of the endpoints, starting with the endpoints in the zone. Slices with valid hints stay
 unchanged. Only slices that must be written for another reason receive new allocations, in the order of slices and
-endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are those of released
-Kubernetes. The KEP adds that no zone stays below its minimum (see `allocation.Rules`).
+endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are the same as in
+released Kubernetes. The KEP adds that no zone stays below its minimum (see `allocation.Rules`).
 """
 
 import heapq
@@ -34,7 +34,7 @@ class CpuOutcome:
 
 @dataclass(slots=True)
 class _Open:
-    """A slice that must be written, with the zone for which each endpoint is hinted (None: no hint)."""
+    """A slice that will be written, with the zone for which each endpoint is hinted (None: no hint)."""
 
     draft: Draft
     zones: list[str | None]
@@ -165,7 +165,7 @@ def _advance(heap: list[tuple[int, str]], amount: int, zone: str) -> None:
 
 
 def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
-    """Replace hints for giving zones with hints for receiving zones, only on the endpoints of open slices."""
+    """Change hints from giving zones to receiving zones, only on the endpoints of open slices."""
     gives, takes = moves
     receivers = sorted(takes)
     for each in state.open:
@@ -190,7 +190,7 @@ def _hand_over(state: _State, holder: _Open, number: int, receiver: str) -> None
 
 
 def _rehome(state: _State, allocation: Allocation) -> None:
-    """Hint each endpoint in a zone without a share for the zone that lacks the most endpoints."""
+    """Hint endpoints in zones without a share for the zone that lacks the most endpoints."""
     for each in state.open:
         for number, zone in enumerate(each.zones):
             if zone is not None and zone not in allocation.portions:

@@ -1,4 +1,4 @@
-"""The Services with hints by CPU: the outcome of their last sync, and the last notice to their users.
+"""The Services with CPU hints: the outcome of their last sync, and the last Event for their users.
 
 After a node change, the controller only compares a few recorded numbers for each Service, and syncs a Service only if
 its hints can change. An Event is written only when hints appear, disappear, or are refused for a different reason.
@@ -19,7 +19,7 @@ _ENABLED = "Enabled"
 
 
 class Notice(NamedTuple):
-    """The content of an Event on a Service."""
+    """The content of an Event about a Service."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
@@ -33,7 +33,7 @@ class _Service:
 
 
 class CpuServices:
-    """The Services with the topology annotation, by key."""
+    """Records the last sync of each Service with the topology annotation."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules

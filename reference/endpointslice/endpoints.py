@@ -1,4 +1,4 @@
-"""The endpoints that all slices of a Service should contain in one address family, grouped by their ports.
+"""Computes the endpoints that the slices of a Service should contain in one address family, grouped by ports.
 
 Endpoints are EndpointSlice JSON without hints. `packing` distributes them over slices, and `hints` sets their hints.
 """
@@ -22,7 +22,7 @@ _NOBODY: Identity = ((), "", "", "")
 
 
 def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -> Object:
-    """Return a pod's endpoint. With publishNotReadyAddresses it is always ready. `zone` is "" if unknown."""
+    """Return a pod's endpoint, which publishNotReadyAddresses makes always ready. `zone` is "" if unknown."""
     metadata, spec = pod["metadata"], pod["spec"]
     serving = is_ready(pod)
     terminating = metadata.get("deletionTimestamp") is not None
@@ -49,7 +49,7 @@ def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -
 def identity(endpoint: Object) -> Identity:
     """Return the identity of an endpoint: its addresses, hostname and pod. All other fields can be updated in place.
 
-    Two pods that share an address are two endpoints. A pod that occurs in two slices is one endpoint.
+    Two pods that share an address are two endpoints. A pod in two slices is one endpoint.
     """
     target = endpoint.get("targetRef") or {}
     addresses = endpoint["addresses"]
@@ -251,8 +251,8 @@ def desired_endpoints(
 ) -> Desired:
     """Return the endpoints of all `pods` in one address family, grouped by port set.
 
-    A pod whose Node is missing is left out, unless the Service publishes addresses that are not ready; then the pod has
-    an endpoint without a zone. A port set stays in the result even if none of its pods has an address in this family.
+    A pod whose Node is missing is left out, or has an endpoint without a zone if the Service has
+    publishNotReadyAddresses. A port set stays in the result even if none of its pods has an address in this family.
     """
     memo = Memo() if memo is None else memo
     before, results = memo.renew(service, address_type)

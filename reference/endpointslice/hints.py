@@ -1,4 +1,4 @@
-"""The mechanism that determines the topology hints of a Service, and the hints that it sets.
+"""Selects the mechanism that determines the topology hints of a Service, and sets the hints.
 
 There are four cases: the annotation of KEP-2433 (hints in proportion to the CPU of zones), `trafficDistribution` of
 KEP-4444 and KEP-3015 (each endpoint is hinted for its own zone and node), a plug-in that the field selects, or no
@@ -61,7 +61,7 @@ class NoHints:
 Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
 
 Outcome = CpuOutcome | HeuristicError | None
-"""The outcome of the CPU heuristic or the error of a plug-in, for one address family. Otherwise None."""
+"""The outcome of the CPU heuristic, or the error of a plug-in, for one address family. In all other cases, None."""
 
 Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
 """A function that sets hints on the drafts of one address family, given its stored slices. Returns the outcome."""
@@ -111,7 +111,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """Return a function that sets hints by the mechanism `decided_by`. `zones` is a table for `nodes`, if available."""
+    """Return a function that sets hints with the mechanism `decided_by`. `zones` has totals of `nodes`, if known."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares

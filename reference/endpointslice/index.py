@@ -1,8 +1,8 @@
 """The cluster state that the controller has received, with indexes that map each event to the affected Services.
 
-A pod change must not require a look at every Service, and a sync must not require a look at every pod. So selectors and
-pods are bucketed by label, and each event updates the pods of the affected Services. Objects come from the client and
-are immutable. An index has no locks, and only one thread may use it.
+A pod change must not iterate over all Services, and a sync must not iterate over all pods. So selectors and pods are
+indexed by label, and each event updates the pods of the affected Services. Objects come from the client and are
+immutable. An index has no locks, and only one thread may use it.
 
 Slices that this controller writes are recorded before their events arrive. So a sync never creates a slice twice, and
 only changes by other clients cause a sync.
@@ -50,7 +50,7 @@ class SliceIndex:
         self._drop(key_of(endpoint_slice))
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Apply an event of a slice. Return the Services to sync because another client changed their slices."""
+        """Apply an event of a slice. Return the Services to sync, because another client has changed their slices."""
         new = event.object
         old = self._slices.get(key_of(new))
         if new["metadata"]["uid"] in self._deleted:
@@ -90,7 +90,7 @@ class SliceIndex:
 class ClusterIndex:
     """Services, pods, nodes and managed slices, with the links between them.
 
-    `zones` contains totals of the nodes that are relevant to a controller with these `features`.
+    `zones` contains the totals of the nodes that a controller with these `features` counts.
     """
 
     def __init__(self, features: Features | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The labels and annotations by which EndpointSlices, Services and Nodes refer to each other.
+"""The labels and annotations of EndpointSlices, Services and Nodes that the controller uses.
 
 Source: `k8s.io/api/discovery/v1` and `k8s.io/api/core/v1`.
 """

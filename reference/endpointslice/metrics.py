@@ -1,6 +1,6 @@
-"""The controller's metrics, with the names and labels that they have in its Kubernetes release.
+"""The controller's metrics, with the names and labels that kube-controller-manager uses in the same release.
 
-Values are plain attributes that are converted to samples on collection, so a sync costs only a few additions. Sources:
+Values are plain attributes, converted to samples on collection, so a sync spends little time on metrics. Sources:
 `endpoint_slice_controller_*` of kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
 """
 
@@ -46,7 +46,7 @@ class Metrics(Collector):
         self._services: Counter[str] = Counter()
 
     def planned(self, key: Key, plan: Plan) -> None:
-        """Record the numbers of slices and endpoints in the plan of a Service, whether or not the writes succeed."""
+        """Record the numbers of slices and endpoints in the plan of a Service, even if the writes fail later."""
         if not plan.families:
             return
         endpoints = slices = ideal = 0
@@ -114,7 +114,7 @@ class Metrics(Collector):
             self._totals = tuple(total + new - old for total, new, old in changes)
 
     def _distribute(self, key: Key, value: str) -> None:
-        """Count the Service under `value`, or remove it if "". A value that is no longer used remains with count 0."""
+        """Count the Service under `value`, or not at all if "". A value that is no longer used keeps the count 0."""
         before = self._distribution.get(key, "")
         if value == before:
             return

@@ -1,8 +1,8 @@
 """Node-level topology of KEP-3015 (2022): chooses the Services that get node hints, and sets these hints.
 
-No release implements that version of the KEP. The KEP compares several approaches to choosing Services: Services opt
-in, the controller decides, or both. All approaches are implemented, and the controller's configuration selects one.
-Node hints are added to the other hints (see `hints`), so proxies on nodes without an endpoint use the other hints.
+No release implements that version of the KEP. The KEP compares several approaches: Services opt in, the controller
+decides, or both. All approaches are implemented, and the controller's configuration selects one. Node hints are added
+to the other hints (see `hints`), so proxies on nodes without an endpoint use the other hints.
 """
 
 import re
@@ -17,7 +17,7 @@ from reference.features import Features
 
 GATE = "NodeLevelTopology"
 ASKED = "Node"
-"""The value of the topology annotation by which a Service requests node-level topology."""
+"""The value of the topology annotation with which a Service requests node-level topology."""
 
 NOT_SET = ("", "Disabled", "disabled")
 
@@ -26,7 +26,7 @@ Approach = Literal["manual", "automatic", "opt-in", "opt-out"]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The criterion that limits the nodes without an endpoint, as a number or as a percentage of all nodes."""
+    """The maximum number of nodes without an endpoint, as a number or as a percentage of all nodes."""
 
     most: int
     percent: bool = False
@@ -44,8 +44,8 @@ class NodeLevel:
 
     `manual` chooses Services whose topology annotation is `Node`. `automatic` chooses Services whose endpoints meet all
     criteria. `opt-in` also checks the criteria, but only for Services with the annotation, and `opt-out` only for
-    Services without it. The criteria are that nearly all nodes have an endpoint, ready or not (unless `missing` is
-    None), and that all pods belong to one DaemonSet.
+    Services without it. The criteria are that at most `missing` nodes lack an endpoint, ready or not (not checked if
+    None), and, if `daemon_set` is true, that all pods belong to one DaemonSet.
     """
 
     approach: Approach = "manual"
@@ -54,9 +54,9 @@ class NodeLevel:
 
     @classmethod
     def parse(cls, text: str) -> "NodeLevel":
-        """Parse an approach like "automatic", optionally with criteria like "opt-in:missing=10%,daemonset".
+        """Parse an approach, optionally with criteria: "automatic", or "opt-in:missing=10%,daemonset".
 
-        Raises `ValueError` with a description of the syntax.
+        Raises `ValueError`, which describes the syntax.
         """
         approach, colon, listed = text.partition(":")
         criteria = listed.split(",") if colon else []
@@ -97,7 +97,7 @@ class NodeHints:
         return not self._excluded and self._config.approach != "manual" and self._config.missing is not None
 
     def on_top_of(self, hint: Hinter) -> Hinter:
-        """Return a function that calls `hint`, and then adds node hints if the family meets the criteria."""
+        """Return a function that calls `hint`, and then adds node hints if the endpoints meet the criteria."""
 
         def both(drafts: Sequence[Draft], existing: Sequence[Object]) -> Outcome:
             due = [draft.changed for draft in drafts]

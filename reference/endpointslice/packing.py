@@ -1,6 +1,6 @@
 """Distributes endpoints over slices with as few writes as possible.
 
-A write to a slice is sent to every node of a cluster, so a slice is rewritten only if its content changes. New
+Each write to a slice is sent to every node of the cluster, so a slice is rewritten only if its content changes. New
 endpoints are added first to slices that must be rewritten for other reasons, then to a single slice with space for all
 the remaining endpoints, and last to new slices. Slices are never rebalanced. Afterwards, module `hints` sets hints.
 """
@@ -14,7 +14,7 @@ from reference.endpointslice.endpoints import Identity, PortGroup, identity
 
 @dataclass(slots=True)
 class Draft:
-    """The wanted content of a slice. `base` is the existing slice, or None for a new slice.
+    """The desired content of a slice. `base` is the existing slice, or None for a new slice.
 
     While `changed` is false, `endpoints` is the list inside `base` and must not be changed in place.
     """
@@ -73,7 +73,7 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
 
 
 def same_beyond_hints(one: Object, other: Object) -> bool:
-    """Return whether two endpoints with the same identity are equal in all fields that we write, except hints."""
+    """Return whether two endpoints of equal identity agree in all fields that the controller writes, except hints."""
     return bool(
         one.get("conditions") == other.get("conditions")
         and one.get("nodeName") == other.get("nodeName")
@@ -90,7 +90,7 @@ def _same_target(one: Object | None, other: Object | None) -> bool:
 
 
 def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packed) -> None:
-    """Add a draft of `existing` with only its wanted endpoints to `packed`, and remove these from `missing`."""
+    """Add a draft of `existing` with only its desired endpoints to `packed`, and remove these from `missing`."""
     present: list[Object] = existing.get("endpoints") or []
     kept = []
     changed = False

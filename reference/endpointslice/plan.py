@@ -1,7 +1,7 @@
-"""The plan of one sync: which slices to create, update and delete, and why.
+"""Plans one sync: which slices to create, update and delete, and why.
 
-Planning is a pure function of the Service, its pods, the nodes and the existing slices. So parametrized tests can cover
-all decisions of the controller. Once a plan has been applied, the next plan must be empty.
+A plan is a pure function of the Service, its pods, the nodes and the existing slices. So parametrized tests can cover
+all decisions of the controller. After a plan is applied, the next plan must be empty.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class Family:
     """The plan for one address family. The controller's metrics show its numbers.
 
     `slices` holds the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of slices.
-    `outcome` is the outcome of a heuristic that works on the whole family.
+    `outcome` is the outcome of a heuristic, if the Service has one.
     """
 
     slices: tuple[Sequence[Object], ...]
@@ -59,7 +59,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes to make, in this order: create, update, delete. So new endpoints appear before old ones disappear.
+    """The writes of one sync, in this order: create, update, delete. So new endpoints appear before old ones disappear.
 
     `create` contains new slices (with generateName, without name), `update` contains existing slices with their
     resourceVersion, and `delete` contains existing slices. `left_out` lists the pods without an endpoint, `mechanism`
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def failure(self) -> str:
-        """A message about failed heuristics and missing Nodes, or "" if there are none. The sync then fails."""
+        """A message about failed heuristics and missing Nodes, which make the sync fail, or "" if there are none."""
         broken = (each.refusal for each in self.families.values() if isinstance(each.outcome, HeuristicError))
         return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
 
@@ -126,7 +126,7 @@ def plan_service(
     `pods` are the pods that the Service's selector matches, `nodes` all nodes by name, and `existing` the slices with
     this controller's managed-by label and the Service's name. Only the argument `memo` is changed: it is a cache that
     the caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` are the plug-ins by value
-    of `trafficDistribution`. `node_level` configures node-level topology, if its gate is enabled; None means manual.
+    of `trafficDistribution`. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
     """
     left_out: dict[LeftOut, None] = {}
     heuristics = heuristics or {}
@@ -180,9 +180,9 @@ def plan_service(
 
 
 def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
-    """Return the plan for a deleted Service: delete its slices, except slices without an owner reference to it.
+    """Return the plan for a deleted Service: delete the slices with an owner reference to it.
 
-    In a complete cluster, the garbage collector deletes these slices.
+    In a complete cluster, the garbage collector does this.
     """
     orphans = tuple(
         each

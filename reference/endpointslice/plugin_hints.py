@@ -1,4 +1,4 @@
-"""Sets hints from a plug-in heuristic: prepares its input and validates its result.
+"""Sets the hints of a plug-in heuristic: prepares the heuristic's input and validates its result.
 
 A faulty plug-in affects only hints. If the plug-in fails or its result is invalid, the slices of the address family are
 correct but have no hints, and the sync reports the plug-in and the error. Hints that the API server would refuse count
@@ -23,7 +23,7 @@ _LONGEST = {"zone": 63, "node": 253}
 
 
 class NodeView(Mapping[str, Node]):
-    """All nodes in the form that heuristics expect. A node is converted only when accessed, to save time."""
+    """All nodes by name, as heuristics expect them. A Node is converted only when accessed, to save time."""
 
     def __init__(self, nodes: Mapping[str, Object]) -> None:
         self._nodes = nodes
@@ -42,7 +42,7 @@ class NodeView(Mapping[str, Node]):
 def hint_by_plugin(
     drafts: Sequence[Draft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
 ) -> HeuristicError | None:
-    """Set the hints from the heuristic `value` on the endpoints of all `drafts` of one address family.
+    """Set hints on the endpoints of all `drafts` of one address family, from the heuristic for `value`.
 
     If the heuristic fails, remove all hints and return its error.
     """

@@ -1,10 +1,10 @@
-"""Writes the conditions of Services when they change.
+"""Writes the conditions of Services when the conditions change.
 
 The thread that syncs slices runs this module. It has its own queue, because acknowledgements can change conditions
 without a sync. Conditions are based on the objects that the API server stores. Services that never had
-`trafficDistribution` are skipped. Services whose field disappeared without a write are also skipped: an API server of a
-release without the field serves them in this form, and a write would delete the stored value. Acknowledgements are
-processed in small batches. Otherwise each change of hints would cost one write for each node.
+`trafficDistribution` are skipped. Services whose field disappeared without a write are also skipped: the API server's
+release lacks the field, and a write would delete the stored value. Acknowledgements are processed in batches. Otherwise
+each change of hints would cost one write for each node.
 """
 
 import logging
@@ -128,7 +128,7 @@ class StatusKeeper:
         return [accepted, programmed, honored]
 
     def _value(self, service: Object) -> str:
-        """Return `trafficDistribution`, or "" if it is unset or this controller's release does not have it."""
+        """Return `trafficDistribution`, or "" if it is unset or this controller's release does not have the field."""
         if not self._features.enabled("ServiceTrafficDistribution"):
             return ""
         return str(service["spec"].get("trafficDistribution") or "")

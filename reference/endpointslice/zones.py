@@ -1,8 +1,8 @@
 """The CPU of a cluster by zone, updated for each node event.
 
-The heuristic of the topology annotation needs no other data of nodes. Thousands of nodes update their status every few
-seconds, and hardly any update changes a total, so this module stores the totals. Sources: KEP-2433, Assumptions, and
-`kube-controller-manager` 1.21 and newer for the nodes that releases count.
+The heuristic of the topology annotation needs no other data about nodes. Thousands of nodes update their status every
+few seconds, and hardly any update changes a total, so this module stores the totals. Sources: KEP-2433, Assumptions;
+`kube-controller-manager` 1.21 and newer.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ class _Place:
 
 
 class ZoneTable:
-    """Totals by zone of the nodes for which `counts` is true. `version` increases whenever `shares` may change."""
+    """Totals per zone, of the nodes for which `counts` is true. `version` increases whenever `shares` may change."""
 
     def __init__(self, features: Features, nodes: Mapping[str, Object] | None = None) -> None:
         self.version = 0

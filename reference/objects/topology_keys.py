@@ -1,4 +1,4 @@
-"""Selects the endpoints that a client may use under topology keys (KEP-536), for proxies and DNS servers.
+"""Selects the endpoints that topology keys (KEP-536) allow a client to use, for proxies and DNS servers.
 
 Keys are names of node labels, in order of preference. The first key that matches any endpoint is used. An endpoint
 matches a key if its node and the client's node have equal values for the key. A key that the client's node lacks

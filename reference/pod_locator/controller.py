@@ -1,7 +1,7 @@
 """The PodLocator controller: maintains a PodLocator for each pod (KEP-536, New PodLocator controller).
 
-KEP-536 requires little churn. Most events are irrelevant, because a pod's conditions change often, and a node reports
-its status every few seconds. An event is ignored if it changes no relevant field.
+KEP-536 requires little churn in PodLocators. Most events are irrelevant, because a pod's conditions change often, and a
+node reports its status every few seconds. An event is ignored if it changes no relevant field.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -75,7 +75,7 @@ class Locations:
         return self._by_node.get(name, ())
 
     def _take_locator(self, locator: Object, gone: bool) -> Collection[Key]:
-        """Apply the event of a write: by another client, or by this controller, whose events may be outdated."""
+        """Apply an event of a PodLocator. Events of this controller's own writes may be outdated."""
         key, known = key_of(locator), self._locators.get(key_of(locator))
         if locator["metadata"]["uid"] in self._deleted:
             if gone:

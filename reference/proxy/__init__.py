@@ -1,4 +1,4 @@
-"""The service proxy of one node. It makes decisions, renders rules, and keeps the kernel's rules up to date."""
+"""The service proxy of one node. It decides where connections go, and keeps the rules in the kernel up to date."""
 
 from reference.proxy.proxy import ServiceProxy
 

@@ -87,7 +87,7 @@ def _translate(family: Family) -> Rule:
 
 
 def _keep(family: Family, mark: Mark) -> tuple[Rule, ...]:
-    """Replace the selected index with the identity of the client's endpoint, and set or clear LOCAL_LIST."""
+    """Return rules that replace the selected index with the client's identity, and set or clear LOCAL_LIST."""
     first, after = nft.FIRST_REGISTER, _after_client(family)
     word = f"| {LOCAL_LIST:#010x}" if mark.first else f"& {0xFFFFFFFF & ~LOCAL_LIST:#010x}"
     client = _load_client(family)
@@ -145,7 +145,7 @@ def _after_client(family: Family) -> int:
 
 
 def _time(seconds: int) -> str:
-    """Format a duration in the format of nft: 1m30s."""
+    """Format a duration as nft does: 1m30s."""
     words = []
     for unit, size in _UNITS:
         count, seconds = divmod(seconds, size)

@@ -39,7 +39,7 @@ _ORIGINAL_DESTINATION = {"IPv4": uapi.NFT_CT_DST_IP, "IPv6": uapi.NFT_CT_DST_IP6
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """A named set or map. `type` is nft text, `key_type` and `data_type` are nft's numbers, and lengths are in bytes.
+    """A named set or map. `type` is nft text, `key_type` and `data_type` are nft's type IDs, and lengths are in bytes.
 
     If `size` is not 0, the rules add the elements, up to this number, and elements may have a timeout.
     """
@@ -142,12 +142,12 @@ def address_length(family: Family) -> int:
 
 
 def second_field(family: Family) -> int:
-    """Return the register that follows an address in the first register."""
+    """Return the register that follows an address that begins in the first register."""
     return nft.FIRST_REGISTER + address_length(family) // 4
 
 
 def after_service(family: Family) -> int:
-    """Return the register that follows a service address in the first registers."""
+    """Return the register that follows a service address that begins in the first register."""
     return second_field(family) + 2
 
 
@@ -185,7 +185,7 @@ def _by_map(family: Family, name: str) -> Rule:
 
 
 def _by_ranges(family: Family) -> Rule:
-    """Send packets for service addresses with source ranges to the chains of these ranges (before other NAT chains)."""
+    """Return the rule that checks the source ranges of service addresses. It runs before all other NAT chains."""
     first = nft.FIRST_REGISTER
     return Rule(
         f"{FAMILY_WORD[family]} daddr . meta l4proto . th dport vmap @ranges",
@@ -194,10 +194,10 @@ def _by_ranges(family: Family) -> Rule:
 
 
 def _external(family: Family) -> tuple[Rule, ...]:
-    """Handle external traffic, and traffic from pods on other nodes to this node's addresses (node ports).
+    """Return the rules for external traffic, and for traffic from pods on other nodes to this node's node ports.
 
-    By core/v1 ServiceSpec.externalTrafficPolicy, all in-cluster clients get Cluster semantics for external IPs and load
-    balancer IPs, but not for node ports: traffic to a node without endpoints is dropped.
+    According to ServiceSpec.externalTrafficPolicy (core/v1), all in-cluster clients get Cluster semantics for external
+    IPs and load balancer IPs, but not for node ports: a node without endpoints drops this traffic.
     """
     rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]
     source = load_source(family, first)
@@ -236,7 +236,7 @@ def _udp_translated() -> bytes:
 
 
 def _tag(family: Family) -> Rule:
-    """Set the conntrack mark of a new UDP connection (see `flows`), and add the mark to the set `tags`."""
+    """Return the rule that sets a new UDP connection's conntrack mark (see `flows`) and adds it to the set `tags`."""
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     third = second + address_length(family) // 4
     fourth, into = third + 1, third + 2
@@ -260,7 +260,7 @@ def _tag(family: Family) -> Rule:
 
 
 def _awaited() -> tuple[Rule, ...]:
-    """Record in the conntrack mark of a UDP connection whether the connection awaits a reply."""
+    """Return the rules that record in the conntrack mark of a UDP connection whether it awaits a reply."""
     first, words = nft.FIRST_REGISTER, ("original", "reply")
     operations = (f"| {flows.AWAITED:#010x}", f"& {flows.TAGS:#010x}")
     return tuple(
@@ -278,10 +278,10 @@ def _awaited() -> tuple[Rule, ...]:
 
 
 def _masquerading(family: Family) -> tuple[Rule, ...]:
-    """Masquerade connections whose replies would otherwise not return through this node.
+    """Return the rules that masquerade connections whose replies would otherwise not return through this node.
 
-    The rules masquerade an endpoint that connects to itself. Then they skip this node and its pods, whose replies pass
-    through this node anyway, and clients whose address must be preserved. They masquerade all other clients.
+    They masquerade an endpoint that connects to itself, but not other connections from this node and its pods, whose
+    replies return through this node anyway, or from clients whose address must be preserved. They masquerade the rest.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)

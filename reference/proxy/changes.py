@@ -4,7 +4,7 @@ Changes have two parts, because each packet makes two lookups, which may use two
 
 - `first_delete` and `first_add` contain additions, in-place replacements, changed counts, and removed service
   addresses. They are applied atomically. Every index that a packet selected before this change still has an endpoint;
-- `later_delete` contains the endpoints beyond a count that was reduced. No packet selects these endpoints any more.
+- `later_delete` contains the endpoints beyond a reduced count, which packets no longer select.
 
 An increased count needs no second part: a packet that reads the new count also finds the new endpoint.
 """

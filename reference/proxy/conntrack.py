@@ -28,8 +28,8 @@ MOST_FILTERS = 3
 wait for each other across all network namespaces, but dumps do not."""
 
 MOST_SPARING_FILTERS = 24
-"""The same limit if connections that await a reply are kept. Only a filter reliably keeps them, because it checks and
-deletes atomically. Between a dump and the deletions, a client may send again."""
+"""The limit instead of MOST_FILTERS if connections that await a reply are kept. Only a filter reliably keeps them,
+because it checks and deletes atomically. Between a dump and the deletions, a client may send again."""
 
 MOST_AT_ONCE = 5_000
 """The number of entries above which one UDP dump per IP family is faster than one dump of all protocols."""
@@ -46,7 +46,7 @@ class Conntrack(NetlinkSocket):
         self._can_filter = True
 
     def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
-        """Delete these connections. Without `awaited`, connections that may still await a reply are kept.
+        """Delete the connections `stale`. Without `awaited`, connections that may still await a reply are kept.
 
         `endpoints` returns a service's current endpoints (None if it was removed). Their connections are kept.
         """
@@ -78,7 +78,7 @@ class Conntrack(NetlinkSocket):
     def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
         """Delete the UDP connections that go to endpoints that their service does not allow (None: service removed).
 
-        Returns the remaining connections to these services.
+        Return the remaining connections to these services.
         """
         packed: dict[bytes, frozenset[bytes]] = {}
         for family, services in allowed.items():

@@ -1,9 +1,9 @@
-"""The decision of one node for one service port, with the reason: forward to these endpoints, drop, or reject.
+"""Decides what a node does with connections to one service port: forward to some endpoints, drop, or reject.
 
 This module implements all of topology-aware routing as a pure function. It follows kube-proxy's CategorizeEndpoints.
-The hints of all *ready* endpoints together select one mode for the node (KEP-2433, KEP-4444, KEP-3015). If a list would
-be empty, endpoints that are terminating but still serving are used instead (KEP-1669). The Local list (the endpoints on
-this node, for the traffic policy `Local`) is never filtered by hints (KEP-2086).
+The hints of all *ready* endpoints together select one mode for the node, such as PreferSameZone (KEP-2433, KEP-4444,
+KEP-3015). If no endpoint in a list is ready, those that are terminating but still serving are used (KEP-1669). The
+Local list (the endpoints on this node, for the traffic policy `Local`) is never filtered by hints (KEP-2086).
 
 `spec.trafficDistribution` and an endpoint's own zone and node do not influence the mode; only hints do. The node of an
 endpoint is used only for the Local lists.
@@ -35,7 +35,7 @@ Mode = Literal["", "PreferSameNode", "PreferSameZone", "TopologyKeys"]
 
 
 class Endpoint(NamedTuple):
-    """One endpoint address and port. It is a tuple for speed, because events re-read slices of 100 endpoints."""
+    """One endpoint address and port. It is a tuple for speed, because each event reads up to 100 endpoints again."""
 
     address: str
     port: int
@@ -79,7 +79,7 @@ class ServicePort:
 
     @property
     def addresses(self) -> str:
-        """The addresses of the service port by kind, as a string."""
+        """The addresses of the service port, formatted for messages."""
         kinds = (
             ("cluster IP", self.cluster_ips),
             ("node port", (str(self.node_port),) if self.node_port else ()),
@@ -332,7 +332,7 @@ def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mo
 
 
 def _local_list(policy: str, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
-    """Forward to the endpoints on this node, or drop. The Service must have a usable endpoint on some node."""
+    """Return the action Forward to the endpoints on this node, or Drop. Some node must have a usable endpoint."""
     if chosen := tuple(each for each in ready if each.node == node):
         return Forward(chosen, f"{policy} Local: ready endpoints on node {node}: {len(chosen)}", local=True)
     if chosen := tuple(each for each in terminating if each.node == node):

@@ -1,4 +1,4 @@
-"""Packs elements of maps and sets by filling keys and data into a bytes template. Each kind of element has a template.
+"""Packs elements of maps and sets by inserting keys and data into bytes templates, one for each kind of element.
 
 A full load spends most of its time in this module. A key or a value is a concatenation of fields that are padded to a
 multiple of 4 bytes. As in nft, addresses and ports are in network byte order, and marks are in host byte order.
@@ -97,7 +97,7 @@ def pack_action(mark: int) -> bytes:
 
 
 def pack_tag(tag: int) -> bytes:
-    """Pack the element of the set `tags` for a tag. It means that a UDP connection with this tag may exist."""
+    """Pack the element of the set `tags` for a tag. The element means that a connection with this tag may exist."""
     key = attribute(uapi.NFTA_DATA_VALUE, _mark(tag | AWAITED))
     return nested(uapi.NFTA_LIST_ELEM, nested(uapi.NFTA_SET_ELEM_KEY, key))
 
@@ -134,10 +134,10 @@ def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
 def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
     """Return the elements of the map `affinity`, packed with their remaining time so that they can be added again.
 
-    Elements in the format of another version are left out. If several elements have equal keys, the most recently used
-    one is returned: a packet that arrives while a table is replaced does not see the old element and adds a new one
-    (seen on Linux 6.18). A rule may extend the lifetime of an element beyond the element's own timeout. The timeout is
-    then increased, because the kernel would otherwise refuse the element.
+    Elements in the format of another proxy version are left out. If several elements have equal keys, the most recently
+    used one is returned: a packet that arrives while a table is replaced does not see the old element and adds a new
+    one (seen on Linux 6.18). A rule may extend the lifetime of an element beyond the element's own timeout. The timeout
+    is then increased, because the kernel would otherwise refuse the element.
     """
     client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}

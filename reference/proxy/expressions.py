@@ -88,7 +88,7 @@ def mask_bytes(register: int, bits: bytes, flip: bytes) -> bytes:
 
 
 def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
-    """Continue the rule only if the register contains `value`. With `equal` False, only if it does not."""
+    """Continue the rule only if the register contains `value`. If `equal` is false, only if it does not."""
     return expression(
         "cmp",
         number(uapi.NFTA_CMP_SREG, register),
@@ -98,7 +98,7 @@ def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
 
 
 def lookup(name: str, register: int, into: int | None = None, *, inverted: bool = False) -> bytes:
-    """Continue the rule only if a set or map has the key in `register`. Load a map's data `into` (0: as a verdict)."""
+    """Continue the rule only if a set or map has the key in `register`. `into` is the register for a map's data."""
     return expression(
         "lookup",
         text(uapi.NFTA_LOOKUP_SET, name),
@@ -120,7 +120,7 @@ def update(name: str, register: int, data: int, seconds: int) -> bytes:
 
 
 def remove(name: str, register: int, data: int) -> bytes:
-    """Delete the key in a register from a map. The kernel requires a register with data too (seen on Linux 6.18)."""
+    """Delete the key in a register from a map. The kernel also requires a data register (seen on Linux 6.18)."""
     return _change(name, register, uapi.NFT_DYNSET_OP_DELETE, number(uapi.NFTA_DYNSET_SREG_DATA, data))
 
 

@@ -67,7 +67,7 @@ def end(family: Family, address: str, port: int) -> bytes:
 
 @lru_cache(maxsize=1 << 14)  # each stale pair is looked up twice
 def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
-    """Return the tag that the rules put into the mark of a connection from `service` to `endpoint`."""
+    """Return the tag that the rules put into the mark of a connection to `service` that goes to `endpoint`."""
     sent, goes = (socket.inet_pton(SOCKET_FAMILY[family], each) for each in (service.address, endpoint[0]))
     ports = b"".join(each.to_bytes(2, "big") + bytes(2) for each in (endpoint[1], service.port))
     hashed = _jhash(sent + goes + ports, TAG_SEED)
@@ -87,7 +87,7 @@ def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
 
 
 def untranslated(service: ServiceAddress) -> bytes:
-    """Return a filter for IPv4 connections to a service whose destination was never translated."""
+    """Return a filter for IPv4 connections to a service address that were never translated."""
     address, _, port = service
     packed = socket.inet_pton(socket.AF_INET, address)
     sent = nested(uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_DST, packed))

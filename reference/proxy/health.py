@@ -44,14 +44,14 @@ class Health:
                 self._since = self._clock()
 
     def updated(self, count: int) -> None:
-        """Record that `count` changes are in the kernel. The waiting time of all other changes starts now."""
+        """Record that `count` changes are in the kernel. The waiting time of all other changes restarts now."""
         with self._counting:
             self._waiting -= count
             self._updated = self._clock()
             self._since = self._updated if self._waiting else None
 
     def node(self, node: Object, *, deleted: bool) -> None:
-        """Read the proxy's own Node. Raises `KeyError` or `TypeError` if it is malformed."""
+        """Update the eligibility for traffic from the own Node. Raises `KeyError` or `TypeError` if malformed."""
         taints = (node.get("spec") or {}).get("taints") or ()
         leaving = node["metadata"].get("deletionTimestamp") or any(each["key"] == DELETION_TAINT for each in taints)
         self._eligible = not (self._watches_node and (deleted or leaving))

@@ -76,7 +76,7 @@ class Kernel:
         self._nft.close()
 
     def rulesets(self) -> list[Ruleset]:
-        """Return the wanted rules of each IP family."""
+        """Return the desired rules of each IP family."""
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:

@@ -1,6 +1,6 @@
-"""The kernel's table of one IP family. A table is loaded as a complete ruleset or updated by changes.
+"""The kernel's table of one IP family. It is loaded from a complete ruleset, or updated with changes.
 
-Messages are bytes that depend only on the ruleset and not on the node. Each node has its own socket.
+The netlink messages depend on the ruleset but not on the node. Each node has its own socket.
 """
 
 import struct
@@ -49,11 +49,11 @@ class Messages:
         return self._of_elements("tags", elements.pack_tag(tag))
 
     def delete_tags(self, tags: Iterable[int]) -> Iterator[Message]:
-        """Delete elements of the set `tags`. The elements must exist."""
+        """Yield messages that delete elements of the set `tags`. The elements must exist."""
         return self._in_messages(uapi.NFT_MSG_DELSETELEM, "tags", [elements.pack_tag(each) for each in tags])
 
     def whole(self, ruleset: Ruleset, clients: Sequence[bytes]) -> Iterator[Message]:
-        """Replace the table, if it exists. `clients` are the elements of the map `affinity` from `read_clients`."""
+        """Yield messages that create the table or replace it. `clients` are `affinity` elements from `read_clients`."""
         create = Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, self.table, self._describe("table"))
         yield from (create, *self.delete_table(), create)
         yield from self.skeleton(ruleset.pods, ruleset.own)
@@ -65,11 +65,11 @@ class Messages:
         yield from self.content(ruleset)
 
     def delete_table(self) -> list[Message]:
-        """Delete the table. The table must exist."""
+        """Return a message that deletes the table. The table must exist."""
         return [Message(uapi.NFT_MSG_DELTABLE, 0, self.table, self._describe("table"))]
 
     def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
-        """Create sets, chains and rules, and the elements that do not come from Services."""
+        """Yield messages that create sets, chains and rules, and the elements that do not come from Services."""
         yield from (self._set(index, spec) for index, spec in enumerate(set_specs(self.family), 1))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "pods", elements.pack_intervals(pods, self.family))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "own", elements.pack_intervals(own, self.family))
@@ -80,7 +80,7 @@ class Messages:
         )
 
     def action(self, mark: int) -> Iterator[Message]:
-        """Create the chain of a mark and its element in the map `actions`."""
+        """Yield messages that create the chain of a mark and its element in the map `actions`."""
         yield from self._chain(action_chain(self.family, mark))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", elements.pack_action(mark))
 
@@ -88,15 +88,15 @@ class Messages:
         yield from self._chain(ranges_chain(self.family, ranges))
 
     def add(self, wanted: Iterable[Element]) -> Iterator[Message]:
-        """Add elements in this order, in as few messages as possible."""
+        """Yield as few messages as possible that add elements in this order."""
         return self._in_lists(uapi.NFT_MSG_NEWSETELEM, wanted)
 
     def delete(self, unwanted: Iterable[Element]) -> Iterator[Message]:
-        """Delete elements. The elements must exist."""
+        """Yield messages that delete elements. The elements must exist."""
         return self._in_lists(uapi.NFT_MSG_DELSETELEM, unwanted)
 
     def content(self, ruleset: Ruleset) -> Iterator[Message]:
-        """Add all elements of a ruleset. Service addresses come last, in case the load needs several transactions."""
+        """Yield messages that add all elements. Service addresses are last, in case several transactions are needed."""
         wanted = actions(ruleset)
         packed: list[bytes] = []
         for name, service, action in wanted:
@@ -188,8 +188,8 @@ class KernelTable:
         """Replace the table with this ruleset, in as few transactions as the socket's send buffer allows.
 
         If a table exists, a copy of the new table under another name is active during the replacement, even if one
-        transaction is enough. Otherwise a packet that is passing the hooks could miss both tables. Clients in the map
-        `affinity` are kept, except clients that are added during the load.
+        transaction is enough. Otherwise a packet that is traversing the hooks could match neither table. Clients in the
+        map `affinity` are kept, except clients that are added during the load.
         """
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
         dump = partial(self._nft.dump, uapi.NFT_MSG_GETSETELEM, self._messages.clients)
@@ -221,7 +221,7 @@ class KernelTable:
         return self._nft.exists(uapi.NFT_MSG_GETSETELEM, self._messages.tag(tag))
 
     def forget_tags(self, tags: Iterable[int]) -> None:
-        """Delete recorded tags. The tags must exist."""
+        """Delete recorded tags from the set `tags`. They must exist."""
         self._nft.commit_all(self._messages.delete_tags(tags))
 
     def delete(self) -> None:

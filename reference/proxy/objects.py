@@ -25,7 +25,7 @@ AFFINITY_SECONDS, MOST_AFFINITY_SECONDS = 10_800, 86_400
 """The default timeout of session affinity, and the maximum timeout that an API server allows, in seconds."""
 
 UNREADABLE = (KeyError, TypeError, ValueError)
-"""The errors that a malformed object causes."""
+"""The exceptions that reading a malformed object raises."""
 
 NONE: frozenset[str] = frozenset()
 NO_FIELDS: Mapping[str, Any] = {}
@@ -146,7 +146,7 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, beha
 
 
 def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
-    """Return the CIDRs of a family whose clients may use the load balancer. If empty, all may, as in kube-proxy."""
+    """Return the CIDRs of clients that may use the load balancer. As in kube-proxy, () allows all clients."""
     if spec.get("type") != "LoadBalancer":
         return ()
     wanted = [each.strip() for each in spec.get("loadBalancerSourceRanges") or ()]
@@ -163,7 +163,7 @@ def _affinity_seconds(spec: Mapping[str, Any]) -> int:
 
 
 def _load_balancer_ips(service: Object) -> list[str]:
-    """Return the load balancer IPs, except those with ipMode Proxy: nodes get no packets for these (KEP-1860)."""
+    """Return the load balancer IPs, except those with ipMode Proxy, whose packets do not reach nodes (KEP-1860)."""
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
     return [each["ip"] for each in ingress if each.get("ip") and each.get("ipMode") != "Proxy"]
 

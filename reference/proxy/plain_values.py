@@ -1,4 +1,4 @@
-"""Decides the states of `conformance/small_scope.py`, which is not imported, for the command `check-decisions`."""
+"""Applies `decide` to the states of `conformance/small_scope.py`, for the command `check-decisions`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ _PORT = ServicePort("default", "web", "", "TCP", 80, 30080, ("10.96.0.1",), ("19
 
 
 def answering(decide: Callable[..., Decision] = decide) -> Callable[[Any], Answer]:
-    """Return a function that says, according to `decide`, which endpoints one client may reach at one address.
+    """Return a function that uses `decide` to return the endpoints that one client may reach at one address.
 
     One decision contains the answers for many clients and addresses, so answers are cached until the endpoints change.
     """

@@ -1,8 +1,8 @@
 """The service proxy of one node: it watches the API and keeps the kernel's rules up to date.
 
-One thread takes all events from one queue, computes the affected Services again, and writes the differences to the
-kernel immediately. The cost of an event does not depend on the number of other Services. The constructor starts the
-thread, so the thread and all its sockets are in the network namespace of the thread that calls the constructor.
+One thread takes all events from one queue, recomputes the affected Services, and writes the differences to the kernel
+immediately. The cost of an event does not depend on the number of other Services. The constructor starts the thread, so
+the thread and all its sockets are in the network namespace of the thread that calls the constructor.
 """
 
 import logging
@@ -41,11 +41,11 @@ class ServiceProxy:
 
     `pod_cidrs` contains the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez),
     10249 (/metrics, from `registry`) and the health check node ports of Services. Proxies in one process may share
-    `serving`. With `acknowledge`, the proxy records in a Lease up to which resource version its kernel is current.
+    `serving`. With `acknowledge`, the proxy records in a Lease the resource version up to which its kernel is current.
     With `pod_locators`, it reads node labels from PodLocators, and watches only its own Node (KEP-536, beta).
 
     `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
-    proxy without interrupting traffic. Raises `OSError` if netlink is forbidden. Later kernel errors are logged and
+    proxy without interrupting traffic. Raises `OSError` if it may not use netlink. Later kernel errors are logged and
     stored in `last_error`, and the proxy then reloads all rules.
     """
 
@@ -122,7 +122,7 @@ class ServiceProxy:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """The threads of the proxy, which run from `start` to `stop`, without the thread of a shared `Serving`."""
+        """The threads of the proxy, which run from `start` to `stop`, except the thread of a shared `Serving`."""
         parts = (self._acknowledgement, self._own_serving)
         return (self._thread, *(each.thread for each in parts if each is not None))
 

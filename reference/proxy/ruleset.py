@@ -1,4 +1,4 @@
-"""Decisions as elements of a few maps that all Services share.
+"""Turns decisions into elements of a few nftables maps that all Services share.
 
 kube-proxy creates chains for each Service and a chain for each endpoint. In this proxy, a Service is a few elements of
 shared maps. So a packet's cost does not grow with the number of Services, and a change affects few elements:

@@ -185,7 +185,7 @@ class State:
             self._base_changed = True
 
     def _receive_labels(self, node: Object, *, deleted: bool) -> None:
-        """Process the labels of a Node. If a topology key's value changed, `compute` decides its Services again."""
+        """Process the labels of a Node. If the value of a topology key changed, its Services are decided again."""
         if not (changed := self._labels.receive(node, deleted=deleted)):
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:
@@ -193,7 +193,7 @@ class State:
         self._decide_again(changed)
 
     def _decide_again(self, changed: AbstractSet[str]) -> None:
-        """Let `compute` make the decisions of Services with any of these topology keys again."""
+        """Make `compute` decide the Services with any of these topology keys again."""
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:
@@ -226,7 +226,7 @@ class State:
             service.dropped = frozenset(dropped)
 
     def _check_health(self, name: Name, service: _Service) -> None:
-        """Count the local ready endpoints for the health check node port, and record a change."""
+        """Count the local ready endpoints for the health check node port, and record the count if it changed."""
         before, node = service.checked, self._node.place.node
         ready: dict[Family, set[str]] = {family: set() for family in service.ports}
         for each in service.slices.values():

@@ -1,4 +1,4 @@
-"""The wanted rules of one IP family on one node, and their differences from the rules in the kernel.
+"""The desired rules of one IP family on one node, and their differences from the rules in the kernel.
 
 Entries belong to an owner (a service port). Changes are the differences since the last call of `take_changes`, so the
 cost of a burst of events depends only on the final differences.
@@ -30,7 +30,7 @@ _Value = TypeVar("_Value")
 
 
 class Table:
-    """The wanted content of the kernel's table of one IP family. It does not access the kernel."""
+    """The desired content of the kernel's table of one IP family. It does not access the kernel."""
 
     def __init__(self, family: Family, place: Callable[[RuleAction | None, RuleAction], RuleAction] = place) -> None:
         self.family = family
