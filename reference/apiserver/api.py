@@ -65,7 +65,7 @@ class ApiServer:
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Object]:
         """Return the objects of a namespace ("": all), sorted by key. They are shared, so copy before changing them."""
         selection = select(self.registry.strategy(resource), namespace, labels, fields)
-        return [each.object for each in reads.page(self.registry, resource, selection, reads.Query()).items]
+        return [each.object for each in reads.page(self.registry, resource, selection, reads.ListQuery()).items]
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         return writes.create(self.registry, ObjectRef(resource, namespace, ""), writes.private(obj), Call()).object

@@ -133,7 +133,7 @@ def abort(transport: asyncio.Transport) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """A plain request without its body."""
 
     method: str
@@ -148,14 +148,14 @@ class Head:
         return HttpRequest(self.method, self.path, self.query, query, self.headers, rest[: self.length])
 
 
-def parse(head: bytes) -> Head | None:
+def parse(head: bytes) -> RequestHead | None:
     """Parse the head of a plain request. Return None for any other request."""
     first, _, lines = head.partition(b"\r\n")
     wanted, fields = _REQUEST_LINE.fullmatch(first), _fields(lines)
     if wanted is None or fields is None:
         return None
     method, path, query = (each.decode() for each in wanted.groups(b""))
-    return Head(method, path, query, *fields)
+    return RequestHead(method, path, query, *fields)
 
 
 @functools.lru_cache(maxsize=512)  # a client's headers seldom change, and parsing takes 14 us

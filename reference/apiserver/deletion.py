@@ -29,14 +29,14 @@ class DeleteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class Deletion:
     """The object after a delete request. If `remains` is false, it was removed, and `stored` is its last state."""
 
     stored: Stored
     remains: bool
 
 
-def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: Call) -> Deleted:
+def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: Call) -> Deletion:
     """Delete one object. Raises `ApiError`: 403, 404, 409 (a precondition is not met)."""
     strategy = registry.strategy(target.resource)
     with registry.store.lock:
@@ -80,7 +80,7 @@ def _check_preconditions(strategy: Strategy, meta: dict[str, Any], options: Dele
         raise status.conflict(strategy.resource, name, why)
 
 
-def _delete(registry: Registry, strategy: Strategy, current: Stored, options: DeleteOptions, call: Call) -> Deleted:
+def _delete(registry: Registry, strategy: Strategy, current: Stored, options: DeleteOptions, call: Call) -> Deletion:
     obj = current.copy()
     meta = obj["metadata"]
     if strategy.resource.key == DEFINITIONS and not meta.get("deletionTimestamp"):
@@ -88,14 +88,14 @@ def _delete(registry: Registry, strategy: Strategy, current: Stored, options: De
     grace = _grace(strategy, obj, options.grace)
     if grace == 0 and not meta.get("finalizers"):
         if call.dry_run:
-            return Deleted(current, remains=False)
-        return Deleted(remove(registry, strategy, obj), remains=False)
+            return Deletion(current, remains=False)
+        return Deletion(remove(registry, strategy, obj), remains=False)
     _mark(meta, grace)
     if not call.dry_run and meta != current.object["metadata"]:
         current = registry.store.put(strategy.resource.key, obj)
     if not call.dry_run and strategy.resource.key == DEFINITIONS:
         return _delete_objects(registry, current, call)
-    return Deleted(current, remains=True)
+    return Deletion(current, remains=True)
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
@@ -120,12 +120,12 @@ def _mark(meta: dict[str, Any], grace: int) -> None:
         meta["generation"] += 1
 
 
-def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, call: Call) -> Deleted:
+def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, call: Call) -> Deletion:
     name = current.object["metadata"]["name"]
     if name in PERMANENT:
         raise status.forbidden(strategy.resource, name, "this namespace may not be deleted", "Forbidden")
     if call.dry_run:
-        return Deleted(current, remains=False)
+        return Deletion(current, remains=False)
     if not current.object["metadata"].get("deletionTimestamp"):
         obj = current.copy()
         _mark(obj["metadata"], 0)
@@ -135,10 +135,10 @@ def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, c
         _delete(registry, registry.strategy(resource), stored, DeleteOptions(grace=0), call)
     _remove_if_empty(registry, name)
     left = registry.store.get(NAMESPACES, ("", name))
-    return Deleted(left or current, remains=left is not None)
+    return Deletion(left or current, remains=left is not None)
 
 
-def _delete_objects(registry: Registry, definition: Stored, call: Call) -> Deleted:
+def _delete_objects(registry: Registry, definition: Stored, call: Call) -> Deletion:
     """Delete all custom resources of a CustomResourceDefinition that is being deleted, and then the definition."""
     name = definition.object["metadata"]["name"]
     if (strategy := registry.strategies.get(name)) is not None:
@@ -146,7 +146,7 @@ def _delete_objects(registry: Registry, definition: Stored, call: Call) -> Delet
             _delete(registry, strategy, each, DeleteOptions(grace=0), call)
     _remove_definition(registry, name)
     left = registry.store.get(DEFINITIONS, ("", name))
-    return Deleted(left or definition, remains=left is not None)
+    return Deletion(left or definition, remains=left is not None)
 
 
 def _remove_definition(registry: Registry, name: str) -> None:

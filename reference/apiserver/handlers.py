@@ -109,7 +109,7 @@ def _get(registry: Registry, request: Request) -> Response:
 
 def _list(registry: Registry, request: Request) -> Response:
     query = request.http.query
-    asked = reads.Query(
+    asked = reads.ListQuery(
         limit=integer(query, "limit") or 0,
         continue_token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),

@@ -24,10 +24,10 @@ from reference.apiserver.dispatcher import Dispatcher, failure
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.http_request import HttpRequest, RequestRecord
 from reference.apiserver.pod_access import pod_location
-from reference.apiserver.pod_access.kubelets import Kubelets
+from reference.apiserver.pod_access.kubelets import KubeletForwarder
 from reference.apiserver.pod_access.pod_location import OpenSocket
 from reference.apiserver.pod_access.proxy import PodProxy
-from reference.apiserver.watch import Hub, Watcher, WatchQuery
+from reference.apiserver.watch import Watcher, WatchHub, WatchQuery
 from reference.client import ApiError, Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -50,14 +50,14 @@ class HttpFrontend:
         open_socket: OpenSocket | None = None,
         kubelet_tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.hub = Hub(api.registry.store, loop)
+        self.hub = WatchHub(api.registry.store, loop)
         self._registry = api.registry
         self._loop = loop
         self._bookmark_seconds = bookmark_seconds
         self.dispatcher = Dispatcher(api.registry, log, access)
         self._access = access
         self._pods = PodProxy(api.registry, open_socket)
-        self._kubelets = Kubelets(api.registry, open_socket, kubelet_tls)
+        self._kubelets = KubeletForwarder(api.registry, open_socket, kubelet_tls)
         self._plain: set[Connection] = set()
         self._silence = silence_seconds
         self._long = ThreadPoolExecutor(1, "apiserver-long")

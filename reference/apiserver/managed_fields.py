@@ -143,7 +143,7 @@ def _element(element: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class FieldOwner:
     """An entry of managedFields: a manager, its operation ("Apply" or "Update"), the subresource, and its fields."""
 
     manager: str
@@ -157,13 +157,13 @@ class Owner:
     def identity(self) -> tuple[str, str, str]:
         return self.manager, self.operation, self.subresource
 
-    def without(self, fields: Iterable[FieldPath]) -> "Owner":
+    def without(self, fields: Iterable[FieldPath]) -> "FieldOwner":
         return replace(self, fields=self.fields.difference(fields))
 
 
-def read(entries: Any) -> list[Owner]:
+def read(entries: Any) -> list[FieldOwner]:
     return [
-        Owner(
+        FieldOwner(
             each.get("manager") or "",
             each.get("operation") or "",
             each.get("subresource") or "",
@@ -175,7 +175,7 @@ def read(entries: Any) -> list[Owner]:
     ]
 
 
-def write(owners: Iterable[Owner]) -> list[Object]:
+def write(owners: Iterable[FieldOwner]) -> list[Object]:
     """Return the value of managedFields. Owners without fields are left out."""
     return [
         {
@@ -192,13 +192,13 @@ def write(owners: Iterable[Owner]) -> list[Object]:
     ]
 
 
-def before_first_apply(live: Object, rules: ListRules) -> Owner:
+def before_first_apply(live: Object, rules: ListRules) -> FieldOwner:
     """Return the entry that owns all fields of an object before its first server-side apply."""
     return new_owner("before-first-apply", "Update", "", flatten(live, rules), live)
 
 
-def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[FieldPath], obj: Object) -> Owner:
-    return Owner(manager, operation, subresource, frozenset(fields), obj["apiVersion"], timestamp())
+def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[FieldPath], obj: Object) -> FieldOwner:
+    return FieldOwner(manager, operation, subresource, frozenset(fields), obj["apiVersion"], timestamp())
 
 
 def track(new: Object, old: Object, manager: str, rules: ListRules, *, subresource: str = "") -> None:
@@ -220,8 +220,8 @@ def track(new: Object, old: Object, manager: str, rules: ListRules, *, subresour
 
 
 def _moved(
-    owners: list[Owner], changed: set[FieldPath], *, gone: set[FieldPath], by: tuple[str, str, str], obj: Object
-) -> list[Owner]:
+    owners: list[FieldOwner], changed: set[FieldPath], *, gone: set[FieldPath], by: tuple[str, str, str], obj: Object
+) -> list[FieldOwner]:
     lost = gone | changed
     kept = [each.without(gone if each.identity == by else lost) for each in owners]
     for index, owner in enumerate(kept):

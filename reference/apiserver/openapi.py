@@ -19,7 +19,7 @@ from reference.apiserver.kinds import Strategy, versioned_fields
 from reference.apiserver.kinds.custom_resources import CustomResources
 from reference.apiserver.kinds.schemas import EMBEDDED, Schema
 from reference.apiserver.merge_rules import ListRule, list_rules
-from reference.apiserver.operations import Operation, Served, of_resource, of_server, type_of
+from reference.apiserver.operations import Operation, ServedKind, of_resource, of_server, type_of
 from reference.apiserver.registry import Registry
 from reference.client import Object
 from reference.features import Version
@@ -80,22 +80,22 @@ def document(registry: Registry, path: str) -> bytes:
     raise status.no_such_path()
 
 
-def _served(strategies: Iterable[Strategy]) -> Iterator[Served]:
+def _served(strategies: Iterable[Strategy]) -> Iterator[ServedKind]:
     for strategy in strategies:
         for place, rules in strategy.group_versions:
             schema = rules.schema if isinstance(rules, CustomResources) else None
-            yield Served(rules.resource, place.group, place.version, rules.scale is not None, schema)
+            yield ServedKind(rules.resource, place.group, place.version, rules.scale is not None, schema)
 
 
 @lru_cache(maxsize=8)
-def _v2(served: tuple[Served, ...], release: Release) -> bytes:
+def _v2(served: tuple[ServedKind, ...], release: Release) -> bytes:
     models = _Models(served, release, complete=False)
     document = {"swagger": "2.0", "info": _info(release), "paths": {}, "definitions": models.definitions}
     return orjson.dumps(document)
 
 
 @lru_cache(maxsize=64)
-def _v3(served: tuple[Served, ...], key: str, release: Release) -> bytes:
+def _v3(served: tuple[ServedKind, ...], key: str, release: Release) -> bytes:
     models = _Models(tuple(each for each in served if each.prefix == key), release)
     paths = {
         path: {each.method: _operation(each, models) for each in operations}
@@ -110,7 +110,7 @@ def _info(release: Release) -> Object:
 
 
 @lru_cache(maxsize=8)
-def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[Operation]]]:
+def _paths(served: tuple[ServedKind, ...]) -> Mapping[str, Mapping[str, list[Operation]]]:
     """Return the operations, grouped by OpenAPI 3 document and then by path."""
     prefixes = dict.fromkeys(each.prefix for each in served)
     found: dict[str, dict[str, list[Operation]]] = {each: {} for each in prefixes}
@@ -175,7 +175,7 @@ class _Models:
     release lacks are dropped.
     """
 
-    def __init__(self, served: tuple[Served, ...], release: Release, *, complete: bool = True) -> None:
+    def __init__(self, served: tuple[ServedKind, ...], release: Release, *, complete: bool = True) -> None:
         """`complete` is false for OpenAPI 2."""
         self._release, self._complete = release, complete
         self._definitions = "#/components/schemas/" if complete else "#/definitions/"
@@ -184,7 +184,7 @@ class _Models:
         for each in served:
             self._add_kind(each)
 
-    def of_kind(self, of: Served) -> Object:
+    def of_kind(self, of: ServedKind) -> Object:
         model = None if of.schema is not None else _model_name(self._models, of)
         return {"$ref": self._definitions + (_unknown(of) if model is None else _name(model))}
 
@@ -203,7 +203,7 @@ class _Models:
                 self._add(f"V1{kind}")
                 return {"$ref": self._definitions + _name(f"V1{kind}")}
 
-    def _add_kind(self, served: Served) -> None:
+    def _add_kind(self, served: ServedKind) -> None:
         if served.schema is not None:
             self._add_custom(served, served.schema)
             return
@@ -221,7 +221,7 @@ class _Models:
         for path in versioned_fields.absent(served.resource.kind, *self._release):
             self._properties_around(model, path).pop(path[-1], None)
 
-    def _add_custom(self, served: Served, schema: Schema) -> None:
+    def _add_custom(self, served: ServedKind, schema: Schema) -> None:
         """Add the schema of a custom resource. In OpenAPI 2, which has fewer keywords, add only a free-form object."""
         self._add("V1ObjectMeta")
         metadata = {"$ref": self._definitions + _name("V1ObjectMeta")}
@@ -285,7 +285,7 @@ def _extensions(rule: ListRule) -> Object:
     return found
 
 
-def _model_name(models: Any, served: Served) -> str | None:
+def _model_name(models: Any, served: ServedKind) -> str | None:
     version = served.version.title()
     group = served.group.partition(".")[0].title()
     prefixes = {"": "Core", "events.k8s.io": "Events"}
@@ -294,7 +294,7 @@ def _model_name(models: Any, served: Served) -> str | None:
     return next((each for each in known if hasattr(models, each)), None)
 
 
-def _unknown(served: Served) -> str:
+def _unknown(served: ServedKind) -> str:
     return f"{served.group or 'core'}.{served.version}.{served.resource.kind}"
 
 

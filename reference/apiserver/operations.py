@@ -43,7 +43,7 @@ _POD_METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedKind:
     """A kind as served in one of its API groups and versions."""
 
     resource: Resource
@@ -75,7 +75,7 @@ class Operation:
     returns_object: bool = False
     """True if the response is an object of the kind."""
 
-    of: Served | None = None
+    of: ServedKind | None = None
     """The kind; None for an operation of the server itself."""
 
     @property
@@ -87,7 +87,7 @@ def type_of(parameter: str) -> str:
     return _TYPES.get(parameter, STRINGS)
 
 
-def of_resource(of: Served) -> Iterator[Operation]:
+def of_resource(of: ServedKind) -> Iterator[Operation]:
     """Yield the operations of a kind."""
     yield from (replace(each, of=of) for each in _of_resource(of.resource, f"/{of.prefix}", scales=of.scales))
 

@@ -20,7 +20,7 @@ _MAX_DIGITS = 100  # the longest number to parse; Python refuses more than 4300 
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ListQuery:
     """The parameters of a list request, except the selectors. A `limit` of 0 means no limit."""
 
     limit: int = 0
@@ -40,7 +40,7 @@ class Page:
     remaining: int | None = None
 
 
-def page(registry: Registry, resource: str, selection: Selection, query: Query) -> Page:
+def page(registry: Registry, resource: str, selection: Selection, query: ListQuery) -> Page:
     """Return one page of a list. Raises `ApiError`: 400, 404, 410, 504."""
     registry.strategy(resource)
     with registry.store.lock:
@@ -67,7 +67,7 @@ def parse_revision(text: str) -> int:
     return int(text)
 
 
-def _start(registry: Registry, query: Query) -> tuple[Key | None, int | None]:
+def _start(registry: Registry, query: ListQuery) -> tuple[Key | None, int | None]:
     """Return the key after which the page starts (None: at the start), and the revision (None: the latest)."""
     current = registry.store.revision
     if query.continue_token:

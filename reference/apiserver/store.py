@@ -68,7 +68,7 @@ class Stored:
         return False
 
 
-class Abridged(Stored):
+class AbridgedObject(Stored):
     """An object that another release stored. `object` has only the fields of this release, and is created on first use.
 
     With this class, a new server takes over thousands of slices in milliseconds. Copying them would take a second.
@@ -251,4 +251,4 @@ class _HandedOver(dict[str, _Table]):
 def _as_served(objects: dict[Key, Stored], served: Served | None) -> dict[Key, Stored]:
     if served is None:
         return {key: each.in_full() for key, each in objects.items()}
-    return {key: Abridged(each.in_full(), served) for key, each in objects.items()}
+    return {key: AbridgedObject(each.in_full(), served) for key, each in objects.items()}

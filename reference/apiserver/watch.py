@@ -124,7 +124,7 @@ def _lines(watcher: Watcher, changes: list[Change]) -> bytes:
     return b"".join(line_for(change, watcher.selection, watcher.renderer) for change in new)
 
 
-class Hub:
+class WatchHub:
     """Sends the store's changes to the watchers of one server. All methods except `_observe` run in the event loop."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:

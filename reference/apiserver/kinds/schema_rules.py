@@ -98,7 +98,7 @@ def validate(document: Mapping[str, Any], path: str) -> list[FieldError]:
         if set(document["properties"]["metadata"].get("properties") or ()) - allowed:
             return [errors.forbidden(place, "must not specify anything other than name and generateName")]
     found = list(_patterns(document, path)) or list(_validate(document, path))
-    return found or list(_defaults(document, path, schemas.Work()))
+    return found or list(_defaults(document, path, schemas.ValidationRun()))
 
 
 def rules_in(document: Mapping[str, Any]) -> bool:
@@ -203,7 +203,7 @@ def _inside(schema: Mapping[str, Any], path: str, *, typed: bool = False) -> Ite
         yield from _inside(each, place, typed=typed and "properties" not in schema)
 
 
-def _defaults(schema: Mapping[str, Any], path: str, work: schemas.Work) -> Iterator[FieldError]:
+def _defaults(schema: Mapping[str, Any], path: str, work: schemas.ValidationRun) -> Iterator[FieldError]:
     for below, place in _within(schema, path):
         if "default" in below:
             yield from schemas.Schema(below).validate(below["default"], f"{place}.default", work)

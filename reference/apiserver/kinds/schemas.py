@@ -62,11 +62,11 @@ class Schema:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self._root = _Node(document)
+        self._root = _SchemaNode(document)
 
-    def validate(self, value: Any, path: str = "", work: "Work | None" = None) -> list[FieldError]:
-        """Return the errors of an object, or of another value at `path`. Several values may share one `Work`."""
-        work = work or Work()
+    def validate(self, value: Any, path: str = "", work: "ValidationRun | None" = None) -> list[FieldError]:
+        """Return the errors of an object, or of another value at `path`. Several values may share one `work`."""
+        work = work or ValidationRun()
         before = len(work.found)
         try:
             work.validate(self._root, value, [path] if path else [])
@@ -89,7 +89,7 @@ class Schema:
         return dict(_list_rules(self.document, ()))
 
 
-class _Node:
+class _SchemaNode:
     """A schema or nested schema, prepared for validation."""
 
     __slots__ = (
@@ -100,11 +100,11 @@ class _Node:
     def __init__(self, document: Document) -> None:
         additional, items = document.get("additionalProperties"), document.get("items")
         self.document = document
-        self.properties = {name: _Node(each) for name, each in (document.get("properties") or {}).items()}
-        self.additional = _Node(additional) if isinstance(additional, dict) else bool(additional)
-        self.items = _Node(items) if items else None
+        self.properties = {name: _SchemaNode(each) for name, each in (document.get("properties") or {}).items()}
+        self.additional = _SchemaNode(additional) if isinstance(additional, dict) else bool(additional)
+        self.items = _SchemaNode(items) if items else None
         self.junctors = [
-            (name, [_Node(each) for each in (given if isinstance(given, list) else [given])])
+            (name, [_SchemaNode(each) for each in (given if isinstance(given, list) else [given])])
             for name in ("allOf", "anyOf", "oneOf", "not")
             if (given := document.get(name))
         ]
@@ -125,20 +125,20 @@ class _Node:
         }
         below = [
             *self.properties.values(),
-            *(each for each in (self.additional, self.items) if isinstance(each, _Node)),
+            *(each for each in (self.additional, self.items) if isinstance(each, _SchemaNode)),
         ]
         self.has_defaults: bool = bool(self.defaults) or any(each.has_defaults for each in below)
 
 
 @dataclass(slots=True)
-class Work:
+class ValidationRun:
     """The validation of one object: the errors that it found, and the work that it has done so far."""
 
     found: list[FieldError] = field(default_factory=list)
     steps: int = 0
     pattern_work: int = 0
 
-    def validate(self, node: _Node, value: Any, path: Path) -> None:
+    def validate(self, node: _SchemaNode, value: Any, path: Path) -> None:
         self._spend(1)
         if len(self.found) >= _SHOWN:
             return
@@ -160,7 +160,7 @@ class Work:
         for name, nodes in node.junctors:
             self._junctor(name, nodes, value, path)
 
-    def _text(self, node: _Node, value: str, path: Path) -> None:
+    def _text(self, node: _SchemaNode, value: str, path: Path) -> None:
         document = node.document
         most, least = document.get("maxLength"), document.get("minLength")
         if most is not None and len(value) > most:
@@ -192,7 +192,7 @@ class Work:
         if limit and not -limit <= value < limit:
             self._add(errors.wrong_type(dotted(path), value, document["format"], _type_of(value)))
 
-    def _object(self, node: _Node, value: dict[str, Any], path: Path) -> None:
+    def _object(self, node: _SchemaNode, value: dict[str, Any], path: Path) -> None:
         document = node.document
         required = document.get("required") or ()
         self._spend(len(required) // 8)
@@ -205,7 +205,7 @@ class Work:
                 if not value.get(name):
                     self._add(errors.required(dotted([*path, name])))
         self._count(document, "Properties", value, path)
-        additional = node.additional if isinstance(node.additional, _Node) else None
+        additional = node.additional if isinstance(node.additional, _SchemaNode) else None
         for name, each in value.items():
             below = node.properties.get(name) or additional
             if below is not None and not (each is None and name in required):
@@ -213,7 +213,7 @@ class Work:
                 self.validate(below, each, path)
                 path.pop()
 
-    def _array(self, node: _Node, value: list[Any], path: Path) -> None:
+    def _array(self, node: _SchemaNode, value: list[Any], path: Path) -> None:
         self._count(node.document, "Items", value, path)
         if node.items is not None:
             for index, each in enumerate(value):
@@ -243,7 +243,7 @@ class Work:
         if least is not None and len(value) < least:
             self._invalid(path, len(value), f"in body should have at least {least} {what.lower()}")
 
-    def _junctor(self, name: str, nodes: list[_Node], value: Any, path: Path) -> None:
+    def _junctor(self, name: str, nodes: list[_SchemaNode], value: Any, path: Path) -> None:
         outside, results = self.found, []
         for node in nodes:
             self.found = []
@@ -279,7 +279,7 @@ class Work:
             self.found.append(error)
 
 
-def _prune(node: _Node, value: Any, path: Path, unknown: list[str], keep: tuple[str, ...] = ()) -> None:
+def _prune(node: _SchemaNode, value: Any, path: Path, unknown: list[str], keep: tuple[str, ...] = ()) -> None:
     if isinstance(value, list) and node.items is not None:
         for index, each in enumerate(value):
             if isinstance(each, dict | list):
@@ -290,7 +290,7 @@ def _prune(node: _Node, value: Any, path: Path, unknown: list[str], keep: tuple[
         keep = EMBEDDED
     for name in list(value):
         below = node.properties.get(name) or node.additional
-        if isinstance(below, _Node):
+        if isinstance(below, _SchemaNode):
             if isinstance(value[name], dict | list) and not (name == "metadata" and keep):
                 _prune(below, value[name], [*path, name], unknown)
         elif not below and not node.preserves and name not in keep:
@@ -298,7 +298,7 @@ def _prune(node: _Node, value: Any, path: Path, unknown: list[str], keep: tuple[
             del value[name]
 
 
-def _default(node: _Node, value: Any, left: list[int]) -> None:
+def _default(node: _SchemaNode, value: Any, left: list[int]) -> None:
     """Set defaults of at most `left[0]` bytes, and subtract their size from `left[0]`."""
     if not node.has_defaults:
         return
@@ -317,7 +317,7 @@ def _default(node: _Node, value: Any, left: list[int]) -> None:
         value[name] = orjson.loads(text)
     for name, each in value.items():
         below = node.properties.get(name) or node.additional
-        if isinstance(below, _Node):
+        if isinstance(below, _SchemaNode):
             _default(below, each, left)
 
 

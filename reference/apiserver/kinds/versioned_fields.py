@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class VersionedField:
     """A field that exists since Kubernetes 1.`since` and before 1.`until`, and its feature gate.
 
     If the gate is set in a release that no longer has the field, the field exists again. `older` is the gate for the
@@ -41,7 +41,7 @@ class Field:
         return exists and (not self.gate or any(features.enabled(each) for each in (self.gate, self.older) if each))
 
 
-NODE_HINTS = Field(
+NODE_HINTS = VersionedField(
     "EndpointSlice",
     ("endpoints", "hints", "forNodes"),
     since=33,
@@ -50,17 +50,17 @@ NODE_HINTS = Field(
 )
 
 FIELDS = (
-    Field("Service", ("spec", "topologyKeys"), since=17, until=22, gate="ServiceTopology"),
-    Field("Service", ("status", "conditions"), since=20),
-    Field("Service", ("spec", "internalTrafficPolicy"), since=21, gate="ServiceInternalTrafficPolicy"),
-    Field("Service", ("spec", "trafficDistribution"), since=30, gate="ServiceTrafficDistribution"),
-    Field("EndpointSlice", ("endpoints", "hints"), since=21, gate="TopologyAwareHints"),
+    VersionedField("Service", ("spec", "topologyKeys"), since=17, until=22, gate="ServiceTopology"),
+    VersionedField("Service", ("status", "conditions"), since=20),
+    VersionedField("Service", ("spec", "internalTrafficPolicy"), since=21, gate="ServiceInternalTrafficPolicy"),
+    VersionedField("Service", ("spec", "trafficDistribution"), since=30, gate="ServiceTrafficDistribution"),
+    VersionedField("EndpointSlice", ("endpoints", "hints"), since=21, gate="TopologyAwareHints"),
     NODE_HINTS,
 )
 
 
 @functools.cache
-def fields_of(kind: str) -> tuple[Field, ...]:
+def fields_of(kind: str) -> tuple[VersionedField, ...]:
     return tuple(each for each in FIELDS if each.kind == kind)
 
 

@@ -39,7 +39,7 @@ _TRUE = frozenset({"true", "1"})
 _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
 
-class Kubelets(Forwarder):
+class KubeletForwarder(Forwarder):
     """Forwards requests to kubelets."""
 
     def __init__(self, registry: Registry, open_socket: OpenSocket | None, tls: ssl.SSLContext | None) -> None:

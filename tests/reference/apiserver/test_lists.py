@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reference.apiserver import ApiServer
-from reference.apiserver.reads import Page, Query, page
+from reference.apiserver.reads import ListQuery, Page, page
 from reference.apiserver.selectors import Selection
 from reference.client import ApiError
 
@@ -14,7 +14,7 @@ def create(api: ApiServer, *names: str) -> None:
 
 
 def read(api: ApiServer, **query: object) -> Page:
-    return page(api.registry, "configmaps", Selection(), Query(**query))  # type: ignore[arg-type]
+    return page(api.registry, "configmaps", Selection(), ListQuery(**query))  # type: ignore[arg-type]
 
 
 def names(page: Page) -> list[str]:

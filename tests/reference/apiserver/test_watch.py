@@ -196,7 +196,7 @@ def test_watch_in_an_unknown_format_is_refused_and_others_continue(api: ApiServe
 
 def test_watch_opened_during_the_stop_ends_with_the_server(api: ApiServer) -> None:
     loop = asyncio.new_event_loop()
-    hub = watch.Hub(api.registry.store, loop)
+    hub = watch.WatchHub(api.registry.store, loop)
     hub.close()
     renderer = Renderer(Routes(api.registry).find(CONFIGS), ResponseForm())
     with pytest.raises(ApiError) as refused:
