@@ -32,7 +32,7 @@ from reference.proxy.base_rules import (
 )
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number
-from reference.proxy.nftables import STAGING, KernelTable, Messages
+from reference.proxy.nftables import STAGING, KernelTable, MessageBuilder
 from reference.proxy.ruleset import (
     LOCAL_LIST,
     Endpoint,
@@ -134,7 +134,7 @@ def _refuses_the_rest(family: Family, chain: Chain) -> Chain:
 # A chain for each Service and each endpoint
 
 
-class _ChainMessages(Messages):
+class _ChainMessages(MessageBuilder):
     """A ruleset with the structure of kube-proxy's: sequential rules jump to a chain for each service address.
 
     The chain jumps to chains for its endpoints, for example with the probabilities 1/3, 1/2 and 1. Session affinity

@@ -8,7 +8,7 @@ closed connection.
 Linux 6.8 and newer can delete entries that match a filter. This takes 0.5 ms, or 10 ms with 50,000 connections in all
 network namespaces, which share one table and block each other. It costs nothing if this namespace has no connections.
 On older kernels, and for many deletions, this module dumps the table and searches it. A dump takes 16 ms even for an
-empty table, because the kernel locks 262,144 buckets. So `Kernel` only deletes recorded connections.
+empty table, because the kernel locks 262,144 buckets. So `KernelWriter` only deletes recorded connections.
 """
 
 import errno

@@ -27,7 +27,7 @@ BATCH = 0.01
 """The maximum delay of a second deletion, in seconds. The delay lets one search cover several deletions."""
 
 
-class Kernel:
+class KernelWriter:
     """Writes the state of one proxy to the kernel. The methods raise `KernelError` or `OSError`."""
 
     def __init__(

@@ -31,7 +31,7 @@ _length = struct.Struct("=HH").pack
 ChainEdit = Callable[[Family, Chain], Chain]
 
 
-class Messages:
+class MessageBuilder:
     """Builds the netlink messages that change one table. The methods only return messages and send nothing."""
 
     def __init__(self, family: Family, table: str = TABLE, edit: ChainEdit | None = None) -> None:
@@ -167,9 +167,9 @@ class Messages:
 
 
 @cache
-def messages(family: Family, table: str = TABLE, edit: ChainEdit | None = None) -> Messages:
+def messages(family: Family, table: str = TABLE, edit: ChainEdit | None = None) -> MessageBuilder:
     """Return the message builder for a table. All nodes share it."""
-    return Messages(family, table, edit)
+    return MessageBuilder(family, table, edit)
 
 
 class KernelTable:

@@ -51,7 +51,7 @@ Pod = tuple[str, str]
 """The namespace and the name of a pod. Its PodLocator has the same namespace and name."""
 
 
-class LocatorLabels(NodeLabels):
+class PodLocatorLabels(NodeLabels):
     """The labels of a proxy's own Node, and of the nodes of all pods with a PodLocator. Not thread-safe."""
 
     def __init__(self, own: str) -> None:

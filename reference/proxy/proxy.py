@@ -18,13 +18,13 @@ from reference.features import Features
 from reference.proxy.acknowledgement import Acknowledgement
 from reference.proxy.decision import Behaviour, Decision, Family
 from reference.proxy.health import Health
-from reference.proxy.kernel import Kernel
+from reference.proxy.kernel import KernelWriter
 from reference.proxy.listeners import HEALTH_PORT, METRICS_PORT, Listeners
 from reference.proxy.metrics import Metrics
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nft_text import text
 from reference.proxy.nftables import KernelTable
-from reference.proxy.node_labels import LocatorLabels
+from reference.proxy.node_labels import PodLocatorLabels
 from reference.proxy.objects import UNREADABLE
 from reference.proxy.state import State
 from reference.serving import Serving
@@ -67,11 +67,11 @@ class ServiceProxy:
         self._node_name = node_name
         self._client = client
         self._pod_locators = pod_locators
-        labels: dict[str, Any] = {"labels": LocatorLabels(node_name)} if pod_locators else {}
+        labels: dict[str, Any] = {"labels": PodLocatorLabels(node_name)} if pod_locators else {}
         self._state = state(node_name, Behaviour.of(features), **labels)
         self._health = Health(features)
         self._metrics = Metrics(features, self._health, lambda: self._state.dropped)
-        self._kernel = Kernel(self._state, pod_cidrs, self._metrics, kernel_table)
+        self._kernel = KernelWriter(self._state, pod_cidrs, self._metrics, kernel_table)
         self._acknowledgement = Acknowledgement(node_name, client) if acknowledge else None
         self._own_serving = None
         if serving is None:

@@ -15,7 +15,7 @@ from reference.objects.topology_keys import Labels
 from reference.proxy import objects
 from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
 from reference.proxy.node_labels import NONE as NO_LABELS
-from reference.proxy.node_labels import LocatorLabels, NodeLabels
+from reference.proxy.node_labels import NodeLabels, PodLocatorLabels
 from reference.proxy.objects import UNREADABLE, Node, Slice
 from reference.proxy.ruleset import NOTHING, Entries, Ruleset, render
 from reference.proxy.table import Table
@@ -97,7 +97,7 @@ class State:
                 self._receive_service(obj, deleted=deleted)
             case "nodes":
                 self._receive_node(obj, deleted=deleted)
-            case "podlocators" if isinstance(self._labels, LocatorLabels):
+            case "podlocators" if isinstance(self._labels, PodLocatorLabels):
                 self._decide_again(self._labels.receive_locator(obj, deleted=deleted))
 
     def compute(self) -> bool:

@@ -253,7 +253,7 @@ class _Thread:
 def _no_system() -> Iterator[None]:
     """In this context, new proxies use no kernel, no sockets and no thread."""
     with (
-        mock.patch.object(proxies, "Kernel", _Kernel),
+        mock.patch.object(proxies, "KernelWriter", _Kernel),
         mock.patch.object(Listeners, "_listen", lambda self, port: self._open.setdefault(port, [])),
         mock.patch.object(proxies.threading, "Thread", _Thread),
     ):

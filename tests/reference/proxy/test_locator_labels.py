@@ -17,7 +17,7 @@ from reference.pod_locator import PodLocatorController
 from reference.pod_locator.location import location
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Behaviour
-from reference.proxy.node_labels import LocatorLabels
+from reference.proxy.node_labels import PodLocatorLabels
 from reference.proxy.state import State
 
 FEATURES = Features(gates={"ServiceTopology": True})
@@ -48,7 +48,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.by_nodes = {name: State(name, Behaviour.of(FEATURES)) for name in NODES}
-        self.by_locators = {name: State(name, Behaviour.of(FEATURES), labels=LocatorLabels(name)) for name in NODES}
+        self.by_locators = {name: State(name, Behaviour.of(FEATURES), labels=PodLocatorLabels(name)) for name in NODES}
         self.nodes: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
         self.located: dict[str, Object] = {}
