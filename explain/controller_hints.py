@@ -11,7 +11,7 @@ from explain.placement import more
 from explain.wish import asked_in_words
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
-from reference.endpointslice.hints import CpuHeuristic, SamePlace
+from reference.endpointslice.hints import CpuHeuristic, SameZoneOrNode
 from reference.endpointslice.labels import MANAGED_BY, ZONE
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
@@ -65,11 +65,11 @@ def _of_controller(case: Case, own: Sequence[tuple[Object, Object]], said: str, 
         case CpuHeuristic() if own and (refused := _refused(case, distinct(each for each, _ in own), len(without))):
             late = "; the controller removes their hints when it next processes them" * (len(without) < len(own))
             yield replace(refused, says=f"{refused.says}{late}")
-        case CpuHeuristic() | SamePlace() if without:
+        case CpuHeuristic() | SameZoneOrNode() if without:
             yield _without(case, without, said, bare=bare)
         case CpuHeuristic():
             yield from _moved(case, [each for each, _ in own])
-        case SamePlace(nodes=by_node):
+        case SameZoneOrNode(nodes=by_node):
             unnamed = [each for each, _ in own if by_node and not nodes_of(each)]
             if unnamed:
                 said = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node"

@@ -14,7 +14,7 @@ from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import Plugin
-from reference.endpointslice.node_level import ASKED, GATE, Missing, NodeLevel, daemon_set_of
+from reference.endpointslice.node_level import ASKED, GATE, MissingLimit, NodeLevel, daemon_set_of
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
@@ -66,7 +66,7 @@ def _loosely(told: NodeLevel) -> NodeLevel:
 
 
 def _as_number(told: NodeLevel) -> NodeLevel:
-    return told if told.missing is None else replace(told, missing=Missing(told.missing.most))
+    return told if told.missing is None else replace(told, missing=MissingLimit(told.missing.most))
 
 
 def _first_criterion(told: NodeLevel) -> NodeLevel:

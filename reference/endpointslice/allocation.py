@@ -32,7 +32,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class HintRules:
     """The rules that differ between the KEP and the released controllers.
 
     With `evens_out`, no zone stays below its minimum while another zone has spare endpoints, even if valid slices must
@@ -46,7 +46,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class ZonePortion:
     """The numbers of endpoints for one zone. `desired` is multiplied by `Allocation.unit`, so that it is an integer."""
 
     minimum: int
@@ -58,18 +58,18 @@ class Portion:
 class Allocation:
     """The portion of each zone with a weight. The sum of the minima is at most the number of endpoints."""
 
-    portions: Mapping[str, Portion]
+    portions: Mapping[str, ZonePortion]
     unit: int
 
 
-def rules(features: Features) -> Rules:
+def rules(features: Features) -> HintRules:
     """Return the rules of a controller with these `features`."""
     ready_only = features.at_least(23)
     if features.follows == "released":
         only = Threshold(20, may_be_reached=True)
-        return Rules(only, only, evens_out=False, ready_only=ready_only)
+        return HintRules(only, only, evens_out=False, ready_only=ready_only)
     below_20, below_30 = Threshold(20, may_be_reached=False), Threshold(30, may_be_reached=False)
-    return Rules(below_20, below_30, evens_out=True, ready_only=ready_only)
+    return HintRules(below_20, below_30, evens_out=True, ready_only=ready_only)
 
 
 def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold) -> Allocation | Refusal:
@@ -86,7 +86,7 @@ def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold)
         message = "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
         return Refusal("Overloaded", f"{message} {numbers}")
     portions = {
-        zone: Portion(least, least + spare, max(endpoints * shares.weights[zone], least * shares.total))
+        zone: ZonePortion(least, least + spare, max(endpoints * shares.weights[zone], least * shares.total))
         for zone, least in minima.items()
     }
     return Allocation(portions, shares.total)

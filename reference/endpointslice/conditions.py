@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reference.client import Object
-from reference.endpointslice.hints import Mechanism, NoHints, Plugin, SamePlace
+from reference.endpointslice.hints import Mechanism, NoHints, Plugin, SameZoneOrNode
 from reference.objects.endpoints import has_hints, is_ready, name_of
 
 ACCEPTED = "TrafficDistributionAccepted"
@@ -37,7 +37,7 @@ def accepted(decided_by: Mechanism) -> Condition:
     """Return the condition Accepted: whether the value of `trafficDistribution` determines the hints."""
     if isinstance(decided_by, NoHints) and decided_by.unknown:
         return Condition(ACCEPTED, "False", "Unsupported", decided_by.reason)
-    if isinstance(decided_by, SamePlace | Plugin):
+    if isinstance(decided_by, SameZoneOrNode | Plugin):
         return Condition(ACCEPTED, "True", "Supported", decided_by.reason)
     return Condition(ACCEPTED, "False", "OverriddenByAnnotation", decided_by.reason)
 
@@ -51,7 +51,7 @@ def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[O
     ready = [endpoint for each in slices for endpoint in each.get("endpoints") or () if is_ready(endpoint)]
     if not ready:
         return Condition(PROGRAMMED, "False", "NoReadyEndpoints", "no endpoint is ready, so none has hints")
-    return _all_hinted(ready, needs_nodes=isinstance(decided_by, SamePlace) and decided_by.nodes)
+    return _all_hinted(ready, needs_nodes=isinstance(decided_by, SameZoneOrNode) and decided_by.nodes)
 
 
 def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:

@@ -3,7 +3,7 @@
 Each zone receives its share of the endpoints, starting with the endpoints in the zone. Slices with valid hints stay
 unchanged. Only slices that must be written for another reason receive new allocations, in the order of slices and
 endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are the same as in
-released Kubernetes. The KEP adds that no zone stays below its minimum (see `allocation.Rules`).
+released Kubernetes. The KEP adds that no zone stays below its minimum (see `allocation.HintRules`).
 """
 
 import heapq
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reference.client import Object
-from reference.endpointslice.allocation import Allocation, Rules, allocate
+from reference.endpointslice.allocation import Allocation, HintRules, allocate
 from reference.endpointslice.packing import Draft
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import is_ready
@@ -33,7 +33,7 @@ class CpuOutcome:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenSlice:
     """A slice that will be written, with the zone for which each endpoint is hinted (None: no hint)."""
 
     draft: Draft
@@ -45,12 +45,12 @@ class _State:
     """The unchanged slices (`standing`), the slices to write (`open`), and the number of endpoints hinted per zone."""
 
     standing: list[Draft] = field(default_factory=list)
-    open: list[_Open] = field(default_factory=list)
+    open: list[_OpenSlice] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
 
 def hint_by_cpu(
-    drafts: Sequence[Draft], existing: Iterable[Object], shares: ZoneShares | Refusal, rules: Rules
+    drafts: Sequence[Draft], existing: Iterable[Object], shares: ZoneShares | Refusal, rules: HintRules
 ) -> CpuOutcome:
     """Set hints on the endpoints of all `drafts` in one address family, or remove all hints.
 
@@ -69,7 +69,7 @@ def hint_by_cpu(
     return CpuOutcome(endpoints, +result.counts, None, had_hints)
 
 
-def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) -> bool:
+def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: HintRules) -> bool:
     """Return whether `shares` could add, change or remove hints, for example if a zone has too few endpoints."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
@@ -80,11 +80,11 @@ def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) 
     )
 
 
-def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: Rules) -> _State | Refusal:
+def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: HintRules) -> _State | Refusal:
     state = _State()
     for draft in drafts:
         if draft.changed or not _stands(draft, allocation, state.counts, rules):
-            state.open.append(_Open(draft, [_own_zone(each, rules) for each in draft.endpoints]))
+            state.open.append(_OpenSlice(draft, [_own_zone(each, rules) for each in draft.endpoints]))
         else:
             state.standing.append(draft)
     for each in state.open:
@@ -99,11 +99,11 @@ def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: Rules) ->
     return state
 
 
-def _counts(endpoint: Object, rules: Rules) -> bool:
+def _counts(endpoint: Object, rules: HintRules) -> bool:
     return not rules.ready_only or is_ready(endpoint)
 
 
-def _own_zone(endpoint: Object, rules: Rules) -> str | None:
+def _own_zone(endpoint: Object, rules: HintRules) -> str | None:
     return str(endpoint.get("zone", "")) if _counts(endpoint, rules) else None
 
 
@@ -116,7 +116,7 @@ def _hinted_zone(endpoint: Object) -> str | None:
     return str(zones[0]["name"]) if len(hints) == len(zones) == 1 else ""
 
 
-def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: Rules) -> bool:
+def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: HintRules) -> bool:
     """Return whether a slice may stay unchanged: its hints are complete and valid. If so, add them to `counts`."""
     mine: Counter[str] = Counter()
     for endpoint in draft.endpoints:
@@ -181,7 +181,7 @@ def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
             return
 
 
-def _hand_over(state: _State, holder: _Open, number: int, receiver: str) -> None:
+def _hand_over(state: _State, holder: _OpenSlice, number: int, receiver: str) -> None:
     before = holder.zones[number]
     if before is not None:
         state.counts[before] -= 1
@@ -207,7 +207,7 @@ def _fill_up(state: _State, allocation: Allocation) -> None:
     if not needy:
         return
     spare = {zone: state.counts[zone] - portion.minimum for zone, portion in allocation.portions.items()}
-    supply: dict[str, list[tuple[_Open, int]]] = {}
+    supply: dict[str, list[tuple[_OpenSlice, int]]] = {}
     for each in reversed(state.open):
         _offer(each, supply)
     for receiver in needy:
@@ -215,7 +215,7 @@ def _fill_up(state: _State, allocation: Allocation) -> None:
             while not any(spare[zone] > 0 for zone in supply):
                 # There is an unchanged slice left, because the minima do not exceed the number of endpoints.
                 draft = state.standing.pop(0)
-                state.open.append(_Open(draft, [_hinted_zone(each) for each in draft.endpoints]))
+                state.open.append(_OpenSlice(draft, [_hinted_zone(each) for each in draft.endpoints]))
                 _offer(state.open[-1], supply)
             giver = min((zone for zone in supply if spare[zone] > 0), key=lambda zone: (-spare[zone], zone))
             spare[giver] -= 1
@@ -224,7 +224,7 @@ def _fill_up(state: _State, allocation: Allocation) -> None:
                 del supply[giver]
 
 
-def _offer(holder: _Open, supply: dict[str, list[tuple[_Open, int]]]) -> None:
+def _offer(holder: _OpenSlice, supply: dict[str, list[tuple[_OpenSlice, int]]]) -> None:
     for number in range(len(holder.zones) - 1, -1, -1):
         zone = holder.zones[number]
         if zone is not None:

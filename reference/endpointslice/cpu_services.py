@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from reference.client import Key
-from reference.endpointslice.allocation import Rules
+from reference.endpointslice.allocation import HintRules
 from reference.endpointslice.cpu_hints import CpuOutcome, may_change
 from reference.endpointslice.endpoints import AddressType
 from reference.endpointslice.plan import Plan
@@ -35,7 +35,7 @@ class _Service:
 class CpuServices:
     """Records the last sync of each Service with the topology annotation."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: HintRules) -> None:
         self._rules = rules
         self._services: dict[Key, _Service] = {}
 

@@ -181,7 +181,7 @@ def _canonical(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutPod:
     """A pod that matches the selector but has no endpoint, and the reason."""
 
     pod: str
@@ -198,11 +198,11 @@ class PortGroup:
 
 
 @dataclass(slots=True)
-class Desired:
+class DesiredEndpoints:
     """The endpoints that the slices of one Service should contain in one address family."""
 
     groups: dict[PortKey, PortGroup] = field(default_factory=dict)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutPod] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -211,7 +211,7 @@ class _Result:
 
     pod: Object
     where: str | None
-    left_out: LeftOut | None = None
+    left_out: LeftOutPod | None = None
     key: PortKey | None = None
     ports: list[Object] = field(default_factory=list)
     endpoint: Object | None = None
@@ -248,7 +248,7 @@ def desired_endpoints(
     nodes: Mapping[str, Object],
     address_type: AddressType,
     memo: Memo | None = None,
-) -> Desired:
+) -> DesiredEndpoints:
     """Return the endpoints of all `pods` in one address family, grouped by port set.
 
     A pod whose Node is missing is left out, or has an endpoint without a zone if the Service has
@@ -257,7 +257,7 @@ def desired_endpoints(
     memo = Memo() if memo is None else memo
     before, results = memo.renew(service, address_type)
     read_pod = _reader(service, address_type)
-    desired = Desired()
+    desired = DesiredEndpoints()
     for pod in pods:
         name = pod["metadata"]["name"]
         node = nodes.get(pod["spec"].get("nodeName", ""))
@@ -270,7 +270,7 @@ def desired_endpoints(
     return desired
 
 
-def _add(desired: Desired, result: _Result) -> None:
+def _add(desired: DesiredEndpoints, result: _Result) -> None:
     if result.key is not None:
         group = desired.groups.get(result.key)
         if group is None:
@@ -291,11 +291,11 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
     def read_pod(pod: Object, where: str | None) -> _Result:
         why = _why_absent(pod)
         if why is not None:
-            return _Result(pod, where, LeftOut(pod["metadata"]["name"], why))
+            return _Result(pod, where, LeftOutPod(pod["metadata"]["name"], why))
         ports = endpoint_ports(service, pod) if named else common
         key = port_key(ports) if named else common_key
         if where is None and not publish:
-            missing = LeftOut(pod["metadata"]["name"], "NodeNotFound", pod["spec"].get("nodeName", ""))
+            missing = LeftOutPod(pod["metadata"]["name"], "NodeNotFound", pod["spec"].get("nodeName", ""))
             return _Result(pod, where, missing, key, ports)
         addresses = pod_addresses(pod, address_type)
         if not addresses:

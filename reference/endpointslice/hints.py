@@ -30,7 +30,7 @@ class CpuHeuristic:
 
 
 @dataclass(frozen=True, slots=True)
-class SamePlace:
+class SameZoneOrNode:
     """`trafficDistribution` applies: ready endpoints are hinted for their zone, and with `nodes` also for their node.
 
     With `names_unknown_zone`, an endpoint without a zone is hinted for zone "", as in releases before 1.33.
@@ -58,7 +58,7 @@ class NoHints:
     unknown: str = ""
 
 
-Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
+Mechanism = CpuHeuristic | SameZoneOrNode | Plugin | NoHints
 
 Outcome = CpuOutcome | HeuristicError | None
 """The outcome of the CPU heuristic, or the error of a plug-in, for one address family. In all other cases, None."""
@@ -85,7 +85,7 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
     if not _is_known(value, features):
         reason = f"trafficDistribution {value} is unknown to this controller ({_describe(features)})"
         return NoHints(reason, unknown=value)
-    return SamePlace(
+    return SameZoneOrNode(
         value,
         nodes=value == "PreferSameNode",
         names_unknown_zone=not features.at_least(33),
@@ -119,7 +119,7 @@ def hinter(
         case Plugin(value=value):
             view = NodeView(nodes)
             return lambda drafts, _: hint_by_plugin(drafts, value, heuristics, view)
-        case SamePlace() | NoHints():
+        case SameZoneOrNode() | NoHints():
 
             def hint_each(drafts: Sequence[Draft], _: Sequence[Object]) -> None:
                 for draft in drafts:
@@ -130,9 +130,9 @@ def hinter(
             assert_never(decided_by)
 
 
-def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:
+def endpoint_hints(endpoint: Object, decided_by: SameZoneOrNode | NoHints) -> Object | None:
     """Return the hints that `endpoint` should have, or None. Only ready endpoints have hints."""
-    if not isinstance(decided_by, SamePlace) or not is_ready(endpoint):
+    if not isinstance(decided_by, SameZoneOrNode) or not is_ready(endpoint):
         return None
     hints: Object = {}
     zone = endpoint.get("zone")

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.registry import Collector
 
 from reference.client import Key
-from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, Plugin, SamePlace
+from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, Plugin, SameZoneOrNode
 from reference.endpointslice.plan import Plan
 from reference.features import Features
 from reference.serving import Histogram
@@ -141,7 +141,7 @@ class Metrics(Collector):
 def _value(mechanism: Mechanism) -> str:
     if isinstance(mechanism, Plugin):
         return IMPLEMENTATION_SPECIFIC
-    return mechanism.value if isinstance(mechanism, SamePlace) else ""
+    return mechanism.value if isinstance(mechanism, SameZoneOrNode) else ""
 
 
 class _CounterAsNamed(str):

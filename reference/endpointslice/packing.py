@@ -42,7 +42,7 @@ class Draft:
 
 
 @dataclass(slots=True)
-class Packed:
+class Packing:
     """Drafts for all existing and new slices that have endpoints, and the existing slices that are now empty.
 
     `added` and `removed` are numbers of endpoints.
@@ -54,12 +54,12 @@ class Packed:
     removed: int = 0
 
 
-def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packed:
+def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packing:
     """Distribute the endpoints of one port group over its existing slices and new ones of at most `max_endpoints`.
 
     A slice that already has more endpoints keeps them, as in Kubernetes. The order of pods does not matter.
     """
-    packed = Packed()
+    packed = Packing()
     missing = dict(group.endpoints)
     for each in existing:
         _keep(each, missing, labels, packed)
@@ -89,7 +89,7 @@ def _same_target(one: Object | None, other: Object | None) -> bool:
     return {**one, "resourceVersion": ""} == {**other, "resourceVersion": ""}
 
 
-def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packed) -> None:
+def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packing) -> None:
     """Add a draft of `existing` with only its desired endpoints to `packed`, and remove these from `missing`."""
     present: list[Object] = existing.get("endpoints") or []
     kept = []

@@ -12,8 +12,8 @@ from reference.endpointslice.conditions import listed
 from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.endpoints import (
     AddressType,
-    Desired,
-    LeftOut,
+    DesiredEndpoints,
+    LeftOutPod,
     Memo,
     address_types,
     desired_endpoints,
@@ -22,7 +22,7 @@ from reference.endpointslice.endpoints import (
 from reference.endpointslice.hints import Mechanism, NoHints, Outcome, Plugin, hinter, mechanism
 from reference.endpointslice.labels import slice_labels
 from reference.endpointslice.node_level import GATE, NodeHints, NodeLevel
-from reference.endpointslice.packing import Draft, Packed, pack
+from reference.endpointslice.packing import Draft, Packing, pack
 from reference.endpointslice.zones import Refusal, ZoneTable
 from reference.features import Features
 from reference.heuristics.heuristic import Heuristic, HeuristicError
@@ -70,7 +70,7 @@ class Plan:
     create: tuple[Object, ...]
     update: tuple[Object, ...]
     delete: tuple[Object, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutPod, ...]
     mechanism: Mechanism
     families: Mapping[AddressType, Family] = field(default_factory=dict)
     node_level: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Plan:
         return not (self.create or self.update or self.delete)
 
     @property
-    def missing_nodes(self) -> tuple[LeftOut, ...]:
+    def missing_nodes(self) -> tuple[LeftOutPod, ...]:
         """The pods left out because their Node does not exist. If there are any, the sync fails and is retried."""
         return tuple(each for each in self.left_out if each.why == "NodeNotFound")
 
@@ -128,7 +128,7 @@ def plan_service(
     the caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` are the plug-ins by value
     of `trafficDistribution`. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
     """
-    left_out: dict[LeftOut, None] = {}
+    left_out: dict[LeftOutPod, None] = {}
     heuristics = heuristics or {}
     decided_by = mechanism(service, features, heuristics)
     if not selects_pods(service):
@@ -180,10 +180,7 @@ def plan_service(
 
 
 def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
-    """Return the plan for a deleted Service: delete the slices with an owner reference to it.
-
-    In a complete cluster, the garbage collector does this.
-    """
+    """Return the plan for a deleted Service: delete the slices that it owns, as the garbage collector would do."""
     orphans = tuple(
         each
         for each in existing
@@ -223,11 +220,13 @@ def _is_owned(endpoint_slice: Object, service: Object) -> bool:
     )
 
 
-def _pack_family(desired: Desired, existing: Sequence[Object], labels: Mapping[str, str], max_endpoints: int) -> Packed:
+def _pack_family(
+    desired: DesiredEndpoints, existing: Sequence[Object], labels: Mapping[str, str], max_endpoints: int
+) -> Packing:
     by_ports: dict[object, list[Object]] = {}
     for each in existing:
         by_ports.setdefault(port_key(each.get("ports")), []).append(each)
-    packed = Packed()
+    packed = Packing()
     for key, group in sorted(desired.groups.items()):
         part = pack(by_ports.pop(key, []), group, labels, max_endpoints=max_endpoints)
         packed.drafts += part.drafts
@@ -238,14 +237,14 @@ def _pack_family(desired: Desired, existing: Sequence[Object], labels: Mapping[s
     return packed
 
 
-def _reuse(packed: Packed) -> None:
+def _reuse(packed: Packing) -> None:
     """Update slices that would otherwise be deleted, instead of creating new slices. This saves a write."""
     for draft in packed.drafts:
         if draft.base is None and packed.spare:
             draft.base = packed.spare.pop(0)
 
 
-def _ensure_one(packed: Packed, labels: Mapping[str, str]) -> None:
+def _ensure_one(packed: Packing, labels: Mapping[str, str]) -> None:
     """Keep an empty slice without ports for an address family that has no endpoints, as Kubernetes does."""
     if packed.drafts:
         return

@@ -46,7 +46,7 @@ class ZoneShares:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _NodeCpu:
     """The zone of a node ("" if unknown), and its allocatable CPU in thousandths of a core (0 if unknown)."""
 
     zone: str
@@ -60,7 +60,7 @@ class ZoneTable:
         self.version = 0
         self._counts_nodes = features.follows == "kep"
         self._features = features
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _NodeCpu] = {}
         self._nodes: Counter[str] = Counter()  # by zone
         self._milli_cpu: Counter[str] = Counter()
         self._without_cpu = 0
@@ -93,13 +93,13 @@ class ZoneTable:
             self._shares = self._weigh()
         return self._shares
 
-    def _place(self, node: Object) -> _Place | None:
+    def _place(self, node: Object) -> _NodeCpu | None:
         if not counts(node, self._features):
             return None
         allocatable = (node.get("status") or {}).get("allocatable") or {}
-        return _Place(node_zone(node), milli_cpu(str(allocatable.get("cpu", ""))))
+        return _NodeCpu(node_zone(node), milli_cpu(str(allocatable.get("cpu", ""))))
 
-    def _add(self, place: _Place, count: int) -> None:
+    def _add(self, place: _NodeCpu, count: int) -> None:
         self._nodes[place.zone] += count
         self._milli_cpu[place.zone] += count * place.milli_cpu
         self._without_cpu += count * (place.milli_cpu == 0)

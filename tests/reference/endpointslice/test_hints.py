@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reference.client import Object
-from reference.endpointslice.hints import CpuHeuristic, NoHints, SamePlace, endpoint_hints, mechanism
+from reference.endpointslice.hints import CpuHeuristic, NoHints, SameZoneOrNode, endpoint_hints, mechanism
 from reference.features import Features
 from tests.reference.endpointslice.objects import (
     AUTO,
@@ -124,12 +124,12 @@ def test_both_families_are_hinted(families: list[str]) -> None:
         ({TOPOLOGY_MODE: "auto"}, None, CpuHeuristic),
         ({OLD_KEY: "Auto"}, "PreferClose", CpuHeuristic),
         ({OLD_KEY: "auto", TOPOLOGY_MODE: "Disabled"}, None, CpuHeuristic),
-        ({OLD_KEY: "Disabled", TOPOLOGY_MODE: "Auto"}, "PreferClose", SamePlace),
-        ({OLD_KEY: "", TOPOLOGY_MODE: "Auto"}, "PreferClose", SamePlace),
+        ({OLD_KEY: "Disabled", TOPOLOGY_MODE: "Auto"}, "PreferClose", SameZoneOrNode),
+        ({OLD_KEY: "", TOPOLOGY_MODE: "Auto"}, "PreferClose", SameZoneOrNode),
         ({OLD_KEY: "", TOPOLOGY_MODE: "Auto"}, None, NoHints),
-        ({TOPOLOGY_MODE: "Disabled"}, "PreferSameZone", SamePlace),
-        ({TOPOLOGY_MODE: "AUTO"}, "PreferSameZone", SamePlace),
-        ({TOPOLOGY_MODE: "example.com/other"}, "PreferSameZone", SamePlace),
+        ({TOPOLOGY_MODE: "Disabled"}, "PreferSameZone", SameZoneOrNode),
+        ({TOPOLOGY_MODE: "AUTO"}, "PreferSameZone", SameZoneOrNode),
+        ({TOPOLOGY_MODE: "example.com/other"}, "PreferSameZone", SameZoneOrNode),
         ({}, "unknown", NoHints),
     ],
 )
