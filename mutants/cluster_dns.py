@@ -16,7 +16,7 @@ from mutants.mutant import WRITTEN, Mutant
 from reference.client import Key, Object, key_of
 from reference.dns import DnsServer
 from reference.dns.index import ClusterIndex
-from reference.dns.records import NO_DATA, Alias, Found, OfPort, SchemaVersion, Service, Subject, Target, find
+from reference.dns.records import NO_DATA, Cname, Found, PortName, SchemaVersion, Service, Srv, Subject, find
 from reference.dns.resolver import Resolver
 from reference.features import Features
 from reference.objects.topology_keys import ANY, Labels
@@ -135,16 +135,16 @@ def _dns_has_the_first_port_only(about: Any, kind: str, service: Service, client
 @_finds("dns-names-ports-by-their-numbers", "An unnamed port has SRV records under its number.")
 def _dns_names_ports_by_their_numbers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
-    if found is not None or kind != "SRV" or not isinstance(about, OfPort):
+    if found is not None or kind != "SRV" or not isinstance(about, PortName):
         return found
     numbers = {str(each.number): each for each in service.ports if not each.name}
-    return Found((Target(numbers[about.port].number, ""),)) if about.port in numbers else None
+    return Found((Srv(numbers[about.port].number, ""),)) if about.port in numbers else None
 
 
 @_finds("dns-resolves-no-aliases", "The name of an ExternalName Service has no records.")
 def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
-    return NO_DATA if found is not None and any(isinstance(each, Alias) for each in found.records) else found
+    return NO_DATA if found is not None and any(isinstance(each, Cname) for each in found.records) else found
 
 
 # Objects of the cluster

@@ -42,7 +42,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class AnswerBody:
     """The records of an answer as bytes.
 
     If all records have equal size and may be sent in any order (address records), `size` is the size of one record.
@@ -92,10 +92,10 @@ _TRANSFERS = frozenset({dns.rdatatype.AXFR, dns.rdatatype.IXFR})
 
 def refuse(query: Query) -> bytes:
     """Return the answer to a query for a name outside the zone (REFUSED), without the message id."""
-    return _answer(query, Body(dns.rcode.REFUSED), authoritative=False)
+    return _answer(query, AnswerBody(dns.rcode.REFUSED), authoritative=False)
 
 
-def reply(query: Query, body: Body, *, over_tcp: bool) -> bytes:
+def reply(query: Query, body: AnswerBody, *, over_tcp: bool) -> bytes:
     """Return the answer without the id. If not all records fit, send some of them and set the TC bit (RFC 2181, 9)."""
     limit = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
@@ -107,7 +107,7 @@ def reply(query: Query, body: Body, *, over_tcp: bool) -> bytes:
 
 
 def _answer(
-    query: Query, body: Body, *, additional: bool = False, authoritative: bool = True, shown: int | None = None
+    query: Query, body: AnswerBody, *, additional: bool = False, authoritative: bool = True, shown: int | None = None
 ) -> bytes:
     flags, questions, _, _, edns = struct.unpack_from("!HHHHH", query.head)
     flags |= body.rcode | (dns.flags.AA if authoritative else 0) | (0 if shown is None else dns.flags.TC)
@@ -129,7 +129,7 @@ def write(
     rcode: dns.rcode.Rcode = dns.rcode.NOERROR,
     authority: Iterable[dns.rrset.RRset] = (),
     additional: Iterable[dns.rrset.RRset] = (),
-) -> Body:
+) -> AnswerBody:
     renderer = dns.renderer.Renderer(0)
     renderer.add_question(name, kind)
     ends = [renderer.output.tell()]
@@ -139,13 +139,13 @@ def write(
         ends.append(renderer.output.tell())
     wire, counts = renderer.output.getvalue(), renderer.counts
     parts = [wire[begin:end] for begin, end in pairwise(ends)]
-    return Body(rcode, parts[0], counts[1], 0, parts[1], counts[2], parts[2], counts[3])
+    return AnswerBody(rcode, parts[0], counts[1], 0, parts[1], counts[2], parts[2], counts[3])
 
 
-def write_addresses(ips: Sequence[str], ttl: int) -> Body:
+def write_addresses(ips: Sequence[str], ttl: int) -> AnswerBody:
     """Encode address records for the queried name. All addresses must have the same IP family."""
     records = [_own_address(each, ttl) for each in ips]
-    return Body(answers=b"".join(records), count=len(records), size=len(records[0]))
+    return AnswerBody(answers=b"".join(records), count=len(records), size=len(records[0]))
 
 
 @lru_cache(maxsize=65536)

@@ -35,21 +35,21 @@ class SchemaVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class ParentName:
     """A name that only has names below it, and no records: `svc` (`namespace` is ""), or a Kubernetes namespace."""
 
     namespace: str
 
 
 @dataclass(frozen=True, slots=True)
-class OfService:
+class ServiceName:
     """The name of a Service."""
 
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
-class OfPort:
+class PortName:
     """The name of a port of a Service, or of all ports of a protocol if `port` is ""."""
 
     key: Key
@@ -58,14 +58,14 @@ class OfPort:
 
 
 @dataclass(frozen=True, slots=True)
-class OfEndpoint:
+class EndpointName:
     """The name of one endpoint of a headless Service."""
 
     key: Key
     hostname: str
 
 
-Subject = Apex | SchemaVersion | Branch | OfService | OfPort | OfEndpoint
+Subject = Apex | SchemaVersion | ParentName | ServiceName | PortName | EndpointName
 
 
 def subject(labels: Sequence[str]) -> Subject | None:
@@ -77,17 +77,17 @@ def subject(labels: Sequence[str]) -> Subject | None:
         case ("dns-version",):
             found = SchemaVersion()
         case ("svc",):
-            found = Branch("")
+            found = ParentName("")
         case (namespace, "svc"):
-            found = Branch(namespace)
+            found = ParentName(namespace)
         case (name, namespace, "svc"):
-            found = OfService((namespace, name))
+            found = ServiceName((namespace, name))
         case (first, name, namespace, "svc") if first.startswith("_"):
-            found = OfPort((namespace, name), "", first[1:])
+            found = PortName((namespace, name), "", first[1:])
         case (first, name, namespace, "svc"):
-            found = OfEndpoint((namespace, name), first)
+            found = EndpointName((namespace, name), first)
         case (port, protocol, name, namespace, "svc") if port.startswith("_") and protocol.startswith("_"):
-            found = OfPort((namespace, name), port[1:], protocol[1:])
+            found = PortName((namespace, name), port[1:], protocol[1:])
     return found
 
 
@@ -131,7 +131,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Srv:
     """An SRV record. `host` is a label below the Service's name, or "" for the Service's name itself."""
 
     port: int
@@ -139,13 +139,13 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Alias:
+class Cname:
     """A CNAME record to a name outside the cluster."""
 
     name: str
 
 
-Record = Address | Target | Alias
+Record = Address | Srv | Cname
 
 
 def select(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
@@ -171,21 +171,23 @@ class Found:
 NO_DATA = Found()
 
 
-def find(about: OfService | OfPort | OfEndpoint, wanted: str, service: Service, client: Labels | None) -> Found | None:
+def find(
+    about: ServiceName | PortName | EndpointName, wanted: str, service: Service, client: Labels | None
+) -> Found | None:
     """Return the records of type `wanted` ("A", "AAAA", "SRV", …). Return None if the name does not exist."""
     if service.headless and not any((service.endpoints or {}).values()):
         return None  # as specified for Services without ready endpoints; not if only this client gets none
     if service.alias:
-        return Found((Alias(service.alias),)) if isinstance(about, OfService) else None
+        return Found((Cname(service.alias),)) if isinstance(about, ServiceName) else None
     match about:
-        case OfService():
+        case ServiceName():
             if wanted == "SRV":
                 return _targets(service, "", "", client) or NO_DATA
             return Found(tuple(Address(each) for each in _addresses(service, wanted, client)))
-        case OfPort(_, port, protocol):
+        case PortName(_, port, protocol):
             found = _targets(service, port, protocol, client)
             return found if found is None or (port and wanted == "SRV") else NO_DATA
-        case OfEndpoint(_, hostname):
+        case EndpointName(_, hostname):
             return _endpoint(service, hostname, wanted)
 
 
@@ -200,19 +202,16 @@ def _addresses(service: Service, wanted: str, client: Labels | None) -> list[str
 
 
 def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Found | None:
-    """Return the SRV records of all ports that match; "" matches any. Return None if the Service has no such port.
-
-    The ports do not depend on the client, so the name exists even if no endpoint is selected for the client.
-    """
+    """Return the SRV records of all ports that match ("" matches any), or None if the Service has no such port."""
     of_endpoints = (each.ports for endpoints in (service.endpoints or {}).values() for each in endpoints)
     if not any(_fits(each, port, protocol) for ports in (service.ports, *of_endpoints) for each in ports):
-        return None
+        return None  # not if only this client gets no endpoint: the name then exists without records
     if not service.headless:
-        here = tuple(Target(each.number, "") for each in service.ports if _fits(each, port, protocol))
+        here = tuple(Srv(each.number, "") for each in service.ports if _fits(each, port, protocol))
         return Found(here, tuple(("", each) for each in (service.cluster_ips or {}).values()))
     selected = [each for family in FAMILIES for each in select(service, family, client)]
     found = [(each, one) for each in selected for one in each.ports if _fits(one, port, protocol)]
-    targets = dict.fromkeys(Target(one.number, each.hostname) for each, one in found)
+    targets = dict.fromkeys(Srv(one.number, each.hostname) for each, one in found)
     return Found(tuple(targets), tuple(dict.fromkeys((each.hostname, each.address) for each, _ in found)))
 
 

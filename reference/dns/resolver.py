@@ -16,8 +16,8 @@ import dns.rrset
 from reference.client import Event
 from reference.dns import messages
 from reference.dns.index import ClusterIndex
-from reference.dns.messages import Body, Query, rdata
-from reference.dns.records import Address, Alias, Apex, Branch, Found, SchemaVersion, Subject, Target, find, subject
+from reference.dns.messages import AnswerBody, Query, rdata
+from reference.dns.records import Address, Apex, Cname, Found, ParentName, SchemaVersion, Srv, Subject, find, subject
 from reference.objects.topology_keys import Labels
 
 SCHEMA_VERSION = b"1.1.0"  # the version of the specification Kubernetes DNS-Based Service Discovery
@@ -73,7 +73,7 @@ class Resolver:
         """Parse a name in the zone. The name must be in lower case."""
         return subject([each.decode("latin-1") for each in name.relativize(self._zone).labels])
 
-    def _body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:
+    def _body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> AnswerBody:
         """Return the answer to a question, for a client on a node with these labels (None: unknown)."""
         about = self._subject(name)
         kinds = (dns.rdatatype.A, dns.rdatatype.AAAA) if kind == dns.rdatatype.ANY else (kind,)  # RFC 8482, 4.1
@@ -99,7 +99,7 @@ class Resolver:
             case SchemaVersion():
                 record = dns.rrset.from_rdata(name, self._ttl, rdata(dns.rdtypes.ANY.TXT.TXT, [SCHEMA_VERSION]))
                 return _Records([record] if kind == dns.rdatatype.TXT else [])
-            case Branch():
+            case ParentName():
                 return _Records([]) if self._index.has_namespace(about.namespace) else None
         namespace, service_name = (each.encode("latin-1") for each in about.key)
         service = self._index.service(about.key)
@@ -113,10 +113,10 @@ class Resolver:
     def _answers(self, name: dns.name.Name, base: dns.name.Name, found: Found) -> RRsets:
         made: list[dns.rdata.Rdata] = []
         for each in found.records:
-            if isinstance(each, Target):
+            if isinstance(each, Srv):
                 host = _below(base, each.host)
                 made.append(rdata(dns.rdtypes.IN.SRV.SRV, PRIORITY, WEIGHT, each.port, host))
-            elif isinstance(each, Alias):
+            elif isinstance(each, Cname):
                 made.append(rdata(dns.rdtypes.ANY.CNAME.CNAME, dns.name.from_text(each.name)))
         return [dns.rrset.from_rdata_list(name, self._ttl, made)] if made else []
 
