@@ -8,7 +8,7 @@ from mutants.clients import Wrapped
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Event, Key, Object, key_of
 from reference.pod_locator import PodLocatorController
-from reference.pod_locator.controller import Locations
+from reference.pod_locator.controller import PodLocatorIndex
 from reference.pod_locator.location import says
 
 KNOWN = ("kubernetes.io/hostname", "topology.kubernetes.io/region", "topology.kubernetes.io/zone")
@@ -18,7 +18,7 @@ MUTANTS: list[Mutant] = []
 Wanted = Callable[[Object, Object | None], Object]
 
 
-class _WrongLocations(Locations):
+class _WrongLocations(PodLocatorIndex):
     """Computes wrong fields of a locator. The arguments of `want` are the correct fields and the current fields."""
 
     def __init__(self, want: Wanted) -> None:

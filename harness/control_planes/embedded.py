@@ -18,7 +18,7 @@ from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer
 from reference.client import Client, Event, Object, Subscription
-from reference.client.informer import Informer
+from reference.client.reconnecting_client import ReconnectingClient
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.node_level import NodeLevel
 from reference.features import NEWEST, Features, parse_version
@@ -80,7 +80,7 @@ class EmbeddedControlPlane:
         self.release = release or Release()
         self._make_api_server = api_server
         self._make_controller = controller
-        self._informer = Informer()
+        self._informer = ReconnectingClient()
         self._reads = new_record()
         self._api = api_server(features_of(self.release))
         for kind in kinds:

@@ -1,6 +1,6 @@
 """The protocol that components use to access the API server, and two clients that implement it.
 
-`informer` uses an API server in this process, and can reconnect. `remote` connects to another process over HTTPS.
+`reconnecting_client` uses an API server in this process. `remote` connects to another process over HTTPS.
 """
 
 from reference.client.client import ApiError, Client, Event, Key, Object, Subscription, delete_if_there, key_of

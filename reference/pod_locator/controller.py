@@ -13,7 +13,7 @@ from reference.pod_locator.location import addresses, labels, location, node_nam
 RESOURCE = "podlocators"
 
 
-class Locations:
+class PodLocatorIndex:
     """Pods, Nodes and PodLocators, with indexes that map an event to affected PodLocators. Not thread-safe."""
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class Locations:
 class PodLocatorController(Controller):
     """Creates, updates and deletes PodLocators to match their pods and nodes, without unnecessary writes."""
 
-    def __init__(self, client: Client, *, locations: Locations | None = None) -> None:
-        self._locations = locations or Locations()
+    def __init__(self, client: Client, *, locations: PodLocatorIndex | None = None) -> None:
+        self._locations = locations or PodLocatorIndex()
         super().__init__("pod-locator-controller", client, self._locations, ("pods", "nodes", RESOURCE))
 
     def _sync(self, key: Key) -> None:

@@ -23,7 +23,7 @@ from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.server import HttpServer
 from reference.client import Event
 from reference.endpointslice.index import ClusterIndex
-from reference.pod_locator.controller import Locations
+from reference.pod_locator.controller import PodLocatorIndex
 from tests.reference.apiserver.hostile import SOUND, HostileRequest, requests
 from tests.reference.endpointslice.live import RunningController
 from tests.reference.limited_users import Users
@@ -71,7 +71,7 @@ def check(sent: list[HostileRequest]) -> None:
 
 def be_read(api: ApiServer) -> None:
     """Let the controllers process all stored objects."""
-    index, locations = ClusterIndex(), Locations()
+    index, locations = ClusterIndex(), PodLocatorIndex()
     for resource in ("services", "nodes", "pods", "endpointslices"):
         for obj in api.list(resource):
             index.apply(Event("ADDED", resource, obj))

@@ -9,7 +9,7 @@ import pytest
 from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.client import Event, Object
-from reference.client.informer import Informer
+from reference.client.reconnecting_client import ReconnectingClient
 from reference.endpointslice import EndpointSliceController
 from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import endpoints, make_node, release
@@ -20,12 +20,12 @@ class ControllerWithOutages(RunningController):
 
     def __init__(self) -> None:
         super().__init__()
-        self.informer = Informer(self.api)
-        self.controller = EndpointSliceController(self.informer, conditions=True)
+        self.client = ReconnectingClient(self.api)
+        self.controller = EndpointSliceController(self.client, conditions=True)
 
     def replace(self, api: ApiServer) -> None:
         self.api = api
-        self.informer.connect(api)
+        self.client.connect(api)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def live() -> Iterator[ControllerWithOutages]:
 
 
 def test_changes_during_the_outage_are_processed(live: ControllerWithOutages) -> None:
-    live.informer.disconnect()
+    live.client.disconnect()
     live.api.delete("pods", "default", "p1", grace_seconds=0)
     live.run_pod("p3", "a2", ips=["10.244.1.3"])
     live.create_service("late", trafficDistribution="PreferSameZone")
@@ -49,14 +49,14 @@ def test_changes_during_the_outage_are_processed(live: ControllerWithOutages) ->
 
 
 def test_slices_of_a_service_deleted_during_the_outage_are_deleted(live: ControllerWithOutages) -> None:
-    live.informer.disconnect()
+    live.client.disconnect()
     live.api.delete("services", "default", "web")
     live.replace(live.api)
     assert live.slices() == []
 
 
 def test_slice_deleted_during_the_outage_is_created_again(live: ControllerWithOutages) -> None:
-    live.informer.disconnect()
+    live.client.disconnect()
     for each in live.api.list("endpointslices", "default"):
         live.api.delete("endpointslices", "default", each["metadata"]["name"])
     live.replace(live.api)
@@ -65,7 +65,7 @@ def test_slice_deleted_during_the_outage_is_created_again(live: ControllerWithOu
 
 def test_outage_without_changes_causes_no_writes(live: ControllerWithOutages) -> None:
     before = live.slices(), live.api.get("services", "default", "web")
-    live.informer.disconnect()
+    live.client.disconnect()
     live.replace(live.api)
     assert (live.slices(), live.api.get("services", "default", "web")) == before
 
@@ -73,7 +73,7 @@ def test_outage_without_changes_causes_no_writes(live: ControllerWithOutages) ->
 def test_failed_write_is_retried_after_the_outage(live: ControllerWithOutages) -> None:
     """The server stops after the controller has received a change and before the controller writes."""
     arrived = Event("MODIFIED", "pods", unready(live.api.get("pods", "default", "p1")))
-    live.informer.disconnect()
+    live.client.disconnect()
     live.controller._deliver(arrived)
     assert not live.controller.synced()
     live.set_ready("p1", ready=False)
@@ -86,7 +86,7 @@ def unready(pod: Object) -> Object:
 
 
 def test_controller_is_not_synced_while_its_write_waits_for_the_server() -> None:
-    away = Informer()
+    away = ReconnectingClient()
     live = RunningController()
     live.create_service()
     controller = EndpointSliceController(away)
@@ -99,10 +99,10 @@ def test_controller_is_not_synced_while_its_write_waits_for_the_server() -> None
 
 
 def test_older_api_server_hides_hints_and_the_newer_shows_them_again(live: ControllerWithOutages) -> None:
-    live.informer.disconnect()
+    live.client.disconnect()
     live.replace(ApiServer(release("1.29"), predecessor=live.api))
     assert not any("hints" in each and "forNodes" in (each["hints"] or {}) for each in endpoints(live.slices()))
-    live.informer.disconnect()
+    live.client.disconnect()
     live.replace(ApiServer(predecessor=live.api))
     live.api.create("nodes", "", make_node("c1"))
     assert all("forNodes" in each["hints"] for each in endpoints(live.slices()))

@@ -10,7 +10,7 @@ import pytest
 from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.client import Event, Object
-from reference.client.informer import Informer
+from reference.client.reconnecting_client import ReconnectingClient
 from reference.pod_locator import PodLocatorController
 
 ZONE = "topology.kubernetes.io/zone"
@@ -21,8 +21,8 @@ class RunningController:
 
     def __init__(self) -> None:
         self.api = ApiServer()
-        self.informer = Informer(self.api)
-        self.controller = PodLocatorController(self.informer)
+        self.client = ReconnectingClient(self.api)
+        self.controller = PodLocatorController(self.client)
         self.writes: list[Event] = []
         for name in ("a1", "b1"):
             self.create_node(name)
@@ -220,11 +220,11 @@ def test_changes_during_a_server_outage_are_processed(live: RunningController) -
     for name in ("stays", "goes"):
         live.create_pod(name)
     live.settle()
-    live.informer.disconnect()
+    live.client.disconnect()
     live.delete_pod("goes")
     live.create_pod("comes", "b1")
     live.api.delete("podlocators", "default", "stays")
-    live.informer.connect(live.api)
+    live.client.connect(live.api)
     assert live.locators() == {"stays": on("a1"), "comes": on("b1")}
 
 

@@ -18,7 +18,7 @@ from harness.model.outcomes import REFUSED, Reached
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Probe
 from reference.apiserver import ApiServer
-from reference.client.informer import Informer
+from reference.client.reconnecting_client import ReconnectingClient
 from reference.proxy import ServiceProxy
 from reference.proxy.netlink import NftSocket
 from reference.proxy.nftables import KernelTable, messages
@@ -314,7 +314,7 @@ def test_cleanup_removes_the_rules(node: Namespace, nft: NftSocket) -> None:
 def test_rules_remain_during_an_api_server_outage_and_are_updated_afterwards(cluster: Cluster) -> None:
     """A second proxy in the same cluster. The other proxies keep their own API server."""
     kept, changed, gone = (cluster.service("a1-2", ipFamilyPolicy="SingleStack") for _ in range(3))
-    client = Informer(cluster.api)
+    client = ReconnectingClient(cluster.api)
     cluster.proxies["a1"].stop()
     cluster.proxies["a1"] = proxy = cluster.start_proxy("a1", client)
     cluster.settle()

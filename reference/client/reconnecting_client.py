@@ -1,8 +1,8 @@
 """A client that survives restarts of its API server and catches up with changes that it missed.
 
-A component keeps its `Informer` when the API server restarts. While the `Informer` has no server, every call fails as
-if the connection were refused. After it is connected to a server again, each subscription receives the differences
-since its last event, like a Kubernetes controller that lists again after its watch failed.
+A component keeps its client when the API server restarts. While the client has no server, every call fails as if the
+connection were refused. After it is connected to a server again, each subscription receives the differences since its
+last event, like a Kubernetes controller that lists again after its watch failed.
 """
 
 import threading
@@ -14,7 +14,7 @@ from reference.client.client import Client, Event, Key, Object, Sink, Subscripti
 _Key = tuple[str, Key]  # the resource, and the object's key
 
 
-class Informer:
+class ReconnectingClient:
     """A `Client` of the current API server, if there is one. Thread-safe."""
 
     def __init__(self, server: Client | None = None) -> None:
@@ -87,8 +87,8 @@ class Informer:
 class _Watch:
     """A subscription that can continue with a new server. It stores the objects that its sink has received."""
 
-    def __init__(self, informer: Informer, resources: tuple[str, ...], sink: Sink) -> None:
-        self._informer = informer
+    def __init__(self, client: ReconnectingClient, resources: tuple[str, ...], sink: Sink) -> None:
+        self._client = client
         self._resources = resources
         self._sink = sink
         self._known: dict[_Key, Object] = {}
@@ -98,7 +98,7 @@ class _Watch:
         self._subscription: Subscription | None = None
 
     def close(self) -> None:
-        self._informer.forget(self)
+        self._client.forget(self)
 
     def begin(self, server: Client) -> None:
         """Subscribe to a server. The sink receives the differences from the objects that it received before."""

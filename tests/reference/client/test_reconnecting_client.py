@@ -1,4 +1,4 @@
-"""The informer's notifications during and after an outage of the API server."""
+"""The events that a reconnecting client delivers during and after an outage of the API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from reference.apiserver import ApiServer
 from reference.client import Event, Object
-from reference.client.informer import Informer
+from reference.client.reconnecting_client import ReconnectingClient
 
 
 class _Log(list[Event]):
@@ -36,15 +36,15 @@ def log() -> _Log:
 
 
 def test_subscriber_receives_existing_objects_and_changes(server: ApiServer, log: _Log) -> None:
-    Informer(server).subscribe(["configmaps"], log.append)
+    ReconnectingClient(server).subscribe(["configmaps"], log.append)
     server.create("configmaps", "default", _config_map("two"))
     assert log.since() == [("ADDED", "one"), ("SYNCED", ""), ("ADDED", "two")]
 
 
 def test_events_stop_while_the_server_is_down(server: ApiServer, log: _Log) -> None:
-    informer = Informer(server)
-    informer.subscribe(["configmaps"], log.append)
-    informer.disconnect()
+    client = ReconnectingClient(server)
+    client.subscribe(["configmaps"], log.append)
+    client.disconnect()
     log.since()
     server.create("configmaps", "default", _config_map("two"))
     assert log.since() == []
@@ -53,51 +53,51 @@ def test_events_stop_while_the_server_is_down(server: ApiServer, log: _Log) -> N
 def test_subscriber_receives_only_missed_events(server: ApiServer, log: _Log) -> None:
     server.create("configmaps", "default", _config_map("same"))
     server.create("configmaps", "default", _config_map("changed"))
-    informer = Informer(server)
-    informer.subscribe(["configmaps"], log.append)
-    informer.disconnect()
+    client = ReconnectingClient(server)
+    client.subscribe(["configmaps"], log.append)
+    client.disconnect()
     log.since()
     server.delete("configmaps", "default", "one")
     server.create("configmaps", "default", _config_map("new"))
     changed = server.get("configmaps", "default", "changed")
     server.update("configmaps", "default", {**changed, "data": {"value": "other"}})
-    informer.connect(server)
+    client.connect(server)
     assert log.since() == [("MODIFIED", "changed"), ("ADDED", "new"), ("DELETED", "one"), ("SYNCED", "")]
 
 
 def test_watch_resumes_after_the_server_returns(server: ApiServer, log: _Log) -> None:
-    informer = Informer(server)
-    informer.subscribe(["configmaps"], log.append)
-    informer.disconnect()
-    informer.connect(server)
+    client = ReconnectingClient(server)
+    client.subscribe(["configmaps"], log.append)
+    client.disconnect()
+    client.connect(server)
     log.since()
     server.delete("configmaps", "default", "one")
     assert log.since() == [("DELETED", "one")]
 
 
 def test_calls_fail_with_connection_errors_while_the_server_is_down(server: ApiServer) -> None:
-    informer = Informer(server)
-    informer.disconnect()
+    client = ReconnectingClient(server)
+    client.disconnect()
     with pytest.raises(ConnectionRefusedError, match="not available"):
-        informer.get("configmaps", "default", "one")
-    informer.connect(server)
-    assert informer.get("configmaps", "default", "one")["metadata"]["name"] == "one"
+        client.get("configmaps", "default", "one")
+    client.connect(server)
+    assert client.get("configmaps", "default", "one")["metadata"]["name"] == "one"
 
 
 def test_subscription_made_while_the_server_is_down_starts_on_its_return(server: ApiServer, log: _Log) -> None:
-    informer = Informer()
-    informer.subscribe(["configmaps"], log.append)
+    client = ReconnectingClient()
+    client.subscribe(["configmaps"], log.append)
     assert log.since() == []
-    informer.connect(server)
+    client.connect(server)
     assert log.since() == [("ADDED", "one"), ("SYNCED", "")]
 
 
 def test_closed_subscription_receives_nothing_after_the_return(server: ApiServer, log: _Log) -> None:
-    informer = Informer(server)
-    watch = informer.subscribe(["configmaps"], log.append)
+    client = ReconnectingClient(server)
+    watch = client.subscribe(["configmaps"], log.append)
     watch.close()
     log.since()
-    informer.disconnect()
-    informer.connect(server)
+    client.disconnect()
+    client.connect(server)
     server.delete("configmaps", "default", "one")
     assert log.since() == []
