@@ -22,7 +22,7 @@ from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import Allocation, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.labels import node_zone
-from reference.endpointslice.plan import Family, Plan, plan_service
+from reference.endpointslice.plan import FamilyPlan, Plan, plan_service
 
 # Splitting endpoints into slices
 
@@ -180,7 +180,7 @@ def _moves_few(*arguments: Any, **options: Any) -> Plan:
     return right
 
 
-def _few_moves(family: Family, outcome: CpuOutcome, plan: Plan, options: Mapping[str, Any]) -> dict[str, str]:
+def _few_moves(family: FamilyPlan, outcome: CpuOutcome, plan: Plan, options: Mapping[str, Any]) -> dict[str, str]:
     """Return the zone for which each endpoint of the slices to be written is hinted, by address."""
     written = {each["addresses"][0] for one in (*plan.create, *plan.update) for each in one["endpoints"]}
     hinted = [each for one in family.slices for each in one if "hints" in each]

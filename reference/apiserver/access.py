@@ -19,7 +19,7 @@ ADMIN: Object = {"username": "admin", "groups": ["system:masters", "system:authe
 
 
 @dataclass(slots=True)
-class Access:
+class AccessChecks:
     """The access checks of a server. Tests replace them, for example with `tests/reference/limited_users.py`."""
 
     authenticate: Callable[[str], Object]
@@ -32,7 +32,7 @@ class Access:
     """Raises `ApiError` (403) if a user may not send a request. `target` is a `Route`, a `PodRequest` or None."""
 
 
-def bearer_of(token: str) -> Access:
+def bearer_of(token: str) -> AccessChecks:
     """Return the checks of a server that allows everything to clients with this token, and refuses all others."""
 
     def authenticate(authorization: str) -> Object:
@@ -40,10 +40,10 @@ def bearer_of(token: str) -> Access:
             raise status.unauthorized()
         return ADMIN
 
-    return Access(authenticate)
+    return AccessChecks(authenticate)
 
 
-def review(access: Access, asked: HttpRequest, user: Object) -> Object | None:
+def review(access: AccessChecks, asked: HttpRequest, user: Object) -> Object | None:
     """Return the response to a POST of a review, or None if the path is not for a review. Raises `ApiError` (400)."""
     if asked.path not in SERVED:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from reference.apiserver import bounded_log, handlers, media, status, store
-from reference.apiserver.access import ADMIN, Access, review
+from reference.apiserver.access import ADMIN, AccessChecks, review
 from reference.apiserver.discovery import Discovery
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.http_request import HttpRequest, RequestRecord
@@ -31,7 +31,7 @@ HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 class Dispatcher:
     """Checks the permissions of each request's user, and answers from the data of a registry."""
 
-    def __init__(self, registry: Registry, log: deque[RequestRecord], access: Access) -> None:
+    def __init__(self, registry: Registry, log: deque[RequestRecord], access: AccessChecks) -> None:
         """`log` receives a record of each request."""
         self._log = log
         self._registry = registry

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from reference.apiserver import bounded_log, handlers, openapi, status, watch
-from reference.apiserver.access import Access
+from reference.apiserver.access import AccessChecks
 from reference.apiserver.api import ApiServer
 from reference.apiserver.connection import Connection, abort
 from reference.apiserver.dispatcher import Dispatcher, failure
@@ -46,7 +46,7 @@ class HttpFrontend:
         log: deque[RequestRecord],
         bookmark_seconds: float,
         silence_seconds: float,
-        access: Access,
+        access: AccessChecks,
         open_socket: OpenSocket | None = None,
         kubelet_tls: ssl.SSLContext | None = None,
     ) -> None:

@@ -41,7 +41,7 @@ class _OpenSlice:
 
 
 @dataclass(slots=True)
-class _State:
+class _HintState:
     """The unchanged slices (`standing`), the slices to write (`open`), and the number of endpoints hinted per zone."""
 
     standing: list[Draft] = field(default_factory=list)
@@ -80,8 +80,8 @@ def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: HintRul
     )
 
 
-def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: HintRules) -> _State | Refusal:
-    state = _State()
+def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: HintRules) -> _HintState | Refusal:
+    state = _HintState()
     for draft in drafts:
         if draft.changed or not _stands(draft, allocation, state.counts, rules):
             state.open.append(_OpenSlice(draft, [_own_zone(each, rules) for each in draft.endpoints]))
@@ -164,7 +164,7 @@ def _advance(heap: list[tuple[int, str]], amount: int, zone: str) -> None:
         heapq.heappop(heap)
 
 
-def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
+def _move(state: _HintState, moves: tuple[Counter[str], Counter[str]]) -> None:
     """Change hints from giving zones to receiving zones, only on the endpoints of open slices."""
     gives, takes = moves
     receivers = sorted(takes)
@@ -181,7 +181,7 @@ def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
             return
 
 
-def _hand_over(state: _State, holder: _OpenSlice, number: int, receiver: str) -> None:
+def _hand_over(state: _HintState, holder: _OpenSlice, number: int, receiver: str) -> None:
     before = holder.zones[number]
     if before is not None:
         state.counts[before] -= 1
@@ -189,7 +189,7 @@ def _hand_over(state: _State, holder: _OpenSlice, number: int, receiver: str) ->
     state.counts[receiver] += 1
 
 
-def _rehome(state: _State, allocation: Allocation) -> None:
+def _rehome(state: _HintState, allocation: Allocation) -> None:
     """Hint endpoints in zones without a share for the zone that lacks the most endpoints."""
     for each in state.open:
         for number, zone in enumerate(each.zones):
@@ -201,7 +201,7 @@ def _rehome(state: _State, allocation: Allocation) -> None:
                 _hand_over(state, each, number, neediest[0])
 
 
-def _fill_up(state: _State, allocation: Allocation) -> None:
+def _fill_up(state: _HintState, allocation: Allocation) -> None:
     """Give every zone its minimum. Take from unchanged slices only if no open slice has a spare endpoint."""
     needy = [zone for zone, portion in allocation.portions.items() if state.counts[zone] < portion.minimum]
     if not needy:

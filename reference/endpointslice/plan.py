@@ -31,7 +31,7 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FamilyPlan:
     """The plan for one address family. The controller's metrics show its numbers.
 
     `slices` holds the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of slices.
@@ -72,7 +72,7 @@ class Plan:
     delete: tuple[Object, ...]
     left_out: tuple[LeftOutPod, ...]
     mechanism: Mechanism
-    families: Mapping[AddressType, Family] = field(default_factory=dict)
+    families: Mapping[AddressType, FamilyPlan] = field(default_factory=dict)
     node_level: tuple[str, ...] = ()
     counts_nodes: bool = False
 
@@ -137,7 +137,7 @@ def plan_service(
     pods = list(pods)
     create: list[Object] = []
     update: list[Object] = []
-    families: dict[AddressType, Family] = {}
+    families: dict[AddressType, FamilyPlan] = {}
     labels = slice_labels(service)
     hint = hinter(decided_by, features=features, nodes=nodes, zones=zones, heuristics=heuristics)
     node_hints = None
@@ -152,7 +152,7 @@ def plan_service(
         outcome = hint(packed.drafts, present)
         _reuse(packed)
         _ensure_one(packed, labels)
-        families[address_type] = Family(
+        families[address_type] = FamilyPlan(
             slices=tuple(draft.endpoints for draft in packed.drafts),
             ideal_slices=max(1, sum(-(-len(group.endpoints) // max_endpoints) for group in desired.groups.values())),
             added=packed.added,

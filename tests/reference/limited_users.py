@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reference.apiserver import status
-from reference.apiserver.access import ADMIN, Access
+from reference.apiserver.access import ADMIN, AccessChecks
 from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.pod_access.pod_location import PodRequest
 from reference.apiserver.routes import Route
@@ -63,7 +63,7 @@ class Attributes:
 class Users:
     """The users of a server by their tokens. The first one with a token replaces the checks of the server."""
 
-    access: Access
+    access: AccessChecks
     rules: dict[str, tuple[Object, ...]] = field(default_factory=dict)
     """The rules of each user by name."""
 

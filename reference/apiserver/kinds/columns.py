@@ -36,7 +36,7 @@ def text(name: str, description: str, cell: Cell, *, wide: bool = False) -> Colu
 
 
 def listed(items: Iterable[str], *, limit: int | None = None) -> str:
-    """Join at most `limit` items with commas, and count the others: `a,b + 3 more...`. An empty result is `<none>`."""
+    """Join at most `limit` items with commas, and count the others: `a,b + 3 more...`. Return `<none>` for no items."""
     every = list(items)
     if not every:
         return NONE

@@ -280,7 +280,7 @@ def _validate_spec(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _validate_spec_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield errors for changes to a pod's spec. Images and a few other fields may change, and the node once."""
+    """Yield errors for changes to a pod's spec. Only a few fields may change. The node may be set only once."""
     if old.get("nodeName") and new.get("nodeName") != old["nodeName"]:
         yield errors.forbidden("spec.nodeName", "pod updates may not change the node of a scheduled pod")
     if _fixed(new) != _fixed(old):
