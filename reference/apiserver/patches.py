@@ -113,7 +113,7 @@ def _json_patch(obj: Object, patch: Any) -> Object:
     if not isinstance(patch, list):
         raise status.bad_request("a JSON patch must be a list of operations")
     if len(patch) > MAX_OPERATIONS:
-        raise status.too_large(f"a JSON patch may have {MAX_OPERATIONS} operations, and this one has {len(patch)}")
+        raise status.too_large(f"a JSON patch may have at most {MAX_OPERATIONS} operations, not {len(patch)}")
     try:
         patched = media.bounded(_applied(obj, patch))
     except jsonpatch.InvalidJsonPatch as error:

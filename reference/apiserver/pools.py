@@ -32,7 +32,7 @@ class ExhaustedError(Exception):
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, in the order of freeing.
+    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, those freed earliest first.
 
     Numbers below `start` are for explicit requests. Other requests get them only if all higher numbers are taken.
     """

@@ -41,7 +41,7 @@ def private(obj: Object) -> Object:
 
 
 def create(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> Stored:
-    """Store `obj` itself as a new object. Raises `ApiError`: 400, 403, 404, 409, 422."""
+    """Store `obj` (not a copy) as a new object. Raises `ApiError`: 400, 403, 404, 409, 422."""
     strategy = registry.strategy(target.resource).rules(target.view)
     meta = _accept(strategy, obj, target)
     decode(registry, strategy, obj, call)

@@ -9,7 +9,7 @@ from reference.objects.topology_keys import Labels
 
 
 class ClusterIndex:
-    """Services, their endpoints, and the nodes of pods. Not thread-safe. If `topology` is false, it ignores keys."""
+    """Services, their endpoints, and pods' nodes. Not thread-safe. Without `topology`, topologyKeys are ignored."""
 
     def __init__(self, *, topology: bool = True) -> None:
         self.topology = topology

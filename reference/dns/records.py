@@ -36,7 +36,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class ParentName:
-    """A name that only has names below it, and no records: `svc` (`namespace` is ""), or a Kubernetes namespace."""
+    """A name that has no records, only names below it: `svc` (`namespace` is ""), or a Kubernetes namespace."""
 
     namespace: str
 

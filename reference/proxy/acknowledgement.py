@@ -1,8 +1,8 @@
 """Writes a Lease that shows which changes are in this node's kernel, in a separate thread.
 
-KEP-4444 requires that users can see when their choice is in effect. Only the proxies know this. So each proxy writes up
-to which resource version its kernel is current. The controller that writes the status of Services reads all these
-Leases. Only changes of slices with hints cause writes, at most one in 50 ms. Slow writes block only this thread.
+KEP-4444 requires that users can see when their choice is in effect. Only the proxies know this. So each proxy writes
+the resource version up to which its kernel is current. The controller that writes the status of Services reads the
+Leases. Only changes of slices with hints cause writes, at most one per 50 ms. Slow writes block only this thread.
 """
 
 import threading
@@ -43,7 +43,7 @@ class Acknowledgement:
             self.thread.join(_STOP_SECONDS)
 
     def worked_on(self, event: Event) -> None:
-        """Record an event that the proxy is about to write to the kernel, also for a slice that loses its hints."""
+        """Record an event that the proxy is about to write to the kernel. Slices that lose their hints also count."""
         metadata = event.object.get("metadata") or {}
         version = metadata.get("resourceVersion") or ""
         self._revision = max(self._revision, int(version) if version.isdecimal() else 0)

@@ -71,7 +71,7 @@ class KernelError(Exception):
 class NetlinkSocket:
     """A socket to one subsystem of netfilter, in the network namespace of the thread that creates it.
 
-    Any thread may use it. Raises `OSError` if netlink is forbidden.
+    Any thread may use it. Raises `OSError` if the process may not use netlink.
     """
 
     def __init__(self, subsystem: int) -> None:

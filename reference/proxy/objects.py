@@ -59,7 +59,7 @@ class Slice:
         return [each._replace(labels=labels(raw)) for each, raw in zip(found, self.raw, strict=False)]
 
     def ready_on(self, node: str) -> set[str]:
-        """Return the addresses of ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
+        """Return the addresses of ready endpoints on a node. Raises `KeyError` for an endpoint without addresses."""
         return {each["addresses"][0] for each in self.raw if each.get("nodeName") == node and is_ready(each)}
 
 

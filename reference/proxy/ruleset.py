@@ -226,7 +226,7 @@ def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
 
 
 def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
-    """Assign the wanted endpoints to numbered slots, with few changes from `current`.
+    """Assign the desired endpoints to numbered slots, with few changes from `current`.
 
     An endpoint keeps its slot, and new endpoints fill free slots. Then endpoints from the end fill the other gaps.
     So adding or removing an endpoint changes at most one slot and the count.

@@ -185,7 +185,7 @@ class State:
             self._base_changed = True
 
     def _receive_labels(self, node: Object, *, deleted: bool) -> None:
-        """Process the labels of a Node. If the value of a topology key changed, its Services are decided again."""
+        """Process Node labels. If a topology key's value changed, `compute` decides Services with that key again."""
         if not (changed := self._labels.receive(node, deleted=deleted)):
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:

@@ -49,7 +49,7 @@ def wants_node_ports(spec: Mapping[str, Any]) -> bool:
 
 
 def externally_accessible(spec: Mapping[str, Any]) -> bool:
-    """Return whether external traffic can reach the Service, through its type or a ClusterIP Service's external IPs."""
+    """Return whether the Service may have node ports, or is a ClusterIP Service with external IPs."""
     return may_have_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
 
 

@@ -175,12 +175,12 @@ class Strategy:
             obj.pop("status", None)
 
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
-        """Copy fields that an update may not change from `old`, and drop disabled fields unless `old` has them."""
+        """Copy from `old` the fields that an update may not change. Drop disabled fields unless `old` has them."""
         if self.resource.has_status:
             _keep(new, old, ("status",))
 
     def prepare_for_status_update(self, new: Object, old: Object) -> None:
-        """Copy the fields that an update of the status subresource may not change from `old`."""
+        """Copy from `old` the fields that an update of the status subresource may not change."""
         for path in self.kept_by_status:
             _keep(new, old, path)
 

@@ -174,7 +174,7 @@ async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse)
 async def _switched(
     request: web.BaseRequest, headers: Mapping[str, str]
 ) -> tuple[asyncio.StreamReader, web.StreamResponse]:
-    """Switch protocols. Return a reader of the client's later data, and the response, which is open until the end.
+    """Switch protocols. Return a reader for the data that the client sends next, and the response to write to.
 
     Raises `ConnectionError` if the client has disconnected.
     """
