@@ -74,7 +74,7 @@ class Watcher:
         self.initial: deque[Key] | None = None
         """The keys of the objects of the initial state (at the revision `since`) that are not yet sent."""
         self.marks_initial = False
-        """Whether a bookmark follows the initial state."""
+        """True if a bookmark follows the initial state."""
         self._call = asyncio.Event()
         self.transport = transport
 

@@ -44,8 +44,8 @@ class NodeLevel:
 
     `manual` chooses Services whose topology annotation is `Node`. `automatic` chooses Services whose endpoints meet all
     criteria. `opt-in` also checks the criteria, but only for Services with the annotation, and `opt-out` only for
-    Services without it. The criteria are that at most `missing` nodes lack an endpoint, ready or not (not checked if
-    None), and, if `daemon_set` is true, that all pods belong to one DaemonSet.
+    Services without it. There are two criteria. At most `missing` nodes may lack an endpoint, ready or not; None
+    disables this criterion. With `daemon_set`, all pods must belong to one DaemonSet.
     """
 
     approach: Approach = "manual"

@@ -11,7 +11,7 @@ endpoint is used only for the Local lists.
 If the ServiceTopology gate is enabled, topology keys (KEP-536) replace hints on Services that have them. The order is:
 
 1. The traffic policy `Local`: traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids keys
-   together with externalTrafficPolicy `Local`. The later internalTrafficPolicy is treated in the same way.
+   together with externalTrafficPolicy `Local`. internalTrafficPolicy, which is newer, is treated in the same way.
 2. Topology keys: they are a requirement, so connections fail if no key matches. All endpoints of the first matching key
    are used equally ("we will randomly pick one by default").
 3. Hints: they are a preference. Hints and trafficDistribution are ignored on a Service with topology keys.

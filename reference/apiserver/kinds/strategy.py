@@ -1,9 +1,9 @@
 """The strategy of a kind: defaults, validation and table columns.
 
-The store treats all kinds alike. For each write the registry takes a private copy of the object and calls these methods
-in order: `decode` (with the data that a client sent), `default`, `prepare_for_create` (or `prepare_for_update`,
+The store handles all kinds equally. For each write, the registry takes a private copy of the object and calls these
+methods in order: `decode` (with the data that a client sent), `default`, `prepare_for_create` (or `prepare_for_update`,
 `prepare_for_status_update`), and `validate` (or `validate_update`, `validate_status_update`). Then the registry
-allocates the addresses and ports that `allocations` returns. The methods have the same names as in Kubernetes.
+allocates the addresses and ports that `allocations` returns. The method names are from Kubernetes.
 """
 
 import functools
@@ -72,7 +72,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The paths of the fields that the scale subresource reads and writes. `selector` is () without such a field."""
+    """The paths of the fields behind the scale subresource. `selector` is () if the kind has no such field."""
 
     replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
