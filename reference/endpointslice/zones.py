@@ -8,7 +8,7 @@ few seconds, and hardly any update changes a total, so this module stores the to
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Literal
 
@@ -19,6 +19,7 @@ from reference.features import Features
 Why = Literal["NodesUnknown", "OneZone", "TooFewEndpoints", "Overloaded", "ZoneUnknown"]
 
 _CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+_MOST = Decimal(2**63 - 1)
 _FACTORS = {
     "n": Decimal("1e-6"),
     "u": Decimal("1e-3"),
@@ -131,6 +132,6 @@ def milli_cpu(quantity: str) -> int:
     if quantity[-1:] in _FACTORS:
         number, factor = quantity[:-1], _FACTORS[quantity[-1:]]
     try:
-        return max(0, int((Decimal(number) * factor).to_integral_value(ROUND_CEILING)))
-    except (InvalidOperation, ValueError, OverflowError):
+        return max(0, int(min(Decimal(number) * factor, _MOST).to_integral_value(ROUND_CEILING)))
+    except (ArithmeticError, ValueError):
         return 0

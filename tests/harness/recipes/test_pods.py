@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.model.topology import grid
-from harness.netns.fabric import Network, PodName
+from harness.netns.fabric import Network, PodIdentity
 from harness.plugin.time_limit import TimeLimitError
 from harness.recipes.pods import PodCommands, PodInterfaces
 
@@ -37,6 +37,6 @@ def test_pod_whose_attachment_is_interrupted_is_detached(tmp_path: Path) -> None
         )
         network.wire_by(interfaces)
         with pytest.raises(TimeLimitError):
-            network.add_pod("a1", of=PodName("mine", "web", "1"))
+            network.add_pod("a1", of=PodIdentity("mine", "web", "1"))
     assert ran == ["attach", "detach"]
     assert not list(tmp_path.iterdir())

@@ -79,7 +79,12 @@ def test_version_grows_only_when_a_sum_may_have_changed() -> None:
 
 @pytest.mark.parametrize(
     ("quantity", "expected"),
-    [("4", 4000), ("1.5", 1500), ("250m", 250), ("1m", 1), ("100u", 1), ("2k", 2_000_000), ("1e1", 10_000), ("-1", 0)],
+    [
+        *[("4", 4000), ("1.5", 1500), ("250m", 250), ("1m", 1), ("100u", 1), ("2k", 2_000_000), ("1e1", 10_000)],
+        *[("-1", 0), ("NaN", 0), ("1e20", 2**63 - 1), ("1e900000", 2**63 - 1), ("1e99999999", 0)],
+    ],
+)
+,
 )
 def test_quantities_are_parsed_as_millicores(quantity: str, expected: int) -> None:
     assert milli_cpu(quantity) == expected
