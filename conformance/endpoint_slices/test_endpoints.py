@@ -26,7 +26,7 @@ FRONT = {**WEB, "tier": "front"}
 
 @requirement(
     "SLICE/endpoints-know-their-place",
-    "An endpoint has the name of its node, and the zone from the node's label.",
+    "Each endpoint names the node of its pod, and has the zone from that node's zone label.",
     level=SHOULD,
     must_if=ENDPOINT_LOCATIONS,
     features={ENDPOINT_SLICES},
@@ -72,7 +72,7 @@ def test_conditions_follow_readiness_and_deletion(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/readiness-while-terminating",
-    "While a pod terminates, serving follows its readiness.",
+    "While a pod terminates, the serving condition of its endpoint follows the pod's readiness.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointConditions (serving); KEP-1672",
@@ -91,8 +91,8 @@ def test_serving_follows_readiness_during_termination(three_zones: Cluster) -> N
 
 @requirement(
     "SLICE/publish-not-ready-addresses",
-    "With publishNotReadyAddresses, every endpoint is ready, even if its pod terminates, and serving still follows the "
-    "pod's readiness.",
+    "With publishNotReadyAddresses, the ready condition of every endpoint is true, even while its pod terminates; the "
+    "serving condition still follows the pod's readiness.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.publishNotReadyAddresses; discovery/v1 EndpointConditions.ready",
@@ -113,8 +113,8 @@ def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Clu
 
 @requirement(
     "SLICE/endpoints-follow-the-pods",
-    "Pods that match the whole selector become endpoints, and stop being endpoints when they end, are deleted, or no "
-    "longer match.",
+    "Pods that match the whole selector become endpoints; they stop being endpoints when they succeed or fail, are "
+    "deleted, or no longer match.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",

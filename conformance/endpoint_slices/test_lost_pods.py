@@ -26,8 +26,8 @@ def _zones_but_unknown(cluster: Cluster, service: Service, lost: str) -> dict[st
 
 @requirement(
     "SLICE/pod-of-a-lost-node-holds-up-nobody",
-    "While the Node of a pod does not exist, other pods of the Service are still added and removed as endpoints, and "
-    "that pod is either no endpoint or an endpoint without a zone.",
+    "While the Node object of a pod does not exist, the controller still adds and removes other pods of the Service "
+    "as endpoints; the pod itself is either not an endpoint or an endpoint without a zone.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 Endpoint.zone (the zone that the endpoint exists in)",

@@ -57,8 +57,8 @@ def _report(cluster: Cluster, name: str, **status: Any) -> None:
 
 @requirement(
     "SLICE/ended-pods-are-no-endpoints",
-    "Pods in phase Succeeded or Failed are not endpoints of any kind of Service, ready or not, whatever their "
-    "restartPolicy, and even if they have ended after they were endpoints.",
+    "Pods in phase Succeeded or Failed are not endpoints of any kind of Service, whatever their readiness and "
+    "restartPolicy, even if they were endpoints before.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; Kubernetes, Pod Lifecycle (all containers have terminated, and do not restart)",
@@ -92,8 +92,8 @@ def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/pods-of-every-other-phase-are-endpoints",
-    "Pods in phase Pending, Running or Unknown that have an address are endpoints, whatever their restartPolicy, and "
-    "only their readiness decides whether they are ready.",
+    "Pods in phase Pending, Running or Unknown that have an address are endpoints, whatever their restartPolicy; "
+    "whether an endpoint is ready depends only on the readiness of its pod.",
     level=SHOULD,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointConditions.ready; Kubernetes, Pod Lifecycle (phases)",
@@ -140,8 +140,8 @@ def test_only_true_means_ready(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/pods-of-one-address-are-endpoints-each",
-    "Of two pods with one address and different ports, each is an endpoint with its own ports; one stays when the "
-    "other is deleted.",
+    "Two pods that share an address but have different ports are separate endpoints, each with its own ports; when "
+    "one pod is deleted, the other stays an endpoint.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; EndpointSlice.ports; core/v1 ServicePort.targetPort (named ports)",

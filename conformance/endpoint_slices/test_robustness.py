@@ -10,7 +10,7 @@ WEB = {"app": "web"}
 
 @requirement(
     "SLICE/controller-keeps-running",
-    "A controller keeps running and reconciling whatever Services and pods the API server stores, in this scenario "
+    "A controller keeps running and reconciling, whatever Services and pods the API server stores in this scenario "
     "and in all others of the run.",
     level=MUST,
     features={ENDPOINT_SLICES},

@@ -59,8 +59,8 @@ def _sizes(cluster: Cluster, service: Service, names: list[str]) -> Mapping[str,
 
 @requirement(
     "SLICE/slices-made-by-hand-stay",
-    "For a Service with a selector, slices without the label managed-by, or with another value of it, stay as they "
-    "are while pods, ports and labels of the Service change, and the controller's own slices do not depend on them.",
+    "For a Service with a selector, a controller leaves slices that lack its own managed-by label unchanged while "
+    "pods, ports and labels of the Service change, and its own slices do not depend on them.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 label endpointslice.kubernetes.io/managed-by (the controller or entity that manages a slice); "
@@ -101,8 +101,8 @@ def test_slices_made_by_hand_stay(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/slices-belong-to-the-living-service",
-    "When a Service is deleted and recreated while the controller is away, no slice has the deleted Service as its "
-    "owner, because such slices are garbage.",
+    "After a Service is deleted and recreated while the controller is down, the deleted Service owns no slice, "
+    "because a slice whose owner is deleted is garbage.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="Kubernetes, EndpointSlices, Ownership; Kubernetes, Garbage Collection, Owners and dependents",
@@ -136,7 +136,8 @@ def test_slices_belong_to_the_living_service(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/deleted-slices-are-made-again",
-    "When another client deletes slices of a Service with a selector, its pods are endpoints again.",
+    "When another client deletes slices of a Service with a selector, the controller makes the Service's pods "
+    "endpoints again.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice; KEP-4444, Monitoring Requirements (consistently "
@@ -157,7 +158,8 @@ def test_deleted_slices_are_made_again(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/labels-of-the-service-reach-its-slices",
-    "The controller's slices have the labels of their Service, and follow when a label is added, changed or removed.",
+    "The controller's slices have the labels of their Service, and are updated when a label is added, changed or "
+    "removed.",
     level=SHOULD,
     features={ENDPOINT_SLICES},
     source="Kubernetes, Well-Known Labels (service.kubernetes.io/service-proxy-name, by which proxies select slices); "

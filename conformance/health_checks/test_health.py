@@ -247,7 +247,7 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
 @requirement(
     "KEP-1669/health-check-fails-while-endpoints-terminate",
     "A node on which all endpoints of a Service are terminating answers 503 at the health check node port, and still "
-    "sends external traffic to these endpoints.",
+    "sends external traffic to its terminating endpoints.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (health checks fail while endpoints terminate)",

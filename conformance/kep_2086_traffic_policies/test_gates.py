@@ -28,8 +28,8 @@ off = pytest.mark.parametrize("how", OFF.values(), ids=OFF.keys())
 
 @requirement(
     "KEP-2086/api-gate-off-drops-the-field",
-    "With the ServiceInternalTrafficPolicy gate disabled (the default in 1.21), a Service is stored without the "
-    "field, on create and on update; from 1.22 on, the field defaults to Cluster.",
+    "With the ServiceInternalTrafficPolicy gate disabled (the default in 1.21), a Service is stored without "
+    "internalTrafficPolicy, on create and on update; from 1.22 on, the field defaults to Cluster.",
     level=MUST,
     features={API_SERVER_RELEASES, TRAFFIC_POLICY_FIELDS},
     source="KEP-2086, Proposal (not settable in alpha unless the gate is enabled; on by default in Beta)",
@@ -50,7 +50,8 @@ def test_field_is_dropped_while_the_gate_is_off(three_zones: Cluster, how: Relea
 
 @requirement(
     "KEP-2086/api-gate-off-keeps-a-stored-field",
-    "With the ServiceInternalTrafficPolicy gate disabled, an update of a Service that has the field stored keeps it.",
+    "With the ServiceInternalTrafficPolicy gate disabled, an update keeps the internalTrafficPolicy that a Service "
+    "already has.",
     level=MUST,
     features={API_SERVER_RELEASES, TRAFFIC_POLICY_FIELDS},
     source="KEP-2086, Feature Enablement and Rollback (will persist that field unless unset by the user)",
@@ -69,8 +70,8 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster, how: Release) -> N
 
 @requirement(
     "KEP-2086/proxy-gate-off-ignores-the-policy",
-    "With the ServiceInternalTrafficPolicy gate disabled, a proxy ignores the Local policy, and follows it once the "
-    "gate is enabled again; a Service without the field uses all endpoints either way.",
+    "With the ServiceInternalTrafficPolicy gate disabled, a proxy ignores internalTrafficPolicy Local, and follows it "
+    "once the gate is enabled again; a Service without the field uses all endpoints in both cases.",
     level=MUST,
     features={INTERNAL_POLICY, PROXY_RELEASES},
     source="KEP-2086, Rollout, Upgrade and Rollback Planning, Proxy Enablement Rollback",

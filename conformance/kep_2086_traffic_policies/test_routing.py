@@ -63,7 +63,7 @@ def test_internal_local_reaches_only_endpoints_of_the_node(three_zones: Cluster)
 
 @requirement(
     "KEP-2086/local-without-endpoints-does-not-fall-back",
-    "With internalTrafficPolicy Local, a client on a node without endpoints gets no answer.",
+    "With internalTrafficPolicy Local, a client on a node without endpoints of the Service gets no answer.",
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (lacks failover); KEP-2086",
@@ -113,7 +113,7 @@ def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2086/policy-changes-on-a-live-service",
-    "A change of internalTrafficPolicy takes effect on an existing Service, in both directions.",
+    "A change of internalTrafficPolicy takes effect on an existing Service, from Cluster to Local and back.",
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-2086, Proposal",
@@ -318,7 +318,7 @@ def test_pods_at_their_own_node_port_bypass_external_local(three_zones: Cluster)
 
 @requirement(
     "KEP-4444/clients-inside-follow-hints-at-external-addresses",
-    "With both policies Local, pods that use a load balancer address follow hints, as with the Cluster policy.",
+    "With both policies Local, pods that use a load balancer address follow hints, as they do with the Cluster policy.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",

@@ -30,7 +30,8 @@ PORTS = {"a": 8080, "b": 9090, "c": 9191}
 
 @requirement(
     "KEP-2433/unready-endpoints-do-not-count",
-    "An endpoint that is not ready has no hints, and does not count in the allocation until it is ready.",
+    "An endpoint that is not ready has no hints, and the allocation of endpoints to zones does not count it until it "
+    "is ready.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions (service capacity); released since 1.23",
@@ -90,7 +91,7 @@ def test_endpoints_of_all_slices_are_shared_out_together(three_zones: Cluster) -
 
 @requirement(
     "KEP-2433/endpoints-count-once",
-    "An endpoint counts once, however many ports its Service has.",
+    "The allocation of endpoints to zones counts each endpoint once, however many ports its Service has.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller (how many endpoints should be available for each zone)",
@@ -143,7 +144,7 @@ def _expect_slices(cluster: Cluster, service: Service, *, most: int) -> None:
 
 @requirement(
     "KEP-2433/both-families-are-shared-out",
-    "On a dual-stack Service, the endpoints of each IP family are allocated to zones.",
+    "On a dual-stack Service, the endpoints of each IP family are allocated to zones separately.",
     level=MUST,
     features={TOPOLOGY_MODE, DUAL_STACK_SLICES},
     source="KEP-2433, EndpointSlice Controller",

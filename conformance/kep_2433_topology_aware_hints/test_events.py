@@ -117,7 +117,7 @@ def test_given_hints_are_an_event(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/withheld-hints-are-an-event",
-    "When a Service with the annotation gets no hints, the controller emits an Event that names the cause.",
+    "When a Service with the topology annotation gets no hints, the controller emits an Event that names the cause.",
     level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Observability; released since 1.23 (kubernetes#103888)",
@@ -135,7 +135,7 @@ def test_withheld_hints_are_an_event_with_the_cause(three_zones: Cluster, why: s
 
 @requirement(
     "KEP-2433/withdrawn-hints-are-an-event",
-    "When hints of a Service are removed, the controller emits an Event that names the cause.",
+    "When the controller removes the hints of a Service, it emits an Event that names the cause.",
     level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Overload; released since 1.23",
@@ -162,7 +162,7 @@ def test_withdrawn_hints_are_an_event_with_the_cause(three_zones: Cluster, why: 
 
 @requirement(
     "KEP-2433/the-end-of-the-annotation-is-an-event",
-    "When the annotation is removed from a Service that has hints, the controller emits an Event for it.",
+    "When the topology annotation is removed from a Service that has hints, the controller emits an Event for it.",
     level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Feature Enablement and Rollback; released since 1.23",

@@ -33,8 +33,8 @@ HANDLING = "KEP-2433, Handling Node Updates"
 
 @requirement(
     "KEP-2433/endpoints-for-a-zone-that-goes-serve-others",
-    "When the last node of a zone is removed, endpoints in other zones that were hinted for it are hinted for zones "
-    "with nodes.",
+    "When the last node of a zone is removed, endpoints in other zones that were hinted for that zone are hinted for "
+    "zones with nodes.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (a deleted Node results in a Service exceeding the overload threshold); Overload",
@@ -52,8 +52,8 @@ def test_endpoints_for_a_zone_that_goes_serve_others(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-2433/endpoints-for-a-zone-without-ready-nodes-serve-others",
-    "When the last ready node of a zone becomes unready, endpoints in other zones that were hinted for it are hinted "
-    "for zones with ready nodes.",
+    "When the last ready node of a zone becomes unready, endpoints in other zones that were hinted for that zone are "
+    "hinted for zones with ready nodes.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Overload; released since 1.21 (nodes that are not ready do not count)",
@@ -185,8 +185,8 @@ def _create_slices(cluster: Cluster) -> None:
 
 @requirement(
     "KEP-2433/slices-that-overload-a-zone-together",
-    "When each of several slices is within the threshold but together they overload a zone, for example after a node "
-    "is removed, endpoints are allocated again.",
+    "When each of several slices is within the overload threshold but together they overload a zone, for example "
+    "after a node is removed, the controller allocates the endpoints to zones again.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (less endpoints for a zone than a perfect distribution); Handling Node Updates, 1",

@@ -38,8 +38,8 @@ GATE_OFF = {
 
 @requirement(
     "KEP-2433/two-zones-and-more-get-hints",
-    "With the annotation Auto and one endpoint in each of two or more zones of equal size, every endpoint is hinted "
-    "for its own zone.",
+    "With the topology annotation Auto and one endpoint in each of two or more zones of equal size, every endpoint is "
+    "hinted for its own zone.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: feature gate on, PreferZone, 2+ zones; and 3 endpoints, 3 zones",
@@ -70,7 +70,7 @@ def test_one_zone_gets_no_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/policy-local-gets-no-hints",
-    "A Service with traffic policy Local and without the annotation gets no hints.",
+    "A Service with traffic policy Local and without the topology annotation gets no hints.",
     level=MUST,
     features={TOPOLOGY_MODE, ENDPOINT_SLICES},
     source=f"{TABLE}: feature gate on, Local, 2+ zones; Local and PreferZone were values of one field",
@@ -88,7 +88,7 @@ def test_policy_local_alone_gets_no_hints(three_zones: Cluster, direction: str) 
 
 @requirement(
     "KEP-2433/no-annotation-no-hints",
-    "A Service without the annotation gets no hints, even with nodes in two or more zones.",
+    "A Service without the topology annotation gets no hints, even with nodes in two or more zones.",
     level=MUST,
     features={TOPOLOGY_MODE, ENDPOINT_SLICES},
     source=f"{TABLE}: feature gate on, TrafficPolicy unset, 2+ zones",
@@ -103,7 +103,8 @@ def test_service_without_annotation_gets_no_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/gate-off-sets-the-annotation-aside",
-    "With the TopologyAwareHints gate disabled, a controller writes no hints for a Service with the annotation Auto.",
+    "With the TopologyAwareHints gate disabled, a controller writes no hints for a Service with the topology "
+    "annotation Auto.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, 2+ zones",
@@ -121,7 +122,8 @@ def test_gate_off_sets_the_annotation_aside(three_zones: Cluster, version: str) 
 
 @requirement(
     "KEP-2433/gate-off-without-annotation-gives-no-hints",
-    "With the TopologyAwareHints gate disabled, a controller writes no hints for a Service without the annotation.",
+    "With the TopologyAwareHints gate disabled, a controller writes no hints for a Service without the topology "
+    "annotation.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source=f"{TABLE}: feature gate off, TrafficPolicy unset, 2+ zones (two rows)",
@@ -297,8 +299,8 @@ def test_hints_come_and_go_with_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/annotation-switches-hints",
-    "On an existing Service, hints are added when the annotation is set, and removed when the annotation is removed "
-    "or its value changes.",
+    "On an existing Service, hints are added when the topology annotation is set, and removed when the annotation is "
+    "removed or its value changes.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Feature Enablement and Rollback (setting the field to some other value for a Service)",

@@ -30,7 +30,7 @@ AUTO_SERVICES, OTHERS = {"topology": "Auto"}, {"topology": "Disabled"}
 @requirement(
     "KEP-2433/changed-slices-are-counted-by-topology",
     'The metric endpointslices_changed_per_sync counts changed slices with the label topology="Auto" for Services '
-    'with the annotation, and with topology="Disabled" for other Services.',
+    'with the topology annotation, and with topology="Disabled" for other Services.',
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_METRICS},
     source="KEP-2433, Observability; Monitoring Requirements; released with the label topology since 1.21",

@@ -81,8 +81,8 @@ def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removal-that-overloads-shares-out-anew",
-    "When removing nodes leaves a zone overloaded, endpoints are allocated again so that no zone is; the same applies "
-    "when a node added later leaves another zone overloaded.",
+    "When the removal of nodes leaves a zone overloaded, endpoints are allocated again until no zone is overloaded; "
+    "the same happens when a node added later leaves another zone overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node removal that triggers threshold transition; Overload",
@@ -106,7 +106,7 @@ def test_removal_that_overloads_shares_out_anew(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removal-that-overloads-ends-hints",
-    "When removing a node leaves a zone overloaded under every allocation of endpoints, hints are removed.",
+    "When the removal of a node leaves a zone overloaded under every allocation of endpoints, hints are removed.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}, 1; Overload (if this is impossible, hints will be removed)",
@@ -187,7 +187,7 @@ def test_hints_that_became_possible_come_with_the_next_change(three_zones: Clust
 
 @requirement(
     "KEP-2433/readiness-of-nodes-is-noticed",
-    "A node that becomes unready counts as removed.",
+    "When endpoints are allocated to zones, a node that becomes unready counts as removed.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (as nodes are added or removed); released since 1.21",
@@ -208,7 +208,7 @@ def test_node_that_is_no_longer_ready_counts_as_gone(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-2433/zone-of-a-node-is-noticed",
-    "A node whose zone label changes counts for the new zone.",
+    "When endpoints are allocated to zones, a node whose zone label changes counts for the new zone.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Identifying Zones; released since 1.28 (kubernetes PR#117245)",
@@ -229,7 +229,8 @@ def test_node_with_another_zone_label_counts_for_that_zone(three_zones: Cluster)
 
 @requirement(
     "KEP-2433/slices-that-are-right-are-not-written",
-    "When one slice changes, slices that need no change are not written, with hints or without.",
+    "When one slice of a Service changes, the controller does not write slices that need no change, with hints or "
+    "without.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={TOPOLOGY_MODE},
@@ -266,7 +267,7 @@ def _versions_without(cluster: Cluster, service: Service, *, port: int) -> dict[
 
 @requirement(
     "KEP-2433/node-event-writes-each-slice-once",
-    "When a Node event changes hints, each slice of the Service is written at most once.",
+    "When a change of a Node changes the hints of a Service, the controller writes each slice at most once.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={TOPOLOGY_MODE},
@@ -315,8 +316,8 @@ def _expect_flip(cluster: Cluster, service: Service, cores: int, *, hinted: bool
 
 @requirement(
     "KEP-2433/nothing-flips-between-the-thresholds",
-    "Between 20 and 30 % overload, adding or removing nodes neither adds nor removes hints of Services; above 30 % "
-    "hints are removed, and below 20 % they are added.",
+    "Between 20 and 30 % overload, adding or removing nodes neither adds hints to Services nor removes them; above 30 "
+    "% hints are removed, and below 20 % they are added.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (this difference exists to prevent flapping between approaches)",
@@ -338,8 +339,8 @@ def test_nothing_flips_between_the_thresholds(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/between-the-thresholds-new-services-get-no-hints",
-    "Between 20 and 30 % overload, a Service that has hints keeps them, and an identical Service that gets the "
-    "annotation only then gets no hints.",
+    "Between 20 and 30 % overload, a Service that has hints keeps them, while an identical Service that gets the "
+    "topology annotation only then gets no hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (hints will not be added unless the expected initial overload is below 20 %)",
@@ -386,7 +387,8 @@ def test_one_threshold_for_both(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/above-the-threshold-no-hints-at-all",
-    "Above 20 % overload, a Service that gets the annotation gets no hints, and a Service that had hints loses them.",
+    "Above 20 % overload, a Service that gets the topology annotation gets no hints, and a Service that had hints "
+    "loses them.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released behaviour differs since 1.21 (one threshold of 20 %)",

@@ -30,7 +30,8 @@ HUGE = 64_000
 
 @requirement(
     "KEP-2433/control-plane-nodes-do-not-count",
-    "CPU cores of control plane nodes do not count, and a zone with only such nodes does not count as a zone.",
+    "The allocation of endpoints to zones ignores the CPU cores of control plane nodes, and zones that have only such "
+    "nodes.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions (incoming traffic is proportional to cores); Kubernetes, Topology Aware Routing, "
@@ -51,7 +52,8 @@ def test_control_plane_nodes_do_not_count(three_zones: Cluster, role: str, value
 
 @requirement(
     "KEP-2433/unready-nodes-do-not-count",
-    "CPU cores of unready nodes do not count, and it does not matter whether such a node has a zone.",
+    "The allocation of endpoints to zones ignores the CPU cores of unready nodes, whether or not such a node has a "
+    "zone.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions; Kubernetes, Topology Aware Routing, Constraints (ignores any nodes that aren't "
@@ -97,7 +99,7 @@ def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
 
 @requirement(
     "KEP-2433/unknown-cores-treat-all-nodes-equally",
-    "When every other node has one core, a node with unknown CPU capacity counts as much as each of them.",
+    "When every other node has one core, a node with unknown CPU capacity counts like a node with one core.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node without way to determine cores; Assumptions (the number of nodes in "

@@ -47,7 +47,8 @@ FOLLOWED = Rates(leak=0.25)
 
 @requirement(
     "KEP-2433/hints-filter-endpoints",
-    "On a Service with the annotation Auto, a client uses all endpoints that are hinted for its zone, and no others.",
+    "On a Service with the topology annotation Auto, a client uses all endpoints that are hinted for its zone, and no "
+    "others.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source=f"{TABLE}: feature gate on, PreferZone, hints matching zone",
@@ -83,8 +84,9 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/proxy-follows-the-annotation-of-a-live-service",
-    "When an existing Service gets the annotation Auto and its endpoints get hints, clients use the endpoints hinted "
-    "for their zone, and all endpoints when both are removed; with LosslessChanges, no connection fails.",
+    "When an existing Service gets the topology annotation Auto and its endpoints get hints, clients use the "
+    "endpoints hinted for their zone; when annotation and hints are removed, they use all endpoints; with "
+    "LosslessChanges, no connection fails.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
@@ -109,7 +111,7 @@ def test_annotation_of_a_live_service_is_followed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/policy-local-is-not-filtered",
-    "With internalTrafficPolicy Local, hints do not filter the endpoints of the node.",
+    "With internalTrafficPolicy Local, a client uses the endpoints on its node whatever zones they are hinted for.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, INTERNAL_POLICY},
     source=f"{TABLE}: feature gate on, Local, hints matching zone",
@@ -207,8 +209,8 @@ def _by_zone(pods: list[Pod], hinted: dict[str, set[str]]) -> dict[str, set[Pod]
 
 @requirement(
     "KEP-2433/annotation-reaches-the-packets",
-    "With the annotation Auto, clients of each zone use the endpoints allocated to their zone, including endpoints in "
-    "another zone.",
+    "With the topology annotation Auto, clients of each zone use the endpoints allocated to their zone, including "
+    "endpoints in another zone.",
     level=MUST,
     features={TOPOLOGY_ROUTING},
     source="KEP-2433, Proposal (Kube-Proxy will then use these hints to filter the endpoints)",
@@ -224,8 +226,8 @@ def test_annotation_reaches_the_packets(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/transitions-lose-no-connection",
-    "For a Service with several slices, no connection fails while the annotation is added, a node makes hints "
-    "impossible and is removed again, and the annotation is removed.",
+    "For a Service with several slices, no connection fails while the topology annotation is added, a node that makes "
+    "hints impossible is added and removed, and the annotation is removed.",
     level=SHOULD,
     must_if=LOSSLESS_CHANGES,
     features={TOPOLOGY_ROUTING},

@@ -72,7 +72,7 @@ def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count:
 @requirement(
     "KEP-2433/fractions-overload-no-zone",
     "In zones with 3 and 5 cores, two of three endpoints are hinted for the larger zone, wherever the endpoints are, "
-    "because a single one would be overloaded by 87 %.",
+    "because a single endpoint for that zone would be overloaded by 87 %.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (below 20 %)",
@@ -91,7 +91,7 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
 @requirement(
     "KEP-2433/zone-that-comes-gets-enough-of-several-slices",
     "When a third zone with a fifth of the cores is added, enough of 105 endpoints in two slices are hinted for it to "
-    "keep every zone below the threshold.",
+    "keep every zone below the overload threshold.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",

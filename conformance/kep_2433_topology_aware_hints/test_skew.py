@@ -102,8 +102,8 @@ def test_proxies_from_before_hints(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-2433/rollback-loses-no-connection",
-    "While gate TopologyAwareHints is switched on and off again in the controller and, node by node, in the proxies, "
-    "no connection fails; a Service without the annotation has no hints and uses all endpoints.",
+    "While the TopologyAwareHints gate is enabled and disabled again in the controller and, node by node, in the "
+    "proxies, no connection fails; a Service without the topology annotation has no hints and uses all endpoints.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-2433, Rollout, Upgrade and Rollback Planning; Feature Enablement and Rollback",

@@ -74,7 +74,7 @@ def test_hints_come_below_20_and_go_above_30_percent(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-2433/unready-endpoints-leave-the-threshold",
-    "A Service that has hints and also endpoints that are not ready keeps its hints at 29.5 % overload.",
+    "A Service that has both hints and endpoints that are not ready keeps its hints at 29.5 % overload.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %); Assumptions (service capacity)",

@@ -59,8 +59,8 @@ def test_node_hints_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-api-gate-off-drops-node-hints",
-    "With the NodeLevelTopology gate disabled, node hints are dropped from every slice that is created or updated, "
-    "and zone hints are kept.",
+    "With the NodeLevelTopology gate disabled, the API server drops node hints from every slice that is created or "
+    "updated, and keeps zone hints.",
     level=MUST,
     features={NODE_LEVEL_FIELD, API_SERVER_RELEASES},
     source="KEP-3015 (2022), Feature Enablement and Rollback (components depending on the feature gate)",
@@ -82,8 +82,8 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/node-level-manual-rollout-changes-nothing",
-    "When gate NodeLevelTopology is switched on with the manual approach, hints and routes of Services without the "
-    "annotation do not change, and no connection is lost.",
+    "When the NodeLevelTopology gate is enabled with the manual approach, hints and routes of Services without the "
+    "topology annotation do not change, and no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Rollout, Upgrade and Rollback Planning (should have no effect at all)",
@@ -107,8 +107,8 @@ def test_manual_rollout_changes_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-automatic-rollout",
-    "When gate NodeLevelTopology is switched on with the automatic approach, only Services that meet the criteria get "
-    "node-level topology, without further changes; no connection is lost.",
+    "When the NodeLevelTopology gate is enabled with the automatic approach, Services that meet the criteria get "
+    "node-level topology without further changes, and other Services do not; no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Upgrade / Downgrade Strategy; Rollout, Upgrade and Rollback Planning",

@@ -62,8 +62,8 @@ def test_service_that_says_node_has_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-goes-with-the-annotation",
-    "When the annotation is removed from an existing Service, its node hints are removed, and they return when it is "
-    "set again.",
+    "When the topology annotation is removed from an existing Service, its node hints are removed, and they return "
+    "when it is set again.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Approach 1: Manual",
@@ -100,7 +100,7 @@ def test_zone_hints_stay_beside_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-settled-service-is-not-written-again",
-    "With node-level topology, a change that leaves the endpoints unchanged causes no slice write.",
+    "With node-level topology, a change that does not affect the endpoints causes no slice write.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={NODE_LEVEL_MANUAL},
@@ -120,8 +120,8 @@ def test_slices_with_node_hints_are_not_written_without_need(three_zones: Cluste
 
 @requirement(
     "KEP-3015/node-level-controller-gate-off-writes-none",
-    "With the NodeLevelTopology gate disabled, a controller writes no node hints for a Service whose annotation is "
-    "Node.",
+    "With the NodeLevelTopology gate disabled, a controller writes no node hints for a Service whose topology "
+    "annotation is Node.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Feature Enablement and Rollback (components depending on the feature gate)",
@@ -140,8 +140,8 @@ def test_no_node_hints_while_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-on-nearly-every-node",
-    "With the automatic approach, a Service without the annotation has node hints while no more than the configured "
-    "number or percentage of nodes lack an endpoint.",
+    "With the automatic approach, a Service without the topology annotation has node hints while no more than the "
+    "configured number or percentage of nodes lack an endpoint.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (no more than N or N% of nodes are missing an endpoint)",
@@ -205,7 +205,7 @@ def test_pods_of_one_daemon_set_have_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-needs-all-criteria",
-    "A Service has node hints only while it meets all configured criteria.",
+    "With the automatic approach, a Service has node hints only while it meets all configured criteria.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_DAEMON_SET, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (if all relevant criteria are met)",
@@ -234,7 +234,7 @@ def test_all_criteria_must_be_met(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-opt-in",
-    "With opt-in, a Service has node hints only if it has the annotation and meets the criteria.",
+    "With opt-in, a Service has node hints only if it has the topology annotation and meets the criteria.",
     level=MUST,
     features={NODE_LEVEL_OPT_IN, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 3: Semi-Automatic or Automatic-With-Opt-Out",
@@ -255,7 +255,7 @@ def test_annotated_services_are_looked_at(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-opt-out",
-    "With opt-out, a Service that meets the criteria has node hints unless its annotation is set.",
+    "With opt-out, a Service that meets the criteria has node hints unless its topology annotation is set.",
     level=MUST,
     features={NODE_LEVEL_OPT_OUT, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 3: Semi-Automatic or Automatic-With-Opt-Out",

@@ -78,8 +78,8 @@ def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-endpoint-comes-and-goes",
-    "When the endpoint of a node is removed, clients on the node use other endpoints, and the local endpoint again "
-    "when it is back; no connection fails.",
+    "When the endpoint of a node is removed, clients on the node use other endpoints; when it is back, they use it "
+    "again; no connection fails.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Test Plan, e2e tests (when a local endpoint is available and when it is not)",
@@ -102,8 +102,8 @@ def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-is-for-policy-cluster",
-    "Node-level hints decide for traffic with the Cluster policy, and have no effect with the Local policy: that "
-    "traffic uses the endpoints on the node, and gets no answer if there are none.",
+    "With the Cluster policy, traffic follows node-level hints; with the Local policy, traffic ignores them, uses the "
+    "endpoints on the node, and gets no answer if there are none.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="KEP-3015 (2022), Applying Node-Level Topology (only to connections with Cluster traffic policy)",
@@ -138,8 +138,8 @@ def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-stuck-hints-break-nothing",
-    "Stale node-level hints, on a Service that is no longer on most nodes, may unbalance its traffic but never "
-    "interrupt it.",
+    "Stale node-level hints, on a Service that no longer has endpoints on most nodes, may unbalance its traffic but "
+    "never interrupt it.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Version Skew Strategy (not that the service actually breaks)",

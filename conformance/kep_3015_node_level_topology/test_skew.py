@@ -56,8 +56,8 @@ def test_gate_on_everywhere(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-api-server",
-    "With the NodeLevelTopology gate disabled only in the API server, a Service with the annotation is routed as if "
-    "it had none.",
+    "With the NodeLevelTopology gate disabled only in the API server, a Service with the topology annotation is "
+    "routed as if it had none.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -72,7 +72,7 @@ def test_gate_off_in_the_api_server(three_zones: Cluster, asked: str) -> None:
 @requirement(
     "KEP-3015/node-level-skew-controller",
     "With the NodeLevelTopology gate disabled only in the controller, a Service that never had node hints is routed "
-    "as if it had no annotation.",
+    "as if it had no topology annotation.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -86,8 +86,8 @@ def test_gate_off_in_the_controller(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-proxy",
-    "With the NodeLevelTopology gate disabled only in the proxies, a Service with the annotation is routed as if it "
-    "had none.",
+    "With the NodeLevelTopology gate disabled only in the proxies, a Service with the topology annotation is routed "
+    "as if it had none.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -102,7 +102,8 @@ def test_gate_off_in_the_proxies(three_zones: Cluster, asked: str) -> None:
 @requirement(
     "KEP-3015/node-level-stuck-service-keeps-working",
     "While the NodeLevelTopology gate is disabled only in the controller, no connection is lost as pods are added and "
-    "removed, and nodes without an endpoint use any; hints are correct again once the gate is enabled again.",
+    "removed, and clients on nodes without an endpoint use any endpoint; hints are correct again once the gate is "
+    "enabled again.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (a service might get stuck)",

@@ -55,8 +55,8 @@ def _create_hinted_pod(cluster: Cluster) -> Service:
 
 @requirement(
     "KEP-3015/gate-off-ends-hints-at-the-next-write",
-    "After gate PreferSameTrafficDistribution is switched off in the API server and the controller, the next new pod "
-    "causes the slice to be written without hints for any endpoint.",
+    "After the PreferSameTrafficDistribution gate is disabled in the API server and the controller, the controller "
+    "writes the slice without any hints when the next pod is added.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: disabled feature gate)",
@@ -72,8 +72,8 @@ def test_next_pod_ends_hints_when_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/gate-on-again-hints-at-the-next-write",
-    "After gate PreferSameTrafficDistribution is switched on again, the slice has node hints no later than when the "
-    "next pod is removed.",
+    "After the PreferSameTrafficDistribution gate is enabled again, the slice has node hints again no later than when "
+    "the next pod is removed.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: re-enabled the feature gate)",
@@ -92,8 +92,8 @@ def test_next_pod_brings_hints_back_when_the_gate_is_on_again(three_zones: Clust
 
 @requirement(
     "KEP-3015/downgrade-distributes-by-default",
-    "When the controller is downgraded, Services with a new value lose their hints and their traffic goes to all "
-    "endpoints; no connection is lost.",
+    "When the controller is downgraded, Services with PreferSameZone or PreferSameNode lose their hints and their "
+    "traffic goes to all endpoints; no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Upgrade / Downgrade Strategy (effectively fall back to default traffic distribution)",
@@ -110,8 +110,8 @@ def test_downgraded_controller_distributes_by_default(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/upgrade-brings-hints-back",
-    "When the controller is upgraded again, Services that still have a new value get their hints and routes again, "
-    "and no connection is lost.",
+    "When the controller is upgraded again, Services that still have PreferSameZone or PreferSameNode get their hints "
+    "and routes again, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Upgrade / Downgrade Strategy (when they re-upgrade, the hints will be re-added)",

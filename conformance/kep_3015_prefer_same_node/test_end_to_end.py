@@ -53,8 +53,8 @@ def test_value_decides_where_packets_go(three_zones: Cluster, value: str) -> Non
 
 @requirement(
     "KEP-3015/dns-loses-no-query",
-    "While the DNS server of a node is removed and added again, every query is answered, and queries return to the "
-    "server on the node.",
+    "While the DNS server of a node is removed and added again, every query is answered; once the server is back, "
+    "queries from the node go to it again.",
     level=SHOULD,
     must_if=LOSSLESS_CHANGES,
     features={PREFER_SAME_ROUTING, ROUTING},

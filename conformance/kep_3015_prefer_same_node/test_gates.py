@@ -77,8 +77,8 @@ def test_new_values_are_refused_while_the_gate_is_off(three_zones: Cluster, valu
 
 @requirement(
     "KEP-3015/api-gate-off-keeps-a-stored-value",
-    "With the PreferSameTrafficDistribution gate disabled, a Service that has a new value stored can be changed in "
-    "other fields, and keeps the value.",
+    "With the PreferSameTrafficDistribution gate disabled, a Service that is stored with PreferSameZone or "
+    "PreferSameNode keeps this value when other fields change.",
     level=SHOULD,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (can the feature be disabled once it has been enabled: yes)",
@@ -101,8 +101,8 @@ def test_stored_value_outlives_the_gate(three_zones: Cluster, value: str) -> Non
 
 @requirement(
     "KEP-3015/api-gate-off-drops-node-hints",
-    "With the PreferSameTrafficDistribution gate disabled, node hints are dropped from every slice that is created or "
-    "updated, and zone hints are kept.",
+    "With the PreferSameTrafficDistribution gate disabled, the API server drops node hints from every slice that is "
+    "created or updated, and keeps zone hints.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (dropped from existing objects on update)",
@@ -121,8 +121,8 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/api-gate-off-keeps-node-hints-in-use",
-    "With the PreferSameTrafficDistribution gate disabled, node hints are kept on all endpoints of a slice that "
-    "already had a node hint, and dropped from other slices; zone hints are kept.",
+    "With the PreferSameTrafficDistribution gate disabled, the API server keeps node hints on all endpoints of a "
+    "slice that already had a node hint, and drops them from other slices; it keeps zone hints.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="Kubernetes 1.33, update of EndpointSlices; KEP-3015 says that they are dropped on update",
@@ -167,8 +167,8 @@ def _expect_slice(cluster: Cluster, name: str, hints: Sequence[Hints]) -> None:
 
 @requirement(
     "KEP-3015/controller-gate-off-removes-hints-of-the-new-values",
-    "With the PreferSameTrafficDistribution gate disabled, a controller removes the hints of Services with the new "
-    "values from the slices that it writes, and keeps the hints of Services with PreferClose.",
+    "With the PreferSameTrafficDistribution gate disabled, a controller removes hints of Services with PreferSameZone "
+    "or PreferSameNode from the slices that it writes, and keeps hints of Services with PreferClose.",
     level=MUST,
     features={CONTROLLER_RELEASES, PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Test Plan, Integration tests (disabling the feature results in the hints being removed)",
@@ -222,8 +222,8 @@ def test_proxy_ignores_node_hints_while_its_gate_is_off(three_zones: Cluster) ->
 
 @requirement(
     "KEP-3015/enabling-changes-no-other-value",
-    "When gate PreferSameTrafficDistribution is switched on, hints and routes of Services without the new values do "
-    "not change, and no connection is lost.",
+    "When the PreferSameTrafficDistribution gate is enabled, hints and routes of Services without PreferSameZone or "
+    "PreferSameNode do not change, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Feature Enablement and Rollback, and Rollout, Upgrade and Rollback Planning",
@@ -246,7 +246,8 @@ def test_switching_the_gate_on_changes_no_other_value(three_zones: Cluster, valu
 
 @requirement(
     "KEP-3015/enabling-writes-no-other-slice",
-    "Switching gate PreferSameTrafficDistribution on causes no write of slices of Services without the new values.",
+    "When the PreferSameTrafficDistribution gate is enabled, the controller writes no slices of Services without "
+    "PreferSameZone or PreferSameNode.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ROLLOUT},
@@ -270,7 +271,8 @@ NEWEST, ALPHA, BETA = Release(), release("1.33"), release("1.34")
 
 @requirement(
     "KEP-3015/on-by-default-from-1-34",
-    "The API server, the controller and the proxy have the feature off by default in 1.33, and on from 1.34.",
+    "In the API server, the controller and the proxy, the PreferSameTrafficDistribution gate is disabled by default "
+    "in 1.33 and enabled by default from 1.34.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (available in Alpha for one release before enabling it by default in Beta)",

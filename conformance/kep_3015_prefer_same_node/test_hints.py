@@ -124,8 +124,8 @@ def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster
 
 @requirement(
     "KEP-3015/value-changes-on-a-live-service",
-    "When the value of an existing Service changes, node hints are added with PreferSameNode and removed with other "
-    "values, and zone hints stay.",
+    "When trafficDistribution of an existing Service changes, node hints are added with PreferSameNode and removed "
+    "with other values, and zone hints stay.",
     level=MUST,
     features={PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
@@ -165,7 +165,8 @@ def test_endpoints_lose_node_hints_with_readiness(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/hints-in-both-ip-families",
-    "On a dual-stack Service, the slices of both IP families have the same hints, even after the value changes.",
+    "On a dual-stack Service, the slices of both IP families have the same hints, even after trafficDistribution "
+    "changes.",
     level=MUST,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
     source="KEP-3015, Addition of PreferSameNode (each endpoint in the slice)",
@@ -187,7 +188,7 @@ def test_both_ip_families_carry_the_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/hints-follow-the-zone-of-the-node",
-    "When the zone label of a node changes, the hints of its endpoints follow.",
+    "When the zone label of a node changes, the hints of endpoints on the node follow.",
     level=SHOULD,
     features={PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose (the same zone); released: at the next sync of the Service",
@@ -255,7 +256,7 @@ def test_both_hints_go_and_come_with_the_value(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/a-settled-service-is-not-written-again",
-    "With PreferSameNode, a change that leaves the endpoints unchanged causes no slice write, in either IP family.",
+    "With PreferSameNode, a change that does not affect the endpoints causes no slice write, in either IP family.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},

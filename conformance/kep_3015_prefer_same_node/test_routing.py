@@ -66,7 +66,8 @@ def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster)
 
 @requirement(
     "KEP-3015/partial-node-hints-fall-back-to-the-zone",
-    "While one ready endpoint has no hint for a node, a proxy ignores hints for nodes and follows hints for zones.",
+    "While one ready endpoint has no hint for a node, a proxy ignores the hints for nodes of all endpoints and "
+    "follows hints for zones.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
@@ -115,7 +116,7 @@ def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -
 
 @requirement(
     "KEP-3015/node-hints-decide-not-the-place-of-the-endpoint",
-    "The hint for a node decides, even if it names a different node from the one that the endpoint is on.",
+    "The hint for a node decides, even if it does not name the node that the endpoint is on.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (ForNodes)",
@@ -154,8 +155,8 @@ def test_node_without_hinted_endpoint_and_no_zone_hints_uses_all(three_zones: Cl
 
 @requirement(
     "KEP-3015/unready-endpoint-of-the-node-is-not-used",
-    "A node whose only endpoint is not ready falls back to its zone, and a zone without a ready endpoint to all "
-    "endpoints.",
+    "Clients on a node whose only endpoint is not ready use the endpoints in their zone, and all endpoints if none in "
+    "the zone is ready.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if any is available)",
@@ -200,8 +201,8 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
 
 @requirement(
     "KEP-3015/endpoint-of-the-node-lost-and-regained",
-    "When the endpoint of a node is removed, clients on the node use another endpoint, and the local endpoint again "
-    "when it is back.",
+    "When the endpoint of a node is removed, clients on the node use another endpoint; when it is back, they use it "
+    "again.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, User Stories, DNS",

@@ -41,8 +41,8 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-3015/skew-new-api-server",
-    "With a newer API server, an older controller writes no hints for the new values and traffic of such a Service "
-    "goes to all endpoints; PreferClose works as before.",
+    "With a newer API server, an older controller writes no hints for Services with PreferSameZone or PreferSameNode, "
+    "and their traffic goes to all endpoints; PreferClose works as before.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (those values would not be recognized)",
@@ -55,7 +55,8 @@ def test_new_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/skew-new-controller",
-    "A proxy that does not support the new values keeps traffic of PreferSameZone and of PreferSameNode in the zone.",
+    "A proxy that does not support PreferSameZone and PreferSameNode keeps traffic of Services with these values in "
+    "the zone.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (would at least fall back to prefer-same-zone)",
@@ -68,7 +69,8 @@ def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/skew-new-proxy",
-    "With an older controller, Services with the new values have no hints, and a newer proxy uses all their endpoints.",
+    "With an older controller, Services with PreferSameZone or PreferSameNode have no hints, and a newer proxy uses "
+    "all their endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (it only looks at the hints set by kube-controller-manager)",

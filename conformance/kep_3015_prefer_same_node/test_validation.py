@@ -34,7 +34,8 @@ def apply_nodes(cluster: Cluster, manager: str, nodes: Sequence[str]) -> Respons
 
 @requirement(
     "KEP-3015/node-hints-are-replaced-as-a-whole",
-    "Server-side apply of a list of node hints replaces the list of another field manager, and does not merge with it.",
+    "Server-side apply of a list of node hints replaces the list that another field manager wrote, and does not merge "
+    "with it.",
     level=MUST,
     features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="KEP-3015, Addition of PreferSameNode (listType=atomic)",
@@ -54,8 +55,8 @@ def test_applied_node_hints_replace_those_of_another_manager(three_zones: Cluste
 
 @requirement(
     "KEP-3015/prefer-close-warns",
-    "The API server returns a warning that names PreferSameZone for a Service with PreferClose, and no warning for "
-    "others.",
+    "The API server returns a warning that mentions PreferSameZone for a Service with PreferClose, and no warning for "
+    "Services with other values.",
     level=MUST,
     features={DEPRECATION_WARNINGS, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-3015, Summary (PreferClose is deprecated); released since 1.35",

@@ -28,8 +28,8 @@ ACCEPTED, PROGRAMMED, HONORED_TYPE = (f"TrafficDistribution{word}" for word in (
 
 @requirement(
     "KEP-4444/accepted-condition",
-    "TrafficDistributionAccepted becomes True on a Service with a value that the controller supports, and is absent on "
-    "a Service without the field.",
+    "TrafficDistributionAccepted becomes True on a Service whose trafficDistribution the controller supports, and is "
+    "absent on a Service without the field.",
     level=MUST,
     features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",
@@ -49,8 +49,8 @@ def test_supported_values_are_accepted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unsupported-value-is-not-accepted",
-    "TrafficDistributionAccepted becomes False, with a reason, on a Service with a value that the controller does not "
-    "support, and True when the value is changed to a supported one.",
+    "TrafficDistributionAccepted becomes False, with a reason, on a Service whose trafficDistribution the controller "
+    "does not support, and True when the value is changed to a supported one.",
     level=MUST,
     features={CONDITIONS, PREFER_CLOSE},
     source="KEP-4444, Status Reporting (malformed or not supported)",
@@ -72,8 +72,8 @@ def test_unsupported_value_is_not_accepted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/programmed-condition",
-    "TrafficDistributionProgrammed becomes True when the slices have the hints of the value, including hints for "
-    "nodes, is not True while an endpoint has none, and is removed with the field.",
+    "TrafficDistributionProgrammed becomes True when every endpoint has the hints that trafficDistribution requires, "
+    "including hints for nodes; it is not True while an endpoint has none, and is removed with the field.",
     level=MUST,
     features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",

@@ -49,8 +49,8 @@ def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 @requirement(
     "KEP-4444/api-server-downgrade-takes-hints-away",
-    "When the API server is rolled back to a release without the field, slices have no hints, traffic goes to all "
-    "endpoints, and no connection is lost.",
+    "When the API server is rolled back to a release without trafficDistribution, slices have no hints, traffic goes "
+    "to all endpoints, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 1 to 5",
@@ -68,8 +68,8 @@ def test_api_server_without_the_field_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-server-upgrade-brings-field-and-hints-back",
-    "When the API server is rolled forward again, the field has its stored value, hints return, traffic stays in the "
-    "zone, and no connection is lost.",
+    "When the API server is rolled forward again, trafficDistribution has its stored value, hints return, traffic "
+    "stays in the zone, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 6 to 8",
@@ -89,8 +89,8 @@ def test_field_and_hints_are_back_after_an_upgrade(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/proxy-downgrade-sets-hints-aside",
-    "When a proxy is downgraded, traffic of a Service with only the field goes to all endpoints, over TCP and UDP, "
-    "and no connection is lost.",
+    "When a proxy is downgraded, traffic of a Service with trafficDistribution and without the topology annotation "
+    "goes to all endpoints, over TCP and UDP, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 8 and 9",
@@ -110,7 +110,7 @@ def test_downgraded_proxies_use_every_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-downgrade-leaves-objects-alone",
-    "After a proxy is downgraded, the field of the Service and the hints of its slices are unchanged.",
+    "When a proxy is downgraded, trafficDistribution of the Service and the hints of its slices do not change.",
     level=SHOULD,  # that step says "should", and is about hints, not writes
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, step 10",
@@ -128,8 +128,8 @@ def test_objects_stay_when_proxies_are_downgraded(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-downgrade-ends-hints-of-the-field",
-    "A controller of a release without the field removes the hints that the field caused, and follows the annotation; "
-    "no connection is lost.",
+    "A controller of a release without trafficDistribution removes the hints that the field caused, and follows the "
+    "topology annotation; no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy (will simply not be considered in any decisions)",
@@ -149,8 +149,8 @@ def test_downgraded_controller_does_what_the_annotation_says(three_zones: Cluste
 
 @requirement(
     "KEP-4444/upgrade-keeps-the-annotation",
-    "After the controller and the proxies are upgraded, a Service with the annotation keeps its hints and routes, "
-    "with or without the field.",
+    "After the controller and the proxies are upgraded, a Service with the topology annotation keeps its hints and "
+    "routes, with or without trafficDistribution.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy",

@@ -18,8 +18,8 @@ WEB = {"app": "web"}
 
 @requirement(
     "KEP-4444/field-reaches-the-packets",
-    "Traffic of a Service with PreferClose that is created through the API stays in the zone, and falls back to other "
-    "zones, in each IP family.",
+    "Traffic of a Service with PreferClose that is created through the API stays in the zone, and goes to other zones "
+    "if its zone has no endpoint, in each IP family.",
     level=SHOULD,
     features={ROUTING},
     source="KEP-4444, Test Plan, e2e tests",
@@ -40,7 +40,8 @@ def test_field_decides_where_packets_go(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/field-set-changed-and-removed-under-traffic",
-    "Traffic follows the field when it is set on an existing Service and when it is removed; no connection is lost.",
+    "Traffic follows trafficDistribution when it is set on an existing Service and when it is removed; no connection "
+    "is lost.",
     level=SHOULD,
     features={ROUTING},
     source="KEP-4444, Troubleshooting (remove the trafficDistribution field from the Services)",

@@ -46,8 +46,8 @@ ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}
 
 @requirement(
     "KEP-4444/api-gate-off-drops-the-field",
-    "With the ServiceTrafficDistribution gate disabled, a new Service is stored without the field, and an update does "
-    "not add it to a Service that has none.",
+    "With the ServiceTrafficDistribution gate disabled, a new Service is stored without trafficDistribution, and an "
+    "update does not add the field to a Service that has none.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-4444, Feature Enablement and Rollback (the standard process for new fields)",
@@ -65,8 +65,8 @@ def test_field_is_dropped_while_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-gate-off-keeps-a-stored-field",
-    "With the ServiceTrafficDistribution gate disabled, an update of a Service that has the field stored keeps it, "
-    "unless the update removes it.",
+    "With the ServiceTrafficDistribution gate disabled, an update keeps the trafficDistribution that a Service "
+    "already has, unless the update removes it.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-4444, Feature Enablement and Rollback (safe rollback/disablement for kube-apiserver)",
@@ -92,8 +92,8 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-gate-off-ignores-the-field",
-    "With the ServiceTrafficDistribution gate disabled, a controller writes no hints for the field, and removes those "
-    "that it wrote.",
+    "With the ServiceTrafficDistribution gate disabled, a controller writes no hints for trafficDistribution, and "
+    "removes those that it wrote.",
     level=MUST,
     features={CONTROLLER_RELEASES, PREFER_CLOSE},
     source="KEP-4444, Feature Enablement and Rollback (the new field will be ignored)",
@@ -132,8 +132,8 @@ def _expect_annotation_needed(cluster: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-4444/proxy-with-gate-off-needs-the-annotation",
-    "With the ServiceTrafficDistribution gate disabled, a proxy follows hints on Services with the annotation Auto, "
-    "and not on Services without it or with Disabled.",
+    "With the ServiceTrafficDistribution gate disabled, a proxy follows hints on Services with the topology "
+    "annotation Auto, and not on Services without the annotation or with the value Disabled.",
     level=MUST,
     features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (assuming this feature-gate is enabled)",
@@ -152,8 +152,8 @@ def test_proxy_needs_the_annotation_while_its_gate_is_off(three_zones: Cluster) 
 
 @requirement(
     "KEP-4444/older-proxy-needs-the-annotation",
-    "A proxy of a release without the field follows hints on Services with the annotation Auto, under either of its "
-    "names, and not on Services without it or with Disabled.",
+    "A proxy of a release without trafficDistribution follows hints on Services with the topology annotation Auto, "
+    "under either of its names, and not on Services without the annotation or with the value Disabled.",
     level=MUST,
     features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (present behaviour)",
@@ -176,8 +176,8 @@ def test_proxy_from_before_the_field_needs_the_annotation(three_zones: Cluster, 
 
 @requirement(
     "KEP-4444/gate-on-again-brings-hints-back",
-    "When gate ServiceTrafficDistribution is on again, Services that still have the field have hints and are routed "
-    "by them.",
+    "When the ServiceTrafficDistribution gate is enabled again, Services that still have trafficDistribution get "
+    "hints and are routed by them.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Feature Enablement and Rollback (equivalent to enabling the feature for the first time)",
@@ -202,8 +202,8 @@ def test_gate_is_switched_off_and_on_again(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/enabling-changes-no-service-without-the-field",
-    "When gate ServiceTrafficDistribution is switched on, hints and traffic of a Service without the field do not "
-    "change, with or without the annotation.",
+    "When the ServiceTrafficDistribution gate is enabled, hints and traffic of a Service without trafficDistribution "
+    "do not change, with or without the topology annotation.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Feature Enablement and Rollback (does enabling the feature change any default behavior: no)",
@@ -255,7 +255,8 @@ NEWEST, ALPHA, BETA = Release(), release("1.30"), release("1.31")
 
 @requirement(
     "KEP-4444/on-by-default-from-1-31",
-    "The API server, the controller and the proxy have the feature off by default in 1.30, and on from 1.31.",
+    "In the API server, the controller and the proxy, the ServiceTrafficDistribution gate is disabled by default in "
+    "1.30 and enabled by default from 1.31.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Implementation History (alpha in 1.30, beta in 1.31)",

@@ -35,7 +35,7 @@ FIELD = "spec.trafficDistribution"
 
 @requirement(
     "KEP-4444/api-stores-values-with-a-domain",
-    "A value that consists of a domain, a slash and a name is accepted and read back.",
+    "The API server accepts and returns a trafficDistribution that consists of a domain, a slash and a name.",
     level=MUST,
     features={DOMAIN_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Implementation specific heuristics",
@@ -51,7 +51,8 @@ def test_values_with_a_domain_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-refuses-malformed-domains",
-    "A value with a slash whose domain or name is malformed or missing is rejected with an error that names the field.",
+    "A trafficDistribution with a slash whose domain or name is malformed or missing is rejected with an error that "
+    "names the field.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Implementation specific heuristics (a domain and the name of a heuristic)",
@@ -65,7 +66,7 @@ def test_malformed_domains_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-refuses-values-with-a-domain",
-    "A value with a domain prefix is rejected with an error that names the field.",
+    "A trafficDistribution with a domain prefix is rejected with an error that names the field.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="Kubernetes, validation of Services; KEP-4444 allows such values",
@@ -80,8 +81,8 @@ def test_values_with_a_domain_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unknown-domain-is-no-preference",
-    "For a value of an unknown domain, a controller writes no hints and removes the hints of the previous value; "
-    "traffic goes to all endpoints.",
+    "If trafficDistribution has a domain that a controller does not know, the controller writes no hints and removes "
+    "the hints of the previous value; traffic goes to all endpoints.",
     level=MUST,
     features={DOMAIN_HEURISTICS, ROUTING},
     source="KEP-4444, Implementation specific heuristics",

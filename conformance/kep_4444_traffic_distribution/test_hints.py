@@ -80,7 +80,7 @@ def test_without_traffic_distribution_there_are_no_hints(three_zones: Cluster) -
 
 @requirement(
     "KEP-4444/hints-follow-the-field",
-    "Hints appear when the field is set on an existing Service, and disappear when it is removed.",
+    "Hints appear when trafficDistribution is set on an existing Service, and disappear when it is removed.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Feature Enablement and Rollback",
@@ -166,7 +166,7 @@ def test_pod_of_a_lost_node_leaves_hints_to_others(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/a-settled-service-is-not-written-again",
-    "A change that leaves the endpoints unchanged causes no slice write.",
+    "A change that does not affect the endpoints causes no slice write.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
@@ -256,8 +256,8 @@ def test_change_of_a_policy_writes_no_slice(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/annotation-knows-auto-alone",
-    "With any annotation value other than Auto and auto, hints follow the field; values of the field have no meaning "
-    "in the annotation.",
+    "With any topology annotation other than Auto and auto, hints follow trafficDistribution; the values of "
+    "trafficDistribution have no meaning in the annotation.",
     level=SHOULD,
     features={PREFER_CLOSE, ENDPOINT_SLICES},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning; Alternatives, Repurpose the existing topology annotation",
@@ -285,7 +285,7 @@ def test_annotation_knows_auto_alone(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/every-slice-is-hinted",
-    "The endpoints of all slices of a Service have hints, and lose them when the field is removed.",
+    "The endpoints of all slices of a Service have hints, and lose them when trafficDistribution is removed.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Changes within kube-proxy (all endpoints must have hints)",

@@ -32,8 +32,8 @@ def _delete_pod(cluster: Cluster, name: str) -> None:
 
 @requirement(
     "KEP-4444/right-hints-stay",
-    "Correct hints stay unchanged after a Service is created, its field is set, changed or removed, a policy becomes "
-    "Local, or a pod is added or removed.",
+    "Correct hints stay unchanged after a Service is created, its trafficDistribution is set, changed or removed, a "
+    "policy becomes Local, or a pod is added or removed.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",
@@ -74,8 +74,8 @@ def test_right_hints_stay(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/refused-annotation-leaves-nothing-to-the-field",
-    "A Service with the annotation Auto that gets no hints from the heuristic has none, whatever the field's value, "
-    "until the annotation is removed.",
+    "A Service with the topology annotation Auto that gets no hints from the heuristic has none, whatever its "
+    "trafficDistribution, until the annotation is removed.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE},
     source="KEP-4444, Upgrade / Downgrade Strategy (the annotation will take precedence and the field will be "
@@ -105,7 +105,7 @@ def _write_hints(cluster: Cluster, service: Service, hints: Mapping[str, object]
 @requirement(
     "KEP-4444/hints-that-somebody-changes-are-put-right",
     "The controller restores hints that another client removes from its slices, and removes hints that another client "
-    "adds to a Service without the field.",
+    "adds to slices of a Service without trafficDistribution.",
     level=SHOULD,  # no KEP covers other clients that write these slices
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Monitoring Requirements (consistently and accurately configures EndpointSlices); discovery/v1 "
@@ -167,7 +167,7 @@ def test_slice_of_somebody_else_stays_beside_its_own(three_zones: Cluster) -> No
 @requirement(
     "KEP-4444/hints-after-a-thousand-changes",
     "After a hundred changes of a pod, each of which changes the slices of ten Services, hints follow the next change "
-    "just as they followed the first one.",
+    "as they followed the first one.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",

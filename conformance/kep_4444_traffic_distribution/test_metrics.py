@@ -61,8 +61,8 @@ NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
 
 @requirement(
     "KEP-4444/controller-counts-services-by-value",
-    "services_count_by_traffic_distribution gives the number of Services with each value, and follows when a value is "
-    "set, changed or removed, and when a Service is deleted.",
+    "services_count_by_traffic_distribution gives the number of Services with each value of trafficDistribution; it "
+    "is updated when a value is set, changed or removed, and when a Service is deleted.",
     level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Monitoring Requirements",
@@ -88,8 +88,8 @@ def test_services_are_counted_by_value(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/annotated-services-are-not-counted",
-    "A Service with annotation topology-mode Auto is not counted by the value of its field, because the field has no "
-    "effect there.",
+    "services_count_by_traffic_distribution does not count a Service with annotation topology-mode Auto, because its "
+    "trafficDistribution has no effect.",
     level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Monitoring Requirements (some Service is using the field); Risks and Mitigations (precedence)",
@@ -163,8 +163,8 @@ def test_failed_syncs_are_counted_as_errors(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/changed-slices-by-value",
-    "endpointslices_changed_per_sync counts the slices that a sync changed, by the value of the field; for a Service "
-    "with the annotation it counts them with topology Auto and without a value.",
+    "endpointslices_changed_per_sync counts the slices that a sync changed, by value of trafficDistribution; for a "
+    'Service with the topology annotation, it counts them with label topology="Auto" and without a value.',
     level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-2433, Observability",
@@ -190,8 +190,8 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/slices-and-endpoints-are-counted",
-    "num_endpoint_slices and endpoints_desired follow the objects that exist, and the metric changes counts slice "
-    "writes by operation.",
+    "num_endpoint_slices and endpoints_desired count the slices and endpoints that exist, and "
+    "endpoint_slice_controller_changes counts slice writes by operation.",
     level=MUST,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
@@ -291,7 +291,7 @@ def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
 @requirement(
     "KEP-4444/last-sync-grows-old",
     "kubeproxy_sync_proxy_rules_last_timestamp_seconds does not change while nothing is synced: it is the time of the "
-    "last sync, and not of the scrape.",
+    "last sync, and not the time when the metrics are read.",
     level=SHOULD,
     features={CLUSTER_IP, PROXY_METRICS},
     source="KEP-4444, Monitoring Requirements",
@@ -329,7 +329,7 @@ def _last_sync(cluster: Cluster, node: str) -> float:
 @requirement(
     "METRICS/dropped-internal-traffic-is-counted",
     "no_local_endpoints_total with traffic_policy internal counts the Services whose internal traffic a node drops "
-    "because all endpoints are on other nodes, and not Services without any endpoint.",
+    "because all endpoints are on other nodes; it does not count Services without endpoints.",
     level=MUST,
     features={INTERNAL_POLICY, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-2086",
@@ -363,8 +363,8 @@ def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/dropped-external-traffic-is-counted",
-    "no_local_endpoints_total with traffic_policy external counts the Services whose traffic from outside a node "
-    "drops because all endpoints are on other nodes, and follows when a local endpoint is added.",
+    "no_local_endpoints_total with traffic_policy external counts the Services whose external traffic a node drops "
+    "because all endpoints are on other nodes; it is updated when a local endpoint is added.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy",

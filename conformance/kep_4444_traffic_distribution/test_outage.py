@@ -24,7 +24,7 @@ ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}
 
 @requirement(
     "KEP-4444/routing-outlives-the-api-server",
-    "While the API server and the controller are down, traffic still follows the field.",
+    "While the API server and the controller are down, traffic still follows trafficDistribution.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Troubleshooting (they should continue to serve traffic in accordance with their field)",
@@ -43,7 +43,7 @@ def test_routing_outlives_the_api_server(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/return-of-the-api-server-disturbs-nothing",
-    "When the API server is back and nothing has changed, no slice is written, and traffic continues as before.",
+    "When the API server is up again and nothing has changed, no slice is written, and traffic continues as before.",
     level=SHOULD,  # the KEP covers traffic, which is a separate requirement, but not writes
     must_if=MINIMAL_API_CALLS,
     features={OUTAGE},
@@ -67,7 +67,7 @@ def test_return_of_the_api_server_disturbs_nothing(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/controller-catches-up",
-    "Once the controller is back after a downtime, slices and hints reflect the pods and fields that changed "
+    "When the controller is up again after a downtime, slices and hints reflect the pods and fields that changed "
     "meanwhile.",
     level=MUST,
     features={OUTAGE},
@@ -94,7 +94,7 @@ def test_controller_catches_up(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-catches-up",
-    "A proxy that is back after a downtime follows hints that changed meanwhile, and traffic continues during the "
+    "A proxy that is up again after a downtime follows hints that changed meanwhile, and traffic continues during the "
     "downtime.",
     level=MUST,
     features={OUTAGE},

@@ -22,7 +22,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-4444/default-spreads-evenly",
-    "Without hints, every endpoint gets an equal share of a client's connections, within a stated error.",
+    "Without hints, every endpoint gets an equal share of a client's connections, within a margin of error that the "
+    "report states.",
     level=SHOULD,
     must_if=EVEN_SHARES,
     features={CLUSTER_IP},
@@ -39,7 +40,8 @@ def test_connections_are_spread_evenly_without_hints(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/default-spreads-queries-evenly",
-    "Without hints, every endpoint gets an equal share of a client's UDP queries, within a stated error.",
+    "Without hints, every endpoint gets an equal share of a client's UDP queries, within a margin of error that the "
+    "report states.",
     level=SHOULD,
     must_if=EVEN_SHARES,
     features={CLUSTER_IP, UDP_SERVICES},
@@ -73,7 +75,8 @@ def test_connections_are_spread_evenly_in_the_zone(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/hot-zone-stays-in-the-zone",
-    "With all clients in a zone that has one endpoint, that endpoint gets every connection, however many are open.",
+    "With all clients in a zone that has one endpoint, that endpoint gets every connection, however many connections "
+    "are open.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Risks and Mitigations; KEP-3015, User Stories, PreferClose vs PreferSameZone",

@@ -114,8 +114,8 @@ def test_table_holds_at_cluster_ip_and_node_port(three_zones: Cluster, external:
 
 @requirement(
     "KEP-4444/policy-table-at-load-balancer-addresses",
-    "At load balancer addresses, external clients are routed as the table of traffic policies says, and in-cluster "
-    "clients always follow hints.",
+    "At load balancer addresses, external clients are routed as the KEP's table of traffic policies says, and "
+    "in-cluster clients always follow hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",
@@ -130,7 +130,7 @@ def test_table_holds_at_load_balancer_addresses(three_zones: Cluster, external: 
 
 @requirement(
     "KEP-4444/policy-table-at-external-ips",
-    "At external IPs, external clients are routed as the table of traffic policies says, and in-cluster clients "
+    "At external IPs, external clients are routed as the KEP's table of traffic policies says, and in-cluster clients "
     "always follow hints.",
     level=MUST,
     features={EXTERNAL_IPS, EXTERNAL_POLICY, INTERNAL_POLICY, ZONE_HINTS},

@@ -35,8 +35,8 @@ def _sorted(pods: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
 
 @requirement(
     "KEP-4444/annotation-comes-before-the-field",
-    "With the annotation Auto or auto, under its newer or older name or both, hints follow the annotation, whatever "
-    "the field says.",
+    "With the topology annotation Auto or auto, under its newer or older name or both, hints follow the annotation, "
+    "whatever trafficDistribution is.",
     level=MUST,
     features={PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Risks and Mitigations, and Test Plan, Integration tests",
@@ -56,8 +56,8 @@ def test_annotation_comes_before_the_field(three_zones: Cluster, annotations: Ma
 
 @requirement(
     "KEP-4444/annotation-set-and-removed-on-a-live-service",
-    "On an existing Service with the field, hints follow the annotation when it is set, and the field when the "
-    "annotation is disabled, changed or removed.",
+    "On an existing Service with trafficDistribution, hints follow the topology annotation when it is set, and "
+    "trafficDistribution when the annotation is disabled, changed or removed.",
     level=MUST,
     features={PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Risks and Mitigations (the annotation will take precedence)",
@@ -78,7 +78,7 @@ def test_annotation_comes_and_goes(three_zones: Cluster, ended_by: str | None) -
 
 @requirement(
     "KEP-4444/field-set-and-removed-under-the-annotation",
-    "While the annotation is Auto, setting, changing or removing the field changes no hint.",
+    "While the topology annotation is Auto, setting, changing or removing trafficDistribution changes no hint.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE},
     source="KEP-4444, Upgrade / Downgrade Strategy (the field will be ignored)",
@@ -98,7 +98,7 @@ def test_field_changes_nothing_under_the_annotation(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-4444/annotation-removed-without-field-ends-hints",
-    "When the annotation of a Service without the field is removed, its hints are removed.",
+    "When the topology annotation of a Service without trafficDistribution is removed, its hints are removed.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-4444, Default (i.e. trafficDistribution is not configured)",

@@ -87,8 +87,8 @@ def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) ->
 
 @requirement(
     "KEP-4444/partial-hints-are-set-aside",
-    "While any ready endpoint has no hint, a proxy ignores all hints, so that a half-written change does not overload "
-    "a few endpoints.",
+    "While any ready endpoint has no hint, a proxy ignores all hints, so that an incomplete change of hints does not "
+    "overload a few endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (all endpoints must have hints)",
@@ -129,7 +129,7 @@ def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Clus
 
 @requirement(
     "KEP-4444/hints-decide-not-the-place-of-the-endpoint",
-    "The hint decides, even if it names a different zone from the one that the endpoint is in.",
+    "The hint decides, even if it does not name the zone that the endpoint is in.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (implemented by hints); KEP-2433, Kube-Proxy",
@@ -145,7 +145,7 @@ def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/endpoint-serves-each-zone-it-is-hinted-for",
-    "Clients in every zone that an endpoint is hinted for use it.",
+    "An endpoint that is hinted for several zones is used by clients in each of them.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, EndpointSlice API (forZones is a list)",
@@ -345,8 +345,8 @@ def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/each-port-is-judged-on-its-own",
-    "A proxy evaluates hints among the endpoints of the requested port only: a near endpoint of another port does not "
-    "count.",
+    "A proxy evaluates hints among the endpoints of the requested port only: a nearby endpoint of another port does "
+    "not count.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",
@@ -365,7 +365,8 @@ def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-4444/zone-hints-hold-for-udp",
-    "Zone hints, their fallback and the rule on partial hints apply to UDP as they do to TCP.",
+    "Zone hints, the fallback to all endpoints and the rule that incomplete hints are ignored apply to UDP as they do "
+    "to TCP.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, UDP_SERVICES},
     source="KEP-2433, Kube-Proxy (all traffic); KEP-4444, PreferClose",

@@ -42,7 +42,8 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-4444/skew-new-api-server",
-    "With a newer API server, older controllers and proxies ignore the field, and follow the annotation.",
+    "With a newer API server, older controllers and proxies ignore trafficDistribution, and follow the topology "
+    "annotation.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Version Skew Strategy, kube-apiserver",
@@ -55,8 +56,8 @@ def test_new_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/skew-new-controller",
-    "With a newer controller and an older proxy, hints of the annotation are written and followed, with or without "
-    "the field; hints of only the field are written but not followed.",
+    "With a newer controller and an older proxy, hints of the topology annotation are written and followed, with or "
+    "without trafficDistribution; hints from trafficDistribution alone are written but not followed.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Version Skew Strategy, new controller and old kube-proxy, 1 to 3",
@@ -69,8 +70,9 @@ def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/skew-new-proxy",
-    "With an older controller and a newer proxy, hints of the annotation are written and followed, with or without "
-    "the field; with only the field there are no hints, and traffic goes to all endpoints.",
+    "With an older controller and a newer proxy, hints of the topology annotation are written and followed, with or "
+    "without trafficDistribution; with trafficDistribution alone there are no hints, and traffic goes to all "
+    "endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Version Skew Strategy, old controller and new kube-proxy, 1 to 3",
@@ -83,8 +85,8 @@ def test_old_controller_and_new_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/upgraded-cluster-prefers-the-annotation",
-    "Once all components are upgraded, hints follow the annotation if it is set and otherwise the field, and proxies "
-    "follow the hints.",
+    "Once all components are upgraded, hints follow the topology annotation if it is set and otherwise "
+    "trafficDistribution, and proxies follow the hints.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Upgrade / Downgrade Strategy",

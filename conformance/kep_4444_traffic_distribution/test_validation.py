@@ -123,7 +123,7 @@ def test_other_values_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-lets-the-field-be-changed",
-    "The field of an existing Service can be set, changed and removed.",
+    "trafficDistribution of an existing Service can be set, changed and removed.",
     level=MUST,
     features={PREFER_SAME_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Feature Enablement and Rollback",
@@ -139,7 +139,7 @@ def test_field_of_a_live_service_can_be_changed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-allows-the-field-beside-policies",
-    "trafficDistribution can be set together with either traffic policy, and with the annotation.",
+    "trafficDistribution can be set together with either traffic policy, and with the topology annotation.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD, TRAFFIC_POLICY_FIELDS},
     source="KEP-4444, Non-Goals (complementary to the policies); Integration tests (annotation and field)",
@@ -211,7 +211,7 @@ def test_external_policy_needs_an_external_address(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-3015/api-stores-hints-of-both-kinds",
-    "Hints for zones and for nodes are stored and read back, several of each.",
+    "Several hints for zones and several for nodes are stored and read back.",
     level=MUST,
     features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="KEP-3015, Addition of PreferSameNode (EndpointHints)",
@@ -292,7 +292,7 @@ def test_repeated_node_hints_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-counts-hint-changes",
-    "A change of only the hints raises the generation of the slice, so that readers see it.",
+    "A change of only the hints raises the generation of the slice, so that clients can detect it.",
     level=SHOULD,
     features={HINTS_FIELD},
     source="discovery/v1 EndpointSlice; metadata.generation",

@@ -35,7 +35,7 @@ ZONE_A, ZONE_B = Hints(zones=("a",)), Hints(zones=("b",))
 @requirement(
     "KEP-4444/node-events-without-consequence-write-nothing",
     "Adding or removing a node without pods, or changing a node's taints, CPU or labels other than the zone, causes "
-    "no slice write, whatever the field's value.",
+    "no slice write, whatever trafficDistribution is.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
@@ -68,8 +68,8 @@ def _written(cluster: Cluster, service: Service) -> int:
 
 @requirement(
     "KEP-4444/hints-need-no-write-of-their-own",
-    "A change of pods causes as many slice writes on a Service with the field as on an otherwise equal Service "
-    "without it.",
+    "A change of pods causes as many slice writes on a Service with trafficDistribution as on an otherwise equal "
+    "Service without it.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
@@ -114,7 +114,7 @@ NO_NEW_CALLS = (
 @requirement(
     "KEP-4444/hints-need-no-read-of-their-own",
     "While Services and pods change, a controller makes no more API reads, and reads no other resource, for a Service "
-    "with the field than for one without it, apart from reads of Services whose status it writes.",
+    "with trafficDistribution than for one without it, apart from reads of Services whose status it writes.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
@@ -141,8 +141,8 @@ def test_hints_need_no_read_of_their_own(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/following-hints-needs-no-read",
-    "While slices are added, changed and removed, a proxy makes no more API reads with hints than without, and reads "
-    "no other resource when the first hint appears.",
+    "While slices are added, changed and removed, a proxy makes no more API reads with hints than without, and does "
+    "not start to read another resource when the first hint appears.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source=NO_NEW_CALLS,

@@ -27,7 +27,7 @@ RESOURCE = "KEP-536, New PodLocator resource"
 @requirement(
     "KEP-536/locator-comes-and-goes-with-its-pod",
     "Each pod has a PodLocator with its namespace and name, from its creation to its deletion; a controller that was "
-    "down does the same for pods that were created or deleted meanwhile.",
+    "down also handles pods that were created or deleted meanwhile.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod namespace and name); {CONTROLLER} (added, deleted)",
@@ -88,8 +88,8 @@ def test_locator_of_a_pod_that_is_bound_later(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/locator-that-contradicts-its-node-is-put-right",
-    "When another client writes a different node or labels to a PodLocator, the controller restores the correct "
-    "values, no later than the next change of the pod's node.",
+    "When another client writes a different node name or different labels to a PodLocator, the controller restores "
+    "the correct values, no later than the next change of the pod's node.",
     level=SHOULD,  # no KEP covers other clients that write PodLocators
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (update all the PodLocators whose corresponding Pods are running on it)",
@@ -110,7 +110,7 @@ def test_locator_that_contradicts_its_node_is_put_right(three_zones: Cluster) ->
 
 @requirement(
     "KEP-536/locator-follows-addresses",
-    "When a pod's addresses change, the addresses of its PodLocator follow.",
+    "When a pod's addresses change, its PodLocator gets the new addresses.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (when a Pod is updated)",
@@ -131,7 +131,7 @@ def test_locator_follows_addresses(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/locator-follows-node-labels",
-    "When a node's labels change, the labels of the PodLocators of all its pods change, and no others do.",
+    "When a node's labels change, the labels change in the PodLocators of all its pods, and in no others.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (when a Node is updated)",
@@ -173,8 +173,8 @@ def test_deleted_node_leaves_locators_without_place(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-536/locator-is-written-only-for-another-place",
-    "A PodLocator is not written when a pod or a node changes in anything but its pod's addresses, its pod's node, or "
-    "that node's labels.",
+    "A PodLocator is written only when its pod's addresses, its pod's node, or that node's labels change, and not on "
+    "other changes of pods or nodes.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (relatively low-churn); {CONTROLLER} (otherwise will ignore this change)",

@@ -32,7 +32,7 @@ PROXY_CHANGES = "KEP-536, Kube-proxy changes"
 
 @requirement(
     "KEP-536/keys-of-a-live-service-take-effect",
-    "Keys that are set, changed, reordered or removed on an existing Service take effect.",
+    "Topology keys that are set, changed, reordered or removed on an existing Service take effect.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES} (kube-proxy will respect topology keys for each service)",
@@ -55,7 +55,8 @@ def test_keys_of_a_live_service_take_effect(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/each-service-has-keys-of-its-own",
-    "A Service follows only its own keys, even if other Services have the same endpoints and different keys or none.",
+    "A Service follows only its own topology keys, even if other Services have the same endpoints and other keys or "
+    "none.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES} (kube-proxy will respect topology keys for each service)",
@@ -94,7 +95,8 @@ def test_node_of_the_client_is_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/relabelled-node-of-an-endpoint",
-    "When a label of an endpoint's node is changed, removed or added, routing follows without a write of the slice.",
+    "When a label of an endpoint's node is changed, removed or added, routing follows, even though the slice is not "
+    "written.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES}; Service Topology Scalability (filtering Endpoints and Nodes in-memory)",

@@ -37,7 +37,7 @@ BY_HOST = {"a1": "a1", "b2": "", "c1": ""}
 
 @requirement(
     "KEP-536/proxy-gate-off-ignores-keys",
-    "With the ServiceTopology gate disabled (the default), a proxy ignores the keys that a Service has stored.",
+    "With the ServiceTopology gate disabled (the default), a proxy ignores the topology keys that a Service has.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, PROXY_RELEASES},
     source=GRADUATION,
@@ -54,8 +54,8 @@ def test_proxy_ignores_keys_while_its_gate_is_off(three_zones: Cluster, how: Rel
 
 @requirement(
     "KEP-536/proxy-gate-on-and-off-again",
-    "A proxy follows the keys of existing Services while the ServiceTopology gate is enabled, in 1.21 too, and "
-    "ignores them once the gate is disabled again.",
+    "A proxy follows the topology keys of existing Services while the ServiceTopology gate is enabled, in 1.21 too, "
+    "and ignores them once the gate is disabled again.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, PROXY_RELEASES},
     source=GRADUATION,
@@ -75,8 +75,8 @@ def test_gate_of_the_proxy_is_switched(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-gate-off-drops-the-keys",
-    "With the ServiceTopology gate disabled, a new Service is stored without keys, and an update does not add keys to "
-    "a Service that has none.",
+    "With the ServiceTopology gate disabled, a new Service is stored without topology keys, and an update does not "
+    "add keys to a Service that has none.",
     level=MUST,
     features={API_SERVER_RELEASES, TOPOLOGY_KEYS_FIELD},
     source=GRADUATION,
@@ -94,7 +94,7 @@ def test_keys_are_dropped_while_the_gate_is_off(three_zones: Cluster, version: s
 
 @requirement(
     "KEP-536/api-gate-off-keeps-stored-keys",
-    "With the ServiceTopology gate disabled, an update of a Service that has keys stored keeps them, unless the "
+    "With the ServiceTopology gate disabled, an update keeps the topology keys that a Service already has, unless the "
     "update removes them.",
     level=MUST,
     features={API_SERVER_RELEASES, TOPOLOGY_KEYS_FIELD},

@@ -37,8 +37,8 @@ RANDOMLY = "KEP-536, Proposal (multiple endpoints that satisfy the requirement: 
 
 @requirement(
     "KEP-536/hints-do-not-widen-a-requirement",
-    "Hints for another location, from trafficDistribution or the annotation Auto, do not send a client to endpoints "
-    "that the keys exclude.",
+    "Hints for another location, from trafficDistribution or the topology annotation Auto, do not send a client to "
+    "endpoints that the topology keys exclude.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (connections will fail; we say these requirements are hard)",
@@ -60,7 +60,8 @@ def test_hints_do_not_widen_a_requirement(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/hints-do-not-narrow-what-keys-leave",
-    "All endpoints that the deciding key (or *) selects are used, whatever zone or node they are hinted for.",
+    "All endpoints that the first matching topology key (or *) selects are used, whatever zone or node they are "
+    "hinted for.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TOPOLOGY_KEYS, ZONE_HINTS},
     source=RANDOMLY,
@@ -76,8 +77,8 @@ def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/hints-count-where-there-are-no-keys",
-    "With the ServiceTopology gate enabled, a Service without keys is routed by hints; so is a Service whose keys are "
-    "removed.",
+    "With the ServiceTopology gate enabled, a Service without topology keys is routed by hints; so is a Service whose "
+    "keys are removed.",
     level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (the field is optional); KEP-4444, Changes within kube-proxy",
@@ -122,8 +123,8 @@ def test_gate_of_topology_keys_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/internal-policy-local-comes-before-keys",
-    "With internalTrafficPolicy Local, traffic to the cluster IP stays on the node whatever the keys are, and "
-    "external traffic follows the keys.",
+    "With internalTrafficPolicy Local, traffic to the cluster IP stays on the node whatever the topology keys are, "
+    "and external traffic follows the keys.",
     level=SHOULD,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, TOPOLOGY_KEYS},
     source="KEP-2086, Proposal (only node-local endpoints); KEP-536, Service API changes",
@@ -141,8 +142,8 @@ def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-come-before-internal-policy-local",
-    "With the ServiceTopology gate enabled, keys decide at the cluster IP whatever internalTrafficPolicy is, and a "
-    "Service without keys uses every endpoint there.",
+    "With the ServiceTopology gate enabled, topology keys decide at the cluster IP whatever internalTrafficPolicy is, "
+    "and a Service without keys uses every endpoint there.",
     level=SHOULD,
     features={CLUSTER_IP, INTERNAL_POLICY, TOPOLOGY_KEYS},
     source="KEP-536, Service API changes (backends of the first key are always chosen); kube-proxy of 1.21",

@@ -57,7 +57,7 @@ SINGLE = {
 
 @requirement(
     "KEP-536/no-keys-use-every-endpoint",
-    "Without topology keys, every client reaches every endpoint, near or far.",
+    "Without topology keys, every client reaches every endpoint, wherever it is.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PLAN} (no topology constraints)",
@@ -72,8 +72,8 @@ def test_service_without_keys_uses_every_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/one-key-is-a-hard-requirement",
-    "With one key (a hostname, rack, zone or region label), a client reaches only endpoints on nodes with the same "
-    "value of that label as its own node, and gets no answer if there are none.",
+    "With one topology key (a hostname, rack, zone or region label), a client reaches only endpoints on nodes with "
+    "the same value of that label as its own node, and gets no answer if there are none.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PLAN} (a single hard constraint); {API} (connections will fail)",
@@ -86,8 +86,8 @@ def test_one_key_is_a_hard_requirement(three_zones: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-536/any-label-can-be-a-key",
-    "A topology key can be any node label: endpoints match by the label's value only, across zones, even if the value "
-    "is empty.",
+    "A topology key can be any node label: only the label's value decides which endpoints match, even across zones "
+    "and if the value is empty.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Goals (arbitrary topological domains, e.g. node, rack, zone, region, by node labels)",
@@ -106,7 +106,7 @@ def test_any_label_can_be_a_key(three_zones: Cluster, key: str, north: str) -> N
 
 @requirement(
     "KEP-536/star-uses-every-endpoint",
-    "With * as the only key, every client reaches every endpoint, even from a node without topology labels.",
+    "With * as the only topology key, every client reaches every endpoint, even from a node without topology labels.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f'{PLAN} (a single "*" constraint)',
@@ -123,8 +123,8 @@ def test_star_alone_uses_every_endpoint(three_zones: Cluster, on: str) -> None:
 
 @requirement(
     "KEP-536/first-key-with-an-endpoint-decides",
-    "The first key that matches an endpoint decides, and only its endpoints are used; connections fail if no key "
-    "matches.",
+    "The first topology key that matches an endpoint decides, and only its endpoints are used; connections fail if no "
+    "key matches.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PLAN} (multiple hard constraints); {API} (if backends exist for index 0, they will always be chosen)",
@@ -151,7 +151,8 @@ def test_first_key_with_an_endpoint_decides(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/order-of-keys-is-the-preference",
-    "Keys are evaluated in their order: a later key does not narrow the endpoints that an earlier, wider key selects.",
+    "Topology keys are evaluated in their order: a later key does not narrow the endpoints that an earlier, wider key "
+    "selects.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{API} (a preference-order list of topology keys)",
@@ -170,7 +171,8 @@ def test_wider_key_that_comes_first_decides(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/final-star-makes-it-a-preference",
-    "With * as the last key, the keys before it decide while they match an endpoint; otherwise every endpoint is used.",
+    "With * as the last topology key, the keys before it decide while they match an endpoint; otherwise every "
+    "endpoint is used.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f'{PLAN} (multiple constraints plus a final "*" key); {API} (in order to express soft requirement)',
@@ -190,8 +192,8 @@ def test_final_star_makes_it_a_preference(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/missing-label-matches-nobody",
-    "A node without the label of a key matches no node on that key, not even other nodes without the label, and the "
-    "next key decides.",
+    "A node without the label of a topology key matches no node on that key, not even other nodes without the label, "
+    "and the next key decides.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Summary (nodes are local to each other if they have the same value for a label)",
@@ -210,7 +212,8 @@ def test_missing_label_matches_nobody(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/endpoint-of-no-known-node-matches-the-star-alone",
-    "An endpoint without a node name, or with one that does not exist, matches * and no other key.",
+    "An endpoint without a node name, or with the name of a node that does not exist, matches the topology key * and "
+    "no other key.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, EndpointSlice controller changes (all topology values are derived from labels on the Node)",
@@ -230,7 +233,8 @@ def test_endpoint_of_no_known_node_matches_the_star_alone(three_zones: Cluster) 
 
 @requirement(
     "KEP-536/endpoint-that-is-not-ready-meets-no-key",
-    "An endpoint that is not ready matches no key: the next key decides, and connections fail if there is none.",
+    "An endpoint that is not ready matches no topology key: the next key decides, and connections fail if there is "
+    "none.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Proposal (when the local backend is not available on some host)",
@@ -251,8 +255,8 @@ def test_endpoint_that_is_not_ready_meets_no_key(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/local-endpoint-lost-and-regained",
-    "When the endpoints of a node are removed, clients on the node use those of the next key, or none; when the "
-    "endpoints are back, the clients use them again.",
+    "When the endpoints of a node are removed, clients on the node use those that the next topology key selects, or "
+    "none; when the endpoints are back, the clients use them again.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Proposal (logging agents: service not available; preferred same-host endpoints)",
@@ -319,8 +323,8 @@ def test_host_network_client_follows_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/external-traffic-follows-keys-of-the-node-it-enters",
-    "With externalTrafficPolicy Cluster, external traffic reaches the endpoints that the keys select for the node "
-    "that it enters; with the hostname as the only key, it stays on that node.",
+    "With externalTrafficPolicy Cluster, external traffic reaches the endpoints that the topology keys select for the "
+    "node that it enters; with the hostname as the only key, it stays on that node.",
     level=MUST,
     features={NODE_PORT, TOPOLOGY_KEYS},
     source="KEP-536, Intersection with Local External Traffic Policy (feature parity), and Kube-proxy changes",

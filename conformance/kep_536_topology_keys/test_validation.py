@@ -43,7 +43,8 @@ _SIXTEEN = [f"example.com/key-{number}" for number in range(15)] + [ANY]
 
 @requirement(
     "KEP-536/api-stores-the-keys",
-    "A Service is read back with its topology keys in their order, and without the field if it was created without it.",
+    "A Service is read back with its topology keys in the same order, and without the field if it was created without "
+    "it.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=f"{API} (a string slice, and optional; a preference-order list)",
@@ -60,7 +61,7 @@ def test_keys_are_stored_in_their_order(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-lets-keys-be-changed",
-    "The keys of an existing Service can be set, changed and removed.",
+    "The topology keys of an existing Service can be set, changed and removed.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=API,
@@ -78,7 +79,7 @@ def test_keys_of_a_live_service_can_be_changed(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/api-excludes-keys-beside-external-local",
     "A Service can have topology keys together with externalTrafficPolicy Cluster but not with Local, on create and "
-    "on update, and can switch from keys to Local and back.",
+    "on update, and can change from keys to Local and back.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source="KEP-536, Intersection with Local External Traffic Policy (mutually exclusive; and vice versa)",
@@ -173,7 +174,7 @@ def test_key_that_is_no_label_name_is_refused(three_zones: Cluster, key: str) ->
 
 @requirement(
     "KEP-536/api-refuses-a-star-that-is-not-last",
-    "The key * must be the last one, because keys after it would never be used.",
+    "The topology key * must be the last one, because keys after it would never be used.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=RELEASED,

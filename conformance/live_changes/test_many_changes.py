@@ -36,8 +36,8 @@ WEB, OTHER = Port(80, name="web"), Port(81, name="web")
 @pytest.mark.takes(5)
 @requirement(
     "CHANGES/a-thousandth-change",
-    "The hundredth and the thousandth change of a Service and its slices take effect as the first change does, and "
-    "another Service loses no connection meanwhile.",
+    "The hundredth and the thousandth change of a Service and its slices take effect like the first one, and another "
+    "Service loses no connection meanwhile.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -126,7 +126,7 @@ def test_storm_of_changes_ends_right(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/deletions-while-a-component-is-away",
     "A proxy stops serving a Service and a slice that were deleted while the proxy or the API server was down, as "
-    "soon as both are up; a Service that remains loses no connection.",
+    "soon as both are up; a Service that was not deleted loses no connection.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",

@@ -59,8 +59,8 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/a-node-is-created-anew",
-    "When a Node is deleted and recreated under the same name in another zone, and again in the old zone, its clients "
-    "follow hints for its node and its current zone, once a proxy that exited runs again.",
+    "When a Node is deleted and recreated under the same name in another zone, and later in its first zone again, its "
+    "clients follow hints for its node and its current zone, once a proxy that exited runs again.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-2433, Kube-Proxy (the zone it is running in), and Scalability (will include a Node informer)",
@@ -90,8 +90,8 @@ def test_node_is_created_anew(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/hints-follow-a-node-that-is-created-anew",
-    "When the Node of a pod is deleted and recreated under the same name in another zone, the pod is hinted for the "
-    "new zone, no later than when the next endpoint is added.",
+    "When the Node of a pod is deleted and recreated under the same name in another zone, the pod's endpoint is "
+    "hinted for the new zone, no later than when the next endpoint is added.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself); discovery/v1 "

@@ -29,7 +29,7 @@ from trafficdist import (
 
 @requirement(
     "CHANGES/restarted-proxies-know-every-kind",
-    "After a restart, proxies route existing Services as they did before, with a node port, internalTrafficPolicy "
+    "After a restart, proxies route traffic of existing Services as before, with a node port, internalTrafficPolicy "
     "Local, externalTrafficPolicy Local, or hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},

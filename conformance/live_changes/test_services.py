@@ -45,8 +45,8 @@ MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "quer
 
 @requirement(
     "CHANGES/ports-of-a-service",
-    "An existing Service answers at a port that is added or renumbered, and not at the old number or at a removed "
-    "port; its other port loses no connection.",
+    "An existing Service answers at a port that is added or renumbered, and no longer at the old number or at a "
+    "removed port; its other port loses no connection.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="core/v1 ServicePort.port (the port that will be exposed by this service)",
@@ -79,7 +79,7 @@ def _port(service: Service) -> str:
 @requirement(
     "CHANGES/port-names-of-a-service",
     "When two ports of an existing Service swap numbers and node ports, or one is renamed, connections go to the "
-    "endpoints of the port that has the number.",
+    "endpoints of the port that now has the number.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort), port, nodePort",
@@ -116,8 +116,8 @@ def test_port_names_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/node-port-of-a-service",
-    "An existing Service answers at a new node port, including one of a deleted Service, and no longer at its old one; "
-    "its cluster IP loses no connection.",
+    "An existing Service answers at a new node port, including one that a deleted Service had, and no longer at its "
+    "old one; its cluster IP loses no connection.",
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServicePort.nodePort (the port on each node on which this service is exposed)",
@@ -298,7 +298,7 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
 @requirement(
     "CHANGES/ip-mode-of-a-service",
     "While ipMode of a load balancer address is Proxy, nodes leave in-cluster traffic to the load balancer, and while "
-    "it is VIP, they serve that traffic; another Service with VIP loses no connection.",
+    "it is VIP, they serve that traffic; another Service with ipMode VIP loses no connection.",
     level=SHOULD,  # the KEP is about kube-proxy; core/v1 says that implementations may use the field
     must_if=IP_MODE,
     features={LOAD_BALANCER},

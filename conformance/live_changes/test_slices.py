@@ -43,7 +43,7 @@ THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
 @requirement(
     "CHANGES/ports-of-slices",
     "When the port number in a slice or the address of an endpoint changes, and changes back, connections follow; "
-    "when the slice's port name no longer matches the Service, there are no endpoints.",
+    "when the slice's port name no longer matches the Service, the Service has no endpoints.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort); discovery/v1 EndpointPort.port",
@@ -80,7 +80,7 @@ def test_ports_of_slices(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/slices-of-a-service",
     "At all times, a Service uses the endpoints of all its slices, including slices that are emptied and filled again "
-    "and slices of another manager; replacing a slice by one with the same content loses no connection.",
+    "and slices of another manager; replacing a slice with an equal one loses no connection.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -261,7 +261,8 @@ def test_address_in_two_slices(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/empty-hints-and-another-zone",
-    "Hints that become an empty object count as no hints, and a change of only an endpoint's zone moves no traffic.",
+    "Hints that become an empty object count as no hints, and a change of only an endpoint's zone does not change "
+    "where traffic goes.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointHints.forZones (the zones this endpoint should be consumed by)",
@@ -309,8 +310,8 @@ def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/local-endpoints-are-those-of-the-node",
-    "With both policies Local, an endpoint whose nodeName is corrected is used by external and in-cluster clients at "
-    "its node, and by no client at another node.",
+    "With both policies Local, once the nodeName of an endpoint is corrected, external and in-cluster clients at its "
+    "node use the endpoint, and no client at another node does.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.internalTrafficPolicy, externalTrafficPolicy; discovery/v1 Endpoint.nodeName",

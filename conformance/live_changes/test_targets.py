@@ -31,8 +31,8 @@ BY_NAME, MORE = Port(80, name="http", target="alt"), Port(81, name="more", targe
 
 @requirement(
     "CHANGES/slices-follow-the-ports",
-    "The ports of a Service's slices follow the Service when the number or name of a target port, or the protocol or "
-    "name of a port, changes and changes back, and when ports are added and removed.",
+    "When the number or name of a target port, or the protocol or name of a port, of a Service changes and changes "
+    "back, or ports are added and removed, the ports of its slices follow.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointPort.port (must be set to the service's target port), name, protocol",
@@ -136,8 +136,8 @@ def test_slices_follow_the_selector(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/target-port-reaches-the-packets",
-    "An existing Service sends packets to its current target port, on the pods of its selector and on the endpoints "
-    "of another manager's slice while that slice exists; another Service loses no connection.",
+    "An existing Service sends packets to its current target port, on the pods that its selector matches and on the "
+    "endpoints of another manager's slice while that slice exists; another Service loses no connection.",
     level=MUST,
     features={ROUTING},
     source="core/v1 ServicePort.targetPort; discovery/v1, label managed-by (different entities in one cluster)",

@@ -66,7 +66,7 @@ def _expect(cluster: Cluster, when: str, address: str, value: str | None) -> Non
 @requirement(
     "CHANGES/api-stores-the-field-for-each-type",
     "trafficDistribution is stored for Services of type ClusterIP (with and without a cluster IP), NodePort and "
-    "LoadBalancer, and stays when the type changes among them; it can be set when ExternalName becomes ClusterIP.",
+    "LoadBalancer, and is kept when the type changes among them; it can be set when ExternalName becomes ClusterIP.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Proposal",
@@ -101,9 +101,9 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
 @pytest.mark.takes(6)
 @requirement(
     "CHANGES/api-wipes-what-a-type-lacks",
-    "When the type of a Service changes, the API server clears the fields that the new type does not have, even if the "
-    "request keeps them: node ports, health check node port, load balancer class and node port allocation; cluster IPs "
-    "and IP families with ExternalName.",
+    "When the type of a Service changes, the API server clears fields that the new type does not have, even if the "
+    "request contains them: node ports, health check node port, load balancer class and node port allocation; for "
+    "ExternalName, also cluster IPs and IP families.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="core/v1 ServicePort.nodePort, ServiceSpec.healthCheckNodePort, allocateLoadBalancerNodePorts, "

@@ -113,8 +113,8 @@ def _delete(cluster: Cluster, *to: AddressKind, **fields: Any) -> None:
 
 @requirement(
     "SERVICE/emptied-service-gives-no-answer",
-    "Once its slice is empty or deleted, or none of its endpoints is ready or serving, a Service gives no answer at "
-    "its cluster IP and node port, over TCP and UDP.",
+    "Once its slice is empty or deleted, or all its endpoints are neither ready nor serving, a Service gives no "
+    "answer at its cluster IP and node port, over TCP and UDP.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source=SLICES,
@@ -126,8 +126,8 @@ def test_emptied_service_gives_no_answer(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/emptied-service-gives-no-answer-outside",
-    "Once its slice is empty or deleted, or none of its endpoints is ready or serving, a Service gives no answer at "
-    "its load balancer addresses and external IPs, over TCP and UDP.",
+    "Once its slice is empty or deleted, or all its endpoints are neither ready nor serving, a Service gives no "
+    "answer at its load balancer addresses and external IPs, over TCP and UDP.",
     level=MUST,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=SLICES,
@@ -334,8 +334,8 @@ def test_open_connections_outlive_their_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/flows-outlive-a-restart",
-    "When the proxy is restarted, open connections and UDP flows at the cluster IP and at node ports stay with their "
-    "endpoint.",
+    "When the proxy is restarted, open connections and UDP flows at the cluster IP and at node ports keep their "
+    "endpoints.",
     level=SHOULD,  # a restart of a user-space proxy ends its connections
     must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},

@@ -46,8 +46,8 @@ RATES = Rates(leak=0.25)
 @pytest.mark.takes(4)
 @requirement(
     "SERVICE/address-in-two-slices",
-    "An address in two slices is an endpoint for each of its ports, with the hints of that port; it does not affect "
-    "other endpoints, whether or not the slices agree about it.",
+    "An address in two slices is an endpoint for each port of these slices, with the hints for that port; it does not "
+    "affect other endpoints, whether or not the slices agree about it.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source=TWICE,
@@ -77,7 +77,7 @@ def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/repeated-endpoint-counts-once",
-    "An endpoint that is in two slices gets the share of one endpoint.",
+    "An endpoint that is in two slices gets no more traffic than an endpoint that is in one slice.",
     level=SHOULD,  # the API requires unique endpoints, and equal shares are defined only for unique endpoints
     must_if=EVEN_SHARES,
     features={CLUSTER_IP},
@@ -95,8 +95,8 @@ def test_repeated_endpoint_gets_one_share(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/host-network-endpoints",
-    "Endpoints at node addresses are used as hints and both policies say, like other endpoints: over TCP and UDP, at "
-    "cluster IPs and node ports, including by clients on their own node.",
+    "Endpoints at node addresses follow hints and both traffic policies like other endpoints: over TCP and UDP, at "
+    "cluster IPs and node ports, including for clients on their own node.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 PodSpec.hostNetwork; discovery/v1 Endpoint.addresses, nodeName; KEP-4444, PreferClose",
@@ -168,8 +168,8 @@ def test_slices_of_names_are_not_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/large-slices-are-read-whole",
-    "A proxy uses the ready endpoints of a slice with 1,000 endpoints, whether they are first or last in it, and "
-    "follows when others become ready.",
+    "A proxy uses the ready endpoints of a slice with 1,000 endpoints, whether they are first or last in the slice, "
+    "and adapts when others become ready.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice.endpoints (a maximum of 1000 endpoints); EndpointConditions.ready",

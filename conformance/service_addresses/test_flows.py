@@ -128,8 +128,8 @@ def test_udp_flow_from_before_the_first_endpoint_is_answered(three_zones: Cluste
 
 @requirement(
     "SERVICE/udp-flows-follow-the-target-port",
-    "A UDP client that keeps using one source port, at a cluster IP or a node port, is answered once the target port "
-    "of the endpoint is corrected, and no longer answered once the target port becomes a port that nobody uses.",
+    "A UDP client that keeps using one source port, at a cluster IP or a node port, gets an answer once the target "
+    "port of the endpoint is corrected, and no answer once the target port becomes a port that nothing listens on.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},

@@ -20,7 +20,7 @@ runs."""
 @requirement(
     "SERVICE/api-allocates-node-ports-outside-of-the-band",
     "While any is free, an API server allocates node ports of the default range from 30086 on, and leaves lower node "
-    "ports to Services that name them.",
+    "ports to Services that request them by number.",
     level=MUST,
     features={NODE_PORT_ALLOCATION},
     source="core/v1 ServicePort.nodePort (usually assigned by the system); KEP-3668, Proposal",
@@ -43,7 +43,7 @@ def test_node_ports_are_allocated_outside_of_the_band(three_zones: Cluster) -> N
 
 @requirement(
     "SERVICE/api-gives-the-node-port-that-is-named",
-    "A Service gets the node port that it names if the port is in range and free, including a port that another "
+    "A Service gets the node port that it requests if the port is in range and free, including a port that another "
     "Service released; otherwise the API server rejects it with an error that names the field.",
     level=MUST,
     features={NODE_PORT_ALLOCATION},

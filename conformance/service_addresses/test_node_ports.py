@@ -41,8 +41,8 @@ def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[Question]
 
 @requirement(
     "SERVICE/node-ports-over-ipv6",
-    "Over IPv6, a dual-stack Service answers at its node ports for TCP and UDP, as hints, externalTrafficPolicy and "
-    "terminating endpoints require.",
+    "Over IPv6, a dual-stack Service answers at its node ports for TCP and UDP, and follows hints, "
+    "externalTrafficPolicy and the rules for terminating endpoints.",
     level=SHOULD,  # no specification covers the families; a proxy may serve only some addresses (--nodeport-addresses)
     must_if=IPV6_NODE_PORTS,
     features={EXTERNAL_POLICY, IPV6_SERVICES, NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},

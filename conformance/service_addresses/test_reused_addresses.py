@@ -42,8 +42,8 @@ def _former(pod: Pod, **fields: Any) -> Endpoint:
 
 @requirement(
     "SERVICE/address-of-a-ready-and-a-terminating-endpoint",
-    "An address that a ready endpoint and a terminating one have is used as the ready one says, whichever is first, in "
-    "one slice or in two.",
+    "If a ready endpoint and a terminating endpoint have the same address, the proxy uses the ready one, whichever is "
+    "first, in one slice or in two.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, UDP_SERVICES},
     source=SOURCE,
@@ -81,8 +81,8 @@ def test_ready_endpoint_is_used_beside_a_terminating_one_of_its_address(three_zo
 
 @requirement(
     "CHANGES/an-address-goes-to-another-pod",
-    "When a new pod gets the address of a pod that terminates, the Service is served from there, and loses no "
-    "connection when the former endpoint is removed.",
+    "When a new pod gets the address of a terminating pod, the Service uses the new pod, and loses no connection when "
+    "the former endpoint is removed.",
     level=MUST,
     features={CLUSTER_IP},
     source=SOURCE,

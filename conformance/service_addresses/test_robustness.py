@@ -50,7 +50,7 @@ ODD_SERVICES: dict[str, dict[str, Any]] = {
 @pytest.mark.takes(9)
 @requirement(
     "SERVICE/proxy-keeps-running",
-    "A proxy keeps running and applying changes whatever slices and Services the API server stores, in this scenario "
+    "A proxy keeps running and applying changes, whatever slices and Services the API server stores in this scenario "
     "and in all others of the run.",
     level=MUST,
     features={CLUSTER_IP},

@@ -153,7 +153,7 @@ def test_load_balancer_address_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/load-balancer-without-node-ports",
-    "A Service of type LoadBalancer without node ports is served at its load balancer addresses, for external and "
+    "A Service of type LoadBalancer without node ports answers at its load balancer addresses, for external and "
     "in-cluster clients.",
     level=MUST,
     features={LOAD_BALANCER},
@@ -189,7 +189,7 @@ def test_external_ip_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/removed-endpoint-gets-nothing",
-    "An endpoint that is removed from the slices gets no new connections, and an added one gets its share.",
+    "An endpoint that is removed from the slices gets no new connections, and an added one gets its share of them.",
     level=MUST,
     features={CLUSTER_IP},
     source="KEP-4444, Default (trafficDistribution is not configured)",

@@ -72,8 +72,8 @@ def test_endpoints_that_become_unready_get_nothing(three_zones: Cluster) -> None
 
 @requirement(
     "SERVICE/unready-endpoints-are-refused",
-    "A Service whose endpoints are all unready rejects connections, like one without endpoints, whether or not they "
-    "were ever ready.",
+    "A Service whose endpoints are all unready rejects connections, like a Service without endpoints, whether or not "
+    "the endpoints were ever ready.",
     level=SHOULD,
     must_if=DROP_OR_REJECT,
     features={CLUSTER_IP, UDP_SERVICES},

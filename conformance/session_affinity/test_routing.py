@@ -66,7 +66,7 @@ def _create_service(cluster: Cluster, *, seconds: int = 10_800, **fields: Any) -
 
 @requirement(
     "AFFINITY/client-keeps-its-endpoint",
-    "With sessionAffinity ClientIP, every connection of a client reaches the same endpoint as its first one, over TCP "
+    "With sessionAffinity ClientIP, all connections of a client reach the same endpoint as its first one, over TCP "
     "and UDP, from pods and nodes.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
@@ -191,7 +191,8 @@ def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/moves-with-hints",
-    "When hints no longer select a client's endpoint, the client moves to one that they select, and keeps that one.",
+    "When hints no longer select a client's endpoint, the client moves to an endpoint that they select, and keeps "
+    "that one.",
     level=MUST,
     features={SESSION_AFFINITY, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, PreferClose (route traffic to endpoints within the same zone)",

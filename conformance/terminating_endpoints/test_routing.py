@@ -89,7 +89,7 @@ def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster)
 
 @requirement(
     "KEP-1669/unknown-serving-counts-as-serving",
-    "When no endpoint is ready, clients use a terminating endpoint whose serving condition is not set.",
+    "When no endpoint is ready, clients use a terminating endpoint that has no serving condition.",
     level=SHOULD,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="discovery/v1 EndpointConditions.serving (nil is true; earlier texts left it to the ready condition)",
@@ -269,7 +269,7 @@ def test_terminating_endpoints_are_the_last_resort_at_node_ports(three_zones: Cl
 @requirement(
     "KEP-1669/restarted-proxy-knows-who-terminates",
     "A proxy that starts while an endpoint terminates sends it no connection while another is ready, every connection "
-    "while no other serves, and new connections once it is ready again.",
+    "if no other serves, and new connections once it is ready again.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
     source="KEP-1669, Proposal; kubernetes#92019",

@@ -199,8 +199,8 @@ def test_headless_service_without_endpoints_does_not_exist(three_zones: Cluster)
 
 @requirement(
     "DNS/large-answers-come-whole-over-tcp",
-    "An answer larger than the client accepts over UDP (512 bytes, or its EDNS size) is marked as truncated, and is "
-    "complete over TCP.",
+    "An answer larger than the client accepts over UDP (512 bytes, or its EDNS buffer size) is marked as truncated, "
+    "and is complete over TCP.",
     level=MUST,
     features={SERVICE_DNS},
     source="RFC 1035, 4.2; RFC 7766, 5; RFC 6891, 6.2",
@@ -349,7 +349,7 @@ def _has_record(cluster: Cluster, client: Pod, name: str, kind: str, data: str) 
 
 @requirement(
     "DNS/unnamed-ports-have-no-records",
-    "A port without a name has no SRV record, while the Service still has its address records.",
+    "A port without a name has no SRV record, but the Service still has its address records.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, SRV Records (unnamed ports do not have an SRV record)",
@@ -369,7 +369,7 @@ def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/server-keeps-running",
-    "A DNS server keeps running and serving changes whatever slices and Services the API server stores, in this "
+    "A DNS server keeps running and serving changes, whatever slices and Services the API server stores in this "
     "scenario and in all others of the run.",
     level=MUST,
     features={SERVICE_DNS},

@@ -90,8 +90,8 @@ def test_dns_tells_of_none_where_none_is_near(three_zones: Cluster, key: str) ->
 
 @requirement(
     "KEP-536/dns-first-key-that-is-met-decides",
-    "The first topology key that some endpoint matches decides, even after a key that the client's node does not "
-    "have; * matches all endpoints.",
+    "The first topology key that matches an endpoint decides, even if it follows a key that the client's node does "
+    "not have as a label; * matches all endpoints.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (preference-order list); {DNS}",
