@@ -1,7 +1,7 @@
-"""The command `trafficdist check-decisions`. It imports little, so that `trafficdist --help` stays fast.
+"""The command `trafficdist check-decisions`. This module imports little, so that `trafficdist --help` stays fast.
 
-The suite does not import the reference implementation, but finds it like any other implementation: by an entry point in
-the group `trafficdist.decisions`.
+The suite does not import the reference implementation, but finds it like any other implementation, through an entry
+point in the group `trafficdist.decisions`.
 """
 
 from __future__ import annotations

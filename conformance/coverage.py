@@ -47,7 +47,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The status of a testable statement that has no requirement yet. `because` is the reason."""
+    """The status of a testable statement that has no requirement yet. `because` says why."""
 
     because: str
 
@@ -187,7 +187,7 @@ def _section(node: Line, document: str) -> Section:
         return Section(heading, (), fields["nothing"].text(), node.number)
     statements = tuple(_statement(each, document, heading) for each in fields["statements"].items())
     if not statements:
-        raise node.error(f"section {heading!r} has no statement; say why under `nothing`")
+        raise node.error(f"section {heading!r} has no statement; give the reason under `nothing`")
     return Section(heading, statements, "", node.number)
 
 
@@ -205,10 +205,10 @@ def _outcome(node: Line, fields: dict[str, Line]) -> Covered | Open | Excluded:
     reasons = sorted(fields.keys() & {"status", "because"})
     if requirements:
         if reasons:
-            raise node.error(f"a statement with requirements has no {', '.join(reasons)}")
+            raise node.error(f"a statement with requirements must have no {', '.join(reasons)}")
         return Covered(requirements)
     if len(reasons) < 2:
-        raise node.error("a statement without requirements needs status and because")
+        raise node.error("a statement without requirements needs `status` and `because`")
     status, because = fields["status"].one_of(("open", *Reason)), fields["because"].text()
     return Open(because) if status == "open" else Excluded(Reason(status), because)
 

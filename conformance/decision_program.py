@@ -1,7 +1,7 @@
 """Run the decision program of an implementation. It reads states from stdin, and writes its decisions to stdout.
 
-An implementation in another language has no Python function that the suite could call. A process of the program decides
-for one node, so one process is started for each node, with the environment variables K8S_NODE_NAME and ZONE.
+A decision program is for implementations in other languages, which have no Python function that the suite can call. One
+process runs for each node, with the environment variables K8S_NODE_NAME and ZONE, and decides for this node.
 docs/small-scope.md describes the format of the lines.
 """
 
@@ -24,7 +24,7 @@ _SILENT = {"drop", "reject"}
 
 @contextmanager
 def running(command: Sequence[str]) -> Iterator[DecideAll]:
-    """Run a process for each node. Yield a function that asks them for decisions, and raises `DecisionError`."""
+    """Run a process for each node. Yield a function that returns their decisions, or raises `DecisionError`."""
     with ExitStack() as stack:
         programs = {node: stack.enter_context(_Program(command, node, zone)) for node, zone in PLACES}
         pool = stack.enter_context(ThreadPoolExecutor(len(programs)))
@@ -44,7 +44,7 @@ def running(command: Sequence[str]) -> Iterator[DecideAll]:
 
 
 class _Program:
-    """A process of the program, which decides for one node. Leaving the context kills the process."""
+    """A process of the decision program, for one node. Leaving the context kills the process."""
 
     def __init__(self, command: Sequence[str], node: str, zone: str) -> None:
         environment = {**os.environ, "K8S_NODE_NAME": node, "ZONE": zone}
@@ -69,8 +69,8 @@ class _Program:
         self._process.wait()
 
     def decide_all(self, states: Sequence[State]) -> list[Any]:
-        """Return the decision for each state. All states of one Service are written as one line, and an empty line
-        ends the batch."""
+        """Return the decision for each state. The process gets the states of one Service as one line, and an empty line
+        at the end of the batch."""
         groups = [list(some) for _, some in groupby(states, lambda each: (id(each.endpoints), each[-2:]))]
         assert self._process.stdin is not None
         assert self._process.stdout is not None

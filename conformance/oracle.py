@@ -27,7 +27,8 @@ By = Literal["all endpoints", "zone hints", "node hints", "the node", "terminati
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint of one port and one IP family, in any slice. A condition that is None is absent from the slice."""
+    """An endpoint of a Service for one port and one IP family, from any slice. A condition that is None is absent from
+    the slice."""
 
     pod: str
     node: str
@@ -64,7 +65,7 @@ class AllowedPods:
 
 
 class Unanswered(enum.Enum):
-    """No endpoint may answer. The value is what the proxy does with packets or connections."""
+    """No endpoint may answer. The value says what the proxy does with packets or connections."""
 
     DROPPED = "dropped"
     REFUSED = "refused"
@@ -144,10 +145,10 @@ def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | Undefined:
 def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
     """Apply the `Local` policy: only endpoints on the node are used, regardless of hints.
 
-    KEP-4444, Topology Aware Routing and InternalTrafficPolicy: there is no failover, and traffic is dropped.
-    KEP-4444, Intersection (third row): hints are ignored.
-    KEP-1669, Proposal: a node without ready endpoints uses its terminating endpoints, even if other nodes have ready
-    endpoints. If no node has an endpoint, two rules apply: drop (this node has none) and refuse (no node has one).
+    KEP-4444, Topology Aware Routing and InternalTrafficPolicy: there is no failover, and traffic is dropped. KEP-4444,
+    Intersection (third row): hints are ignored. KEP-1669, Proposal: a node without ready endpoints uses its terminating
+    endpoints, even if other nodes have ready endpoints. If no node has an endpoint, two rules apply: drop packets (this
+    node has no endpoint), and refuse connections (no node has one).
     """
     here = [each for each in endpoints if each.node == node]
     if ready := _pods(filter(is_ready, here)):

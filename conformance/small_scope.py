@@ -1,8 +1,8 @@
 """Compare a decision function with the oracle in all states of a small scope: up to three endpoints of one Service.
 
-The requirements send packets in chosen states. A function that returns a decision can be called in all states instead.
-Most wrong decisions show in some state with few endpoints, so a function without a counterexample in this scope is
-likely to be correct in larger states too.
+The requirements can send packets in only a few states, but a function that returns a decision can be called in all
+states. Most faults cause a wrong decision in some state with few endpoints, so a function without a counterexample in
+this scope is probably correct in larger states too.
 
 The number of states is kept small in three ways:
 
@@ -12,7 +12,7 @@ The number of states is kept small in three ways:
 - The order of endpoints does not matter. Two endpoints with `COMMON` values, and two with one address, are checked
   in both orders. All other sets are checked in one order each, which differs from set to set, so that all orders occur.
 
-This module is pure. `conformance/check_decisions.py` is the command.
+This module has no side effects. `conformance/check_decisions.py` is the command.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ class Counterexample:
 
 
 Group = tuple[object, Policy, Policy]
-"""What similar counterexamples share: the rule that selects endpoints or the kind of silence, and both policies."""
+"""A group of similar counterexamples: the rule that selects endpoints or the way to give no answer, and both
+policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ def scope(size: int) -> Iterator[tuple[str, Iterator[tuple[Endpoint, ...]]]]:
 
 
 def sets(count: int) -> Iterator[tuple[Endpoint, ...]]:
-    """Yield the sets of this many endpoints with different addresses, as the module docstring describes."""
+    """Yield the sets of `count` endpoints with different addresses, as the module docstring describes."""
     match count:
         case 0 | 1:
             yield from map(_numbered, product(ALL, repeat=count))

@@ -27,7 +27,8 @@ def corpus_text(seed: int, count: int) -> str:
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycle]:
-    """Yield scenarios of a group. Each one is chosen because it adds the most `shown` behaviour to the earlier ones."""
+    """Yield scenarios of a group. Each one is chosen because it adds the most behaviour (see `shown`) to the earlier
+    ones."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [
         {each for lifecycle in lifecycles for state in lifecycle.states for each in state.zones} for lifecycles in drawn
@@ -47,7 +48,8 @@ def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycl
 
 
 def shown(lifecycle: Lifecycle) -> Iterator[Hashable]:
-    """Yield the behaviour that a scenario shows: rules that select endpoints, and lone changes that affect clients."""
+    """Yield the behaviour that a scenario shows: rules that select endpoints, and steps that change one thing and
+    affect clients."""
     for state, node in itertools.product(lifecycle.states, lifecycle.nodes):
         found = outcome(lifecycle, state, node)
         by = getattr(found, "by", found)

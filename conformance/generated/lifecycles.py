@@ -95,7 +95,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """The states of a Service, in order, and its clients, which connect to one address from (or via) `nodes`."""
+    """The states of a Service in order, and its clients, which connect to one kind of address from (or via) `nodes`."""
 
     states: tuple[State, ...]
     protocol: str = "TCP"
@@ -164,7 +164,7 @@ def is_given(lifecycle: Lifecycle, state: State) -> bool:
 
 
 def asked_slices(state: State) -> list[Slice]:
-    """Return the slices of the port and family that clients use."""
+    """Return the slices for the port and IP family that clients use."""
     return [each for each in state.slices if not each.of]
 
 
@@ -209,7 +209,8 @@ def _usable(lifecycle: Lifecycle, state: State, node: str, both: tuple[State, St
 
 
 def may_not_lose(lifecycle: Lifecycle, before: State, after: State, node: str) -> bool:
-    """Return whether all connections need an answer during a change: only hints change, and an endpoint stays allowed.
+    """Return whether all connections need an answer during a change, because only hints change and some endpoint stays
+    allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

@@ -74,7 +74,8 @@ def _generated(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V
 
 @st.composite
 def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
-    """Generate the zone labels in each state: at most one node changes or loses its zone, and may change back later."""
+    """Generate the zone labels in each state: at most one node changes or loses its zone label, and may get it back
+    later."""
     changed = draw(st.sampled_from(((), (), *NODES)))
     if not changed:
         return ((),) * STATES

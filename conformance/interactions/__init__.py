@@ -1,1 +1,2 @@
-"""Combinations of the dimensions of routing: cells of a grid, whose expected values come from `conformance.oracle`."""
+"""A grid of scenarios: each cell combines values of the dimensions of routing, and `conformance.oracle` computes the
+expected answers."""

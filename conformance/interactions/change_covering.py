@@ -188,15 +188,16 @@ def _is_possible(transition: Transition, values: Cell) -> bool:
 
 
 def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
-    """Return the cell in which `dimension` has `value`. The target is omitted for 0 or 1 endpoints, which during a
-    change may have a named target port."""
+    """Return the cell in which `dimension` has `value`. The cell omits the target port for 0 or 1 endpoints, so that a
+    change to or from many endpoints may use a named one."""
     cell = cell_of(dimension, value, rest)
     few = dimension == "endpoints" and value in {0, 1}
     return {name: each for name, each in cell.items() if not (few and name == "target")}
 
 
 def _tells(transition: Transition, values: Mapping[str, Any]) -> bool:
-    """Return whether both readings of the KEPs define the same outcome, and clients can observe the change."""
+    """Return whether both readings of the KEPs ("kep" and "released") define the same outcome, and clients can observe
+    the change."""
     dimension, *pair = transition
     many = changes.MANY in {*pair, values.get("endpoints")}
     rest = {**values, **({"target": "name"} if many else {})}

@@ -42,7 +42,8 @@ ALIKE = (
 """Equivalent values. A change between equivalent values does not affect traffic."""
 
 OWN_HINTS = {None: "none", "PreferClose": "zone", "PreferSameZone": "zone", "PreferSameNode": "both"}
-"""The hints that a controller writes for each trafficDistribution. Changes write both: a proxy may read either."""
+"""The hints that a controller writes for each trafficDistribution. A change writes both the field and the hints,
+because a proxy may read either."""
 
 MANY = 120
 OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS
@@ -80,7 +81,7 @@ class Change:
 
     @property
     def has_many(self) -> bool:
-        """Whether the change involves so many endpoints that each pod needs many ports."""
+        """True if the change involves so many endpoints that each pod needs many ports."""
         return MANY in {self.before, self.after, dict(self.rest).get("endpoints")}
 
     @property
@@ -138,7 +139,7 @@ def given(cell: Cell, front: ServiceAddress) -> bool:
 
 
 def servers_of(cell: Cell) -> str:
-    """Return the kind of the servers of a cell: `by_number`, `by_name`, or `many` for servers with many ports."""
+    """Return the kind of servers that a cell needs: `by_number`, `by_name`, or `many` for servers with many ports."""
     return "many" if cell["many"] else f"by_{cell['target']}"
 
 
@@ -202,7 +203,8 @@ def _usable(cell: Cell, front: ServiceAddress, node: str) -> Iterator[str]:
 
 
 def may_not_lose(change: Change, front: ServiceAddress, node: str) -> bool:
-    """Return whether all connections need an answer during a change: only hints change, and an endpoint stays allowed.
+    """Return whether all connections need an answer during a change, because only hints change and some endpoint stays
+    allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

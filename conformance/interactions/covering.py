@@ -39,7 +39,8 @@ def combinations() -> Iterator[Combination]:
 
 
 def _asked(names: Sequence[str]) -> bool:
-    """Return whether triples of these dimensions must be covered: a policy with distribution, or as `WAYS` says."""
+    """Return whether triples of these dimensions must be covered: those with a policy and `distribution`, and those
+    that `WAYS` describes."""
     if "distribution" in names and {"internal", "external"} & {*names}:
         return True
     return len(WAYS & {*names}) >= 2 and {*names} <= WAYS | {"hints", "conditions"}

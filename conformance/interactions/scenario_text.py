@@ -14,7 +14,7 @@ def test(name: str, lines: Sequence[str]) -> str:
 
 
 def call(function: str, *arguments: str, **fields: Any) -> str:
-    """Return the source of a call. Arguments are source code, and fields are values."""
+    """Return the source of a call. `arguments` are source code, and `fields` are values."""
     return f"{function}({', '.join([*arguments, *(f'{name}={value!r}' for name, value in fields.items())])})"
 
 

@@ -25,7 +25,7 @@ from trafficdist import (
 )
 
 HUGE = 64_000
-"""Millicores with which a zone would need all three endpoints."""
+"""So many millicores that a zone with them would need all three endpoints."""
 
 
 @requirement(
@@ -89,7 +89,7 @@ def test_one_node_without_zone_ends_hints(three_zones: Cluster) -> None:
 
 
 def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
-    """Set the millicores of nodes: `largest` and 1000 in zone a, 1000 and 1000 in b, and unknown in c, on one node."""
+    """Give the nodes in zone a `largest` and 1000 millicores, those in zone b 1000 each, and c1 an unknown number."""
     cpus = {"a1": largest, "a2": 1000, "b1": 1000, "b2": 1000, "c1": 0}
     for name, cpu_milli in cpus.items():
         cluster.nodes.report(name, cpu_milli=cpu_milli, ready=False)

@@ -1,8 +1,8 @@
 """KEP-2433, EndpointSlice Controller: the number of endpoints allocated to each zone, and the choice of endpoints.
 
 Expected numbers are computed by hand from the KEP: a zone with a share s of the cores needs more than n * s / 1.2 of n
-endpoints, otherwise the zone is overloaded by 20 %. In no case is this bound a whole number, because the KEP requires
-less than 20 %, releases allow 20 %, and floating point may round in either direction.
+endpoints, otherwise the zone is overloaded by 20 %. The tests avoid cases in which this bound is a whole number,
+because the KEP requires less than 20 %, releases allow 20 %, and floating point may round in either direction.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""KEP-3015, upgrade, downgrade and upgrade while traffic flows: by switching the gate, as in the KEP's manual test, and
-by switching the release."""
+"""KEP-3015, upgrade, downgrade and upgrade again while traffic flows: first by switching the gate, as in the KEP's
+manual test, then by switching the release."""
 
 from __future__ import annotations
 

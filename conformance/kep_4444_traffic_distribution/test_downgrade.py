@@ -1,4 +1,4 @@
-"""KEP-4444, upgrade, downgrade and upgrade while traffic flows: the manual test procedure of the KEP's authors.
+"""KEP-4444, upgrade, downgrade and upgrade again while traffic flows: the manual test procedure of the KEP's authors.
 
 The scenarios use the servers of `conformance.skew`. A step that changes routing has two checks: the endpoints that each
 client reaches after the step, and the connections that were lost during the step.

@@ -79,7 +79,8 @@ def make_service(
 
 
 def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[ClientRef, Expected]:
-    """For clients of this kind on each node, return the servers that they reach with the routing `way`."""
+    """Return the servers that clients reach if routing follows `way` ("hints", or else the node). `client` returns the
+    client on (or via) a node."""
     if way == "hints":
         return {client("a1"): {b1}, client("a2"): {b1}, client("b1"): {a1}}
     return {client("a1"): {a1}, client("a2"): NO_ANSWER, client("b1"): {b1}}
@@ -145,6 +146,6 @@ def test_table_holds_at_external_ips(three_zones: Cluster, external: str, intern
 
 
 def expect_table(cluster: Cluster, service: Service, a1: Pod, b1: Pod, way: str, *, to: AddressKind) -> None:
-    """Expect the routing `way` for external clients, and routing by hints for in-cluster clients."""
+    """Expect routing by `way` (see `routes`) for external clients, and routing by hints for in-cluster clients."""
     expect_traffic(cluster, service, {"a1": {b1}, node_client("b1"): {a1}}, to=to, rates=RATES)
     expect_traffic(cluster, service, routes(way, a1, b1, external_client), to=to, rates=RATES)

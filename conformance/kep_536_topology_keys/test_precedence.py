@@ -1,8 +1,8 @@
 """KEP-536 with later features: traffic policies, trafficDistribution and hints.
 
-KEP-536 covers only externalTrafficPolicy, and forbids its value Local together with keys. We derive the following order
-from all KEPs. Topology keys do not filter endpoints with a `Local` policy. Topology keys are strict, so hints neither
-add nor remove endpoints that the keys select. Hints apply only if a Service has no keys.
+Of these features, KEP-536 covers only externalTrafficPolicy, and forbids its value Local together with topology keys.
+We derive the following order from all KEPs. Topology keys do not filter endpoints with a `Local` policy. Topology keys
+are strict, so hints neither add nor remove endpoints that the keys select. Hints apply only if a Service has no keys.
 
 No KEP states this order explicitly; it is our interpretation. KEP-2433 says that its gate and the ServiceTopology gate
 cannot be combined. kube-proxy 1.21 ignored internalTrafficPolicy and hints while the ServiceTopology gate was enabled.

@@ -44,7 +44,7 @@ Reached = Mapping[str, str] | Mapping[Client, str]
 
 
 def switch_on(cluster: Cluster, *components: Component) -> None:
-    """Enable the gate in these components, unless the cluster was booted with the gate enabled."""
+    """Enable the gate in these components, unless the cluster was started with the gate enabled."""
     for component in components:
         cluster.enable(GATE, component)
 

@@ -1,4 +1,4 @@
-"""Snapshots of a Service in a certain state, with which one check can cover former and current addresses."""
+"""Snapshots of a Service, so that one check can cover its former and its current addresses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def by_all(*pods: Pod, of: Iterable[ClientRef] = ASKED_FROM) -> Traffic:
 
 
 def expect_now(cluster: Cluster, *questions: Question) -> None:
-    """Check all of these expectations concurrently."""
+    """Check the expected traffic of all these questions concurrently."""
     expect_concurrent_traffic(cluster, questions, rates=RATES)
 
 

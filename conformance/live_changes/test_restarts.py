@@ -1,4 +1,4 @@
-"""Proxies that start when Services of every kind already exist, or after objects of their predecessor were deleted."""
+"""Proxies that start when Services of every kind already exist, or after objects were deleted while no proxy ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The time until a change takes effect on packets. All other requirements wait for changes without judging the time."""
+"""The time until a change takes effect on packets. All other requirements wait until a change has taken effect, and do
+not judge how long it takes."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from conformance.features import CLUSTER_IP
 from trafficdist import SHOULD, Cluster, endpoint, expect_prompt_change, expect_traffic, requirement
 
 SECONDS = 5.0
-"""Our own limit: the SLI defines no limit, and its authors recommend that each installation choose a limit."""
+"""Our own limit: Kubernetes' SLI for network programming latency defines no limit, and its authors recommend that each
+installation choose one."""
 
 
 @requirement(

@@ -1,6 +1,6 @@
 """UDP flows with a constant source port: to each address, over both families, with each policy, and to each port.
 
-A proxy keeps state for each flow. This state must end when the flow's endpoint is removed, in any way.
+A proxy keeps state for each flow. It must delete this state whenever the flow's endpoint is removed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A proxy keeps running, regardless of the objects that the API server stores."""
+"""A proxy keeps running, whatever objects the API server stores."""
 
 from __future__ import annotations
 
