@@ -30,7 +30,7 @@ _EFFECTS = {
     "give the pods addresses": "pods get addresses only when they start, so all of them are replaced",
     '"maxUnavailable":1,"minAvailable":null': "drains of nodes then wait for one another",
 }
-"""The side effects of fixes that are not commands about the Service."""
+"""Maps words of a fix to the side effect of the fix. Commands that change the Service have further side effects."""
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
@@ -58,7 +58,7 @@ class Question:
 
 
 class Case:
-    """A Service with its slices and `endpoints` (each with its slice), and `wish`, what it asks for.
+    """A Service with its slices, its `endpoints` (each with its slice), and the topology that it requests (`wish`).
 
     `by_hand` is true if no controller writes hints, because the Service has no selector, and `is_external` if it has
     addresses for external clients.
@@ -87,18 +87,18 @@ class Case:
 
     @cached_property
     def selects_pods(self) -> bool:
-        """Whether selected pods become endpoints. They do not if there are none and others write the endpoints."""
+        """True if selected pods become endpoints: not if there are none, and another client writes the endpoints."""
         written = any(is_managed(one) for _, one in self.endpoints) or not self.endpoints
         return bool(self.spec.get("selector")) and (written or self.pods != [])
 
     @cached_property
     def ready_pods(self) -> list[Object]:
-        """The ready pods that the selector matches and that do not terminate."""
+        """The ready pods that the selector matches, except terminating pods."""
         return [each for each in self.pods or () if is_pod_ready(each) and "deletionTimestamp" not in each["metadata"]]
 
     @cached_property
     def unlisted(self) -> dict[str, str]:
-        """The nodes, by name of the pod, of ready pods that the selector matches, but that are in no EndpointSlice."""
+        """Maps the ready pods that the selector matches but that are in no EndpointSlice to their nodes."""
         known = {name_of(each) for each, _ in self.endpoints}
         if not all(each.get("targetRef") for each, _ in self.endpoints):
             return {}  # the pods of these endpoints are unknown
@@ -151,7 +151,7 @@ class Case:
         return command
 
     def _given_up(self, spec: Object) -> str:
-        """Return what a change of the field risks, or gives up of what the user asked for, or ""."""
+        """Return the risk of a change of trafficDistribution, or what the Service then no longer requests, or ""."""
         field = self.spec.get("trafficDistribution")
         new = spec.get("trafficDistribution", field)
         if new and not field and self.wish != "cpu":
@@ -164,19 +164,19 @@ class Case:
         return f"{new} replaces {field}{lost if field == 'PreferSameNode' else ''}"
 
     def also(self, finding: Finding) -> Finding:
-        """Return a finding with the side effects of its commands in `also`."""
+        """Return a copy of a finding whose `also` includes the side effects of the commands in its fix."""
         remedy = finding.remedy or finding.cause.remedy
         effects = [effect for command, effect in self._effects.items() if command in remedy]
         return replace(finding, also="; ".join(dict.fromkeys(filter(None, [finding.also, *effects]))))
 
     def again(self, spec: Object) -> str:
-        """Return the command that deletes the Service, and creates it with these fields and a new cluster IP."""
+        """Return the command that deletes the Service, and recreates it with these fields and a new cluster IP."""
         change = f" | .spec += {json.dumps(spec, separators=(',', ':'))}" if spec else ""
         new = f"jq 'del(.spec.clusterIP, .spec.clusterIPs){change}'"
         return f"{self.kubectl('get -o json')} | {new} | kubectl replace --force -f -"
 
     def describe(self, endpoints: Sequence[Object]) -> str:
-        """Return how to find out why endpoints are not ready. Those that terminate stay so; others may be no pods."""
+        """Return how to find out why endpoints are not ready, if possible those that are not terminating."""
         stay = [each for each in endpoints if not condition(each, "terminating")]
         targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in stay or endpoints}
         if pods := sorted(name for name, kind in targets.items() if kind == "Pod"):
@@ -184,7 +184,7 @@ class Case:
         return f"find out why the writer of the EndpointSlices marks {listed(sorted(targets))} as not ready"
 
     def mend_on(self, nodes: Sequence[str], routes: Sequence[Route]) -> list[str]:
-        """Return how to find out why pods that are on these nodes already are no ready endpoints of these routes."""
+        """Return how to find out why pods that already run on these nodes are not ready endpoints of these routes."""
         ill = [each for one in self.questions(routes) for each, _ in one.endpoints if not is_ready(each)]
         stay = [each for each in ill if each.get("nodeName") in nodes and not condition(each, "terminating")]
         look = [self.describe(stay)] if stay else []
@@ -201,7 +201,7 @@ class Case:
         return self._does(command, rewrites if labels.get(MANAGED_BY) else "")
 
     def ask(self, value: str = "") -> str:
-        """Return the command that asks for the zone (or for `value`), by the field if this release has it."""
+        """Return the command that requests the zone (or `value`), with trafficDistribution if this release has it."""
         features = self.cluster.features
         if not value and not features.enabled("ServiceTrafficDistribution"):
             return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")
@@ -211,7 +211,7 @@ class Case:
 
     @property
     def switch_on(self) -> str:
-        """What else makes the programs of nodes use hints, or ""."""
+        """Settings without which the service proxies of some nodes use no hints, as text to append to a command."""
         settings = sorted({each.switch_on for each in self.cluster.others} - {""})
         return "".join(f"; then {each}" for each in settings)
 
@@ -229,7 +229,7 @@ class Case:
 
     @property
     def by_field(self) -> str:
-        """Return the commands that remove the annotation, and set the field unless it is set."""
+        """Return the commands that remove the annotation, and set trafficDistribution unless it is set."""
         if not self.cluster.features.enabled("ServiceTrafficDistribution"):
             return "use Kubernetes 1.31 or newer, and spec.trafficDistribution instead of the annotation"
         remove = self.unannotate
@@ -244,9 +244,9 @@ class Case:
         return None
 
     def scale(self, replicas: int) -> str:
-        """Return the command that runs so many pods, or "" if the API scales no workload of this kind.
+        """Return the command that scales the workload, or "" if it has enough pods or a kind that cannot be scaled.
 
-        It does not scale a workload that an autoscaler scales, but changes the bounds of the autoscaler.
+        If an autoscaler scales the workload, the command changes the bounds of the autoscaler instead.
         """
         if self.autoscaler is None:
             if self.workload and self.workload.partition("/")[0] not in _SCALABLE:
@@ -272,13 +272,13 @@ class Case:
 
     @cached_property
     def deployment(self) -> Object:
-        """The spec of the Deployment that owns the pods, or nothing if it is unknown."""
+        """The spec of the Deployment that owns the pods, or {} if it is unknown."""
         specs = {each["metadata"]["name"]: each.get("spec") or {} for each in self.further("deployments")}
         return specs.get(self.workload.removeprefix("deployment/"), {})
 
     @property
     def template(self) -> str:
-        """The workload whose pod template can be changed."""
+        """The workload whose pod template must be changed, in words."""
         kind = self.workload.partition("/")[0]
         return f"{'' if kind in _TEMPLATES else 'what creates '}{self.workload}" if kind else "the workload"
 
@@ -289,7 +289,7 @@ class Case:
 
     @cached_property
     def is_spread(self) -> bool:
-        """Whether the pods have a constraint that spreads them over zones."""
+        """True if the pods have a topology spread constraint for zones."""
         template = (self.deployment.get("template") or {}).get("spec") or {}
         specs = [template, *(each["spec"] for each in self.pods or ())]
         constraints = [one for spec in specs for one in spec.get("topologySpreadConstraints") or ()]
@@ -300,7 +300,7 @@ class Case:
         return ",".join(f"{key}={value}" for key, value in sorted((self.spec.get("selector") or {}).items()))
 
     def label(self, names: Sequence[str]) -> str:
-        """Return the commands that label nodes with their zones: those of their old label, or a placeholder."""
+        """Return the commands that label nodes with the zones from their beta zone labels, or with a placeholder."""
         nodes = {each: self.cluster.node_objects[each]["metadata"].get("labels") or {} for each in names}
         zones = sorted({nodes[each][_BETA_ZONE] for each in names if nodes[each].get(_BETA_ZONE)})
         known = [f"kubectl label node -l '{_BETA_ZONE}={zone},!{ZONE}' {ZONE}={zone}" for zone in zones]
@@ -341,7 +341,7 @@ class Case:
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
 
     def of_slices(self, text: str) -> str:
-        """Return a sentence about the slices, marked if they are not those of the cluster."""
+        """Return a sentence about the slices, as `Predicted` if the slices were not read from the cluster."""
         seen = self.cluster.objects
         return Predicted(text) if seen.supposed or "endpointslices" in seen.unread else text
 
@@ -372,7 +372,7 @@ class Case:
         return f"deployment/{names[0]}" if len(names) == 1 else ""
 
     def _deployment_of(self, replica_set: str, labels: Mapping[str, str]) -> str:
-        """Return the Deployment that owns a ReplicaSet, by the hash in its name, or by what targets the Deployment."""
+        """Return the Deployment of a ReplicaSet, found by the hash in the name or in other objects, or ""."""
         name, _, suffix = replica_set.rpartition("-")
         if suffix == labels.get("pod-template-hash"):
             return name
@@ -405,7 +405,7 @@ def nodes_of(endpoint: Object) -> list[str]:
 
 
 def distinct(endpoints: Iterable[Object]) -> list[Object]:
-    """Return the endpoints, each pod once: it may be in two slices, as while a controller moves it."""
+    """Return the endpoints without repeated pods. A pod may be in two slices while a controller moves it."""
     return list({(*each["addresses"][:1], name_of(each)): each for each in endpoints}.values())
 
 

@@ -1,4 +1,4 @@
-"""The known causes for which connections of a Service leave their zone, and findings of these causes in a cluster."""
+"""The known causes why connections to a Service leave their zone, and findings of these causes in a cluster."""
 
 import enum
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, 
 
 
 SEVERITIES = {FAILS: "error", CROSSES: "warning", AS_ASKED: "info", NOTE: "info"}
-"""The severity of a finding for people and programs. The id of its cause is stable."""
+"""The severity of a finding, in output for people and programs. Cause ids never change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause, with its effect, a general description, how to fix it, and a document that describes the cause.
+    """A cause, with its effect, a general description, how to fix it, and a source that describes the cause.
 
-    `says` and `do` are the sentence and the fix for a cluster, with placeholders like `$zone`. `also` are the side
-    effects of the fix, if it deletes, replaces or restarts something.
+    `says` and `do` are templates, with placeholders like `$zone`, for the sentence and the fix in a finding. `also` are
+    the side effects of the fix, if it deletes, replaces or restarts something.
     """
 
     id: str
@@ -63,7 +63,7 @@ def causes() -> dict[str, Cause]:
 
 
 class Predicted(str):
-    """A sentence of evidence that was computed from assumptions or predictions, and not seen in objects."""
+    """A sentence of evidence that was derived from assumptions or predictions, and not read from objects."""
 
     __slots__ = ()
 
@@ -122,7 +122,7 @@ def found(
 
 
 def many(subject: int | Sequence[str], thing: str = "", verbs: str = "") -> str:
-    """Return "1 node" or "2 nodes", or for names "node a" or "nodes a b". With verbs "runs/run", add one of them."""
+    """Return "1 node" or "2 nodes", or for names "node a" or "nodes a b". With verbs like "runs/run", add one."""
     number = subject if isinstance(subject, int) else len(subject)
     noun = f"{thing}{'' if number == 1 else 's'}" if thing else ""
     words = [str(subject), noun] if isinstance(subject, int) else [noun, listed(subject)]

@@ -21,7 +21,7 @@ def _known() -> dict[str, Any]:
 
 
 def to_pods(service: Object) -> str:
-    """Return the annotation with which the load balancer of a Service sends to pods instead of nodes, or ""."""
+    """Return the annotation that makes the load balancer of a Service send traffic to pods, not to nodes, or ""."""
     is_balanced = (service.get("spec") or {}).get("type") == "LoadBalancer"
     return next((key for key in _sending(service) if is_balanced and not key.startswith("cloud")), "")
 

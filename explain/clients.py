@@ -1,7 +1,7 @@
 """Probe a Service in any cluster from client pods, with the same precautions as in a run.
 
-The probe holds the Lease, works in a namespace of its own, and deletes both at the end. After a `kill -9`, the next run
-or `trafficdist cleanup` deletes them. The probe connects only to the pods of the Service.
+The probe holds a Lease, like a run, creates its pods in its own namespace, and deletes both at the end. After a `kill
+-9`, the next run or `trafficdist cleanup` deletes them. The probe connects only to the pods of the Service.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ from harness.probes.loop import Probe
 from harness.run.signals import Signals
 
 CONNECTIONS = 10
-"""The number of connections to servers that do not return their names."""
+"""The number of connections per probe if servers do not return their names."""
 RATES = Rates(leak=0.2)
-"""The fraction of wrong endpoints that is found, which sets the number of connections to servers with names."""
+"""The share of wrong endpoints that a probe detects, which sets the number of connections if servers return names."""
 
 Say = Callable[[str], None]
 
@@ -115,6 +115,6 @@ def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:
 
 
 def _directly(seen: Seen, clients: Clients, dialer: Dialer) -> Counter[Observation]:
-    """Return the outcomes of connections to the pods themselves, as a control: the proxy has no part in them."""
+    """Return the outcomes of connections directly to the pods, as a control that does not involve the proxy."""
     client = clients.pod_of(pod_client(seen.question.node))
     return Counter(dialer.connect(Probe(client, "TCP", address, port)) for address, port in seen.question.targets)

@@ -37,11 +37,11 @@ ServiceName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, with its zone ("" if missing), its program, and the CPU that CPU-based hints count.
+    """A node, with its zone ("" if missing), its service proxy, and the CPU that CPU-based hints count.
 
-    `version` is the release of kube-proxy that is predicted there. `counts` is true if the node is ready and not a
-    control plane node. `milli_cpu` is 0 if it is unknown. `age` says why this release is predicted. `doubt` is set if
-    rules of the node may be old or missing, because its proxy is not ready or no pod of a proxy is on it.
+    `version` is the kube-proxy release whose behaviour is predicted there. `counts` is true if the node is ready and
+    not a control plane node. `milli_cpu` is 0 if it is unknown. `age` says why this release is predicted. `doubt` is
+    set if the node's rules may be old or missing, because its proxy is not ready or it has no proxy pod.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Node:
 
     @property
     def served_by(self) -> str:
-        """The program that serves Services on the node, its version, and how both are known."""
+        """The service proxy of the node, its version, and how both are known, in words."""
         if not self.program.name:
             return f"not known: no pod of a service proxy was seen; predicted as kube-proxy {self.age}"
         guessed = "" if self.program.version or self.program.is_other else f"; predicted as one {self.age}"
@@ -65,7 +65,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LateLabel:
-    """A zone label that is newer than the proxy pod. `restart` restarts a pod that does not follow the label."""
+    """A node's zone label that is newer than its proxy pod. `restart` restarts a pod that does not follow the label."""
 
     said: str
     by_hand: bool
@@ -75,7 +75,7 @@ class LateLabel:
 class Cluster:
     """The objects of a cluster, indexed. `features` are those of the controller, according to its metrics.
 
-    `proven` is what the objects prove about its release if it is not known otherwise (or before `--if`).
+    `proven` is what the objects prove about the controller's release if it is otherwise unknown (or before `--if`).
     """
 
     def __init__(self, objects: Objects, follow: Reading, proven: Proof | None = None) -> None:
@@ -103,7 +103,7 @@ class Cluster:
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     def _at_least(self, kubelet: str) -> str:
-        """Return the least version of a control plane that reports none. Kubelets are never newer than it."""
+        """Return the minimum version of a control plane that reports none: kubelets are never newer."""
         known = Proof(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
         known = max(known, self.proven, key=lambda each: each.version)
         return f"not known, at least 1.{known.version[1]} ({known.by})" if known.version > OLDEST else ""
@@ -123,26 +123,26 @@ class Cluster:
 
     @cached_property
     def others(self) -> Mapping[Program, list[str]]:
-        """The programs other than kube-proxy that serve Services, with their nodes."""
+        """The service proxies other than kube-proxy, with their nodes."""
         programs = dict.fromkeys(each.program for each in self.nodes.values() if each.program.is_other)
         return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
 
     def _in_doubt(self, doubt: str) -> Sequence[str]:
-        """Return the nodes whose proxy is not ready ("unready"), or that have none while others have ("missing")."""
+        """Return the nodes whose proxy is "unready", or those without a proxy if other nodes have one ("missing")."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
     def _uncertain(self, *, annotated: bool) -> tuple[str, ...]:
-        """Return the nodes where it is not known what serves a Service with such hints, or whether anything does."""
+        """Return the nodes that may have no proxy, or one of which it is unknown whether it follows hints."""
         unknown = {each for _, _, each in self.alike if not each.of(annotated=annotated).reads}
         return tuple(name for name, each in self.nodes.items() if each.doubt or each.program in unknown)
 
     def knows(self, value: str) -> bool:
-        """Return whether the programs on all nodes know a value of trafficDistribution."""
+        """Return whether the service proxies of all nodes support a value of trafficDistribution."""
         return all(each.knows(value) for _, _, each in self.alike)
 
     @cached_property
     def has_programs(self) -> bool:
-        """True if a pod of a program that serves Services was seen on some node."""
+        """True if some node has a pod of a service proxy."""
         return any(program.name for program, _ in self._programs.values())
 
     def _node(self, node: Object) -> Node:
@@ -260,7 +260,7 @@ class Cluster:
         return next((each.get("spec") or {} for each in named), None)
 
     def controller(self) -> str:
-        """Return a sentence about the holder of the controller's Lease, or "" if there is no Lease."""
+        """Return who holds the controller's Lease and when it was renewed, in words, or "" if there is no Lease."""
         if self._lease is None:
             return ""
         held = self._lease.get("holderIdentity") or "nobody"
@@ -269,7 +269,7 @@ class Cluster:
 
     @property
     def controller_is_gone(self) -> bool:
-        """True if the controller's Lease was released, or had already expired when it was read."""
+        """True if the controller's Lease was released, or expired long before it was read (see `_PATIENCE`)."""
         if self._lease is None:
             return False
         renewed, now = moment(self._lease.get("renewTime")), moment(self.objects.at)
@@ -284,7 +284,7 @@ class Cluster:
 
     @cached_property
     def late_labels(self) -> Mapping[str, LateLabel]:
-        """The nodes, by name, whose zone label is known to be newer than the node's proxy pod."""
+        """The late labels by node: zone labels that are known to be newer than the node's proxy pod."""
         found = {}
         for node in self.objects.nodes:
             name, written = str(node["metadata"]["name"]), _label_written(node)

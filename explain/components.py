@@ -1,4 +1,4 @@
-"""Read the feature gates of a cluster's components from their metrics, and the release that stored objects prove.
+"""Read the feature gates of components from their metrics, and derive the oldest possible release from objects.
 
 Since Kubernetes 1.35 all relevant gates are permanent. The metrics of kube-controller-manager and kube-proxy are read
 through the pod proxy, which works only for pods that listen on the node's address and require no authorization.
@@ -30,14 +30,14 @@ _Source = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The oldest release of a control plane that can have written the objects, and the object that proves it."""
+    """The oldest release of a control plane that can have written a cluster's objects, and an object as evidence."""
 
     version: Version = OLDEST
     by: str = ""
 
 
 def proof(services: Iterable[Object], slices: Iterable[Object]) -> Proof:
-    """Return what objects prove about a control plane of an unknown release, with default feature gates."""
+    """Return the proof from a cluster's objects, assuming that all feature gates have their defaults."""
     found, modes = [Proof()], {}
     for each in services:
         metadata, value = each["metadata"], (each.get("spec") or {}).get("trafficDistribution")
@@ -57,7 +57,7 @@ def proof(services: Iterable[Object], slices: Iterable[Object]) -> Proof:
 def read_gates(
     api: Api, version: str, proxies: Sequence[Object], managers: Sequence[Object]
 ) -> tuple[dict[str, Mapping[str, bool]], dict[str, str]]:
-    """Return the gates from metrics that could be read, and how to make each other component readable.
+    """Return the gates by component, and for components whose metrics cannot be read, what reading them would need.
 
     `version` is that of the API server. `managers` are the pods of kube-controller-manager.
     """

@@ -47,7 +47,7 @@ def _count(bare: Sequence[Object], ready: Sequence[Object]) -> str:
 
 
 def _of_writers(case: Case, foreign: Sequence[tuple[Object, Object]], said: str, hinted: set[str]) -> Iterator[Finding]:
-    """Yield what is wrong with the hints that only the writers of the slices can give."""
+    """Yield findings about wrong or missing hints in slices that the controller does not write."""
     if without := [(each, one) for each, one in foreign if not has_hints(each)]:
         names = many(sorted({one["metadata"]["name"] for _, one in without}), "slice", "is/are")
         labels = [one["metadata"].get("labels") or {} for _, one in without]
@@ -191,7 +191,7 @@ def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> F
 
 
 def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
-    """Return whether hints differ from those for the own place. By CPU, they do if the zone is not in `hinted`."""
+    """Return whether an endpoint's hints are not for its own location; for CPU-based hints, see `hinted`."""
     zones, own = zones_of(endpoint), {case.cluster.zone(endpoint), endpoint.get("zone")}
     if case.wish == "cpu":
         return not own & hinted

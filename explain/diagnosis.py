@@ -41,12 +41,11 @@ from reference.objects.endpoints import any_hints, has_hints, is_ready
 class Diagnosis:
     """The destinations of connections to a Service, and the reasons. Findings are sorted by weight.
 
-    `asks` is what decides where connections go, `wish` the place that the Service requests, and `hints` counts hints by
-    IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross or
-    fail. `unrouted` are all nodes if no proxy routes a Service that requests a place. `uncertain` are nodes whose
-    program may be missing or not follow hints: their routes are those of kube-proxy. `unseen` is true if no program was
-    seen on any node, `predicted` if the slices were predicted from the pods, and `named` if only nodes that slices name
-    are known.
+    `asks` says what decides where connections go, `wish` is what the Service requests, and `hints` counts hints by IP
+    family. The properties follow from the routes, and from the nodes where a probe saw connections leave the zone or
+    fail. `unrouted` are all nodes if a Service requests topology but no proxy routes it. `uncertain` are nodes that may
+    have no proxy, or one that may ignore hints: their routes are those of kube-proxy. `unseen` is true if no proxy pod
+    was found, `predicted` if slices were predicted from pods, and `named` if the nodes are known only from slices.
     """
 
     service: Object
@@ -71,17 +70,17 @@ class Diagnosis:
 
     @property
     def crossing(self) -> tuple[str, ...]:
-        """The nodes from which connections may leave the zone, whether the Service minds or not."""
+        """The nodes from which connections may leave the zone, even if the Service does not request to stay in it."""
         return tuple(sorted({*nodes_of(self.routes, lambda each: bool(each.crossing)), *self.seen_crossing}))
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The nodes from which connections do not prefer the endpoint on the node, as the Service asks."""
+        """The nodes whose connections do not prefer the endpoint on the node, although the Service requests it."""
         return nodes_of(self.routes, lambda each: each.short == "misses")
 
     @property
     def unmet(self) -> tuple[str, ...]:
-        """The nodes that do not give what the Service asks for, because connections fail or go elsewhere."""
+        """The nodes on which the Service does not get what it requests, because connections fail or go elsewhere."""
         short = nodes_of(self.routes, lambda each: bool(each.short))
         return tuple(sorted({*short, *self.seen_failing, *self.seen_crossing, *self.unrouted}))
 
@@ -91,7 +90,7 @@ class Diagnosis:
 
     @property
     def shortfalls(self) -> list[tuple[Sequence[Route], "Causes"]]:
-        """The routes in the headline, with their causes: those that fail, or all those that leave their place."""
+        """The routes in the headline, with their causes: those that fail, or else all that leave their zone or node."""
         if not self.failing:
             away = [each for each in self.routes if each.crossing or each.short]
             return [(away, _causes_of(away, self.findings, AS_ASKED))]
@@ -106,7 +105,7 @@ class Diagnosis:
 
     @property
     def reason(self) -> Finding | None:
-        """The first cause in the headline, if some node falls short."""
+        """The first cause in the headline, or None if every node does what the Service requests."""
         if not self.unmet:
             return None
         seen = self.seen_failing or self.seen_crossing
@@ -115,7 +114,7 @@ class Diagnosis:
 
 
 Causes = Sequence[tuple[Finding, Sequence[str]]]
-"""The causes of some routes, each with its nodes. A cause without nodes is that of all these routes."""
+"""The causes of some routes, each with its nodes. A cause without nodes explains all these routes."""
 
 
 def _causes_of(routes: Sequence[Route], findings: Iterable[Finding], least: Weight) -> Causes:
@@ -167,7 +166,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
 
 
 def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Reduce the weight of a finding to the worst that a route in its scope shows."""
+    """Return a finding with its weight reduced to the worst effect on a route in its scope."""
     weight = finding.cause.weight
     if weight > CROSSES:
         return finding
@@ -178,7 +177,7 @@ def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
 
 
 def scope(finding: Finding, route: Route) -> Sequence[str]:
-    """Return the nodes of a route that a finding is about."""
+    """Return the nodes of a route to which a finding applies."""
     if (finding.ports and not route.label.startswith(finding.ports)) or finding.clients not in {"", route.clients}:
         return ()
     known = {*finding.nodes}
@@ -186,7 +185,7 @@ def scope(finding: Finding, route: Route) -> Sequence[str]:
 
 
 def _without(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
-    """Yield the routes with the nodes that no finding is about."""
+    """Yield the routes, each with only those nodes to which no finding applies."""
     for each in by_proxies:
         known = set().union(*(scope(one, each) for one in findings))
         if names := tuple(name for name in each.nodes if name not in known) if known else each.nodes:
@@ -257,7 +256,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Return a finding about the field without effect, with the nodes that its hints would serve better."""
+    """Return the finding that the annotation overrides trafficDistribution, with the nodes for which this is worse."""
     asked = [each for each in case.questions(by_proxies) if any(is_managed(one) for _, one in each.ready)]
     lost = set().union(*(faults(case, each).get(("hints", ""), ()) for each in asked if case.wish != "local"))
     return replace(finding, nodes=tuple(sorted(lost))) if lost else finding.weighing(NOTE)
@@ -266,7 +265,7 @@ def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Fi
 def _of_ports(
     case: Case, by_proxies: Sequence[Route], known: Sequence[Finding], *, to_hints: bool
 ) -> Iterator[Finding]:
-    """Yield the causes for each port and IP family, besides those that are known. Equal ones are one finding."""
+    """Yield the causes for each port and IP family, except known ones. Merge equal causes into one finding."""
     alike: dict[tuple[object, ...], list[tuple[Finding, set[str]]]] = {}
     for each in case.questions(by_proxies):
         on = set().union(*(one.nodes for one in known if {*one.ports} & {*each.labels}))

@@ -1,6 +1,6 @@
 """Compare the routes of all Services in two clusters: two dumps, or a cluster before and after a change.
 
-Endpoints are compared by their place, because their addresses change with each rollout.
+The comparison covers how near endpoints are, and not their addresses, which change with each rollout.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,9 +15,9 @@ from reference.proxy.objects import UNREADABLE
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A Service whose routes differ on some nodes, with both headlines. `failing` is true if connections fail then.
+    """A Service whose routes differ, with both headlines. `failing` is true if connections fail in the second cluster.
 
-    `example` is what one node used and uses then, for headlines that do not show it.
+    `example` compares the routes of one node. `lines` shows it if both headlines are equal.
     """
 
     service: str
@@ -60,7 +60,7 @@ def _example(node: str, was: "Mapping[str, Place]", now: "Mapping[str, Place]") 
 
 
 Place = tuple[str, bool, str]
-"""The tier of a route, whether it leaves the zone, and how it falls short."""
+"""The tier of a route, whether it leaves the zone, and its shortfall."""
 
 _Places = Mapping[str, Mapping[str, Place]]
 

@@ -1,8 +1,8 @@
-"""Read the objects of a cluster from what people have: a recording, the output of kubectl, or the folder of a dump.
+"""Read the objects of a cluster from files: a recording, the output of kubectl, or the folder of a dump.
 
-A source is a folder, a file, or "-" for standard input. It may hold JSON or YAML, single objects, lists of one kind or
-of several, and several documents. Folders are read with their subfolders, so the output of `kubectl cluster-info dump`
-and must-gather trees can be read as they are. Objects of other kinds, and logs, are left out.
+A source is a folder, a file, or "-" for standard input. It may contain JSON or YAML, in one or more documents: single
+objects, and lists of one or more kinds. Folders are read with their subfolders, so the output of `kubectl cluster-info
+dump` and must-gather trees can be read as they are. Logs, and objects that an explanation does not use, are ignored.
 """
 
 import json

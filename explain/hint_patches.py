@@ -12,7 +12,7 @@ _MIRRORING = "endpointslicemirroring-controller.k8s.io"
 
 
 def give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
-    """Return the commands that give endpoints their zone and hints for their place, or one that withdraws the wish."""
+    """Return the commands that add hints to endpoints, or, if that may not work, remove the request for hints."""
     asked = [case.unannotate] if case.annotation[1] else []
     asked += [case.patch({"trafficDistribution": None})] if case.spec.get("trafficDistribution") else []
     unask = "; ".join(asked) or "nothing"
@@ -44,7 +44,7 @@ def _patched(case: Case, endpoint_slice: Object) -> tuple[str, list[str]]:
 
 
 def give_family(case: Case, family: str) -> str:
-    """Return how a Service gets endpoints of an IP family."""
+    """Return how to add endpoints of an IP family to a Service."""
     if not case.selects_pods:
         return f"write an EndpointSlice of family {family}"
     look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
@@ -52,7 +52,7 @@ def give_family(case: Case, family: str) -> str:
 
 
 def give_port(case: Case, question: Question, slices: Sequence[Object]) -> str:
-    """Return how ready endpoints in these slices get the ports and the IP family of a question."""
+    """Return how to add the ports and the IP family of a question to the ready endpoints in these slices."""
     mine = [one for one in slices if one["addressType"] == question.family]
     if not mine:
         return give_family(case, question.family)
@@ -60,7 +60,7 @@ def give_port(case: Case, question: Question, slices: Sequence[Object]) -> str:
 
 
 def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> str:
-    """Return the commands that add ports to slices, with the number that another slice has."""
+    """Return the commands that add ports to slices, with the port numbers from other slices if they have the ports."""
     new, commands = [slice_port(each) for each in ports], []
     for each in new:
         known = [one for other in case.slices for one in other.get("ports") or ()]
@@ -73,6 +73,6 @@ def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> 
 
 
 def not_listed(case: Case, pods: Sequence[str], nodes: Sequence[str] = ()) -> Finding:
-    """Return a finding about ready pods that no slice has."""
+    """Return a finding about ready pods that are in no slice."""
     said = many(pods, "pod", "is/are")
     return found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, log=case.log)

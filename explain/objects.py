@@ -1,7 +1,7 @@
 """Read the objects of a cluster for an explanation, from the API or from files of `kubectl get -o json`.
 
-Services, EndpointSlices and Nodes are required. All other objects are evidence: without permission to read them, the
-output names the missing permission. Files contain no Secrets, and only the necessary fields of pods.
+Services, EndpointSlices and Nodes are required. All other objects are optional evidence. If permission to read them is
+missing, the output says which. Files contain no Secrets, and only the necessary fields of pods.
 """
 
 import contextlib
@@ -47,18 +47,18 @@ _ANNOTATIONS = ("linkerd.io/inject", "kubernetes.io/ingress.class", "alb.ingress
 NEEDED = ("services", "endpointslices", "nodes")
 EVIDENCE = ("pods", "events", "leases")
 FURTHER = ("namespaces", "ingresses", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets")
-"""Resources that show which clients choose endpoints themselves, and what may empty a zone."""
+"""Resources that show which clients choose endpoints themselves, or what may remove all endpoints of a zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
     """The objects by resource. `version` is the gitVersion of the API server.
 
-    `unread` maps each resource that was not read to the reason. `proxies` are the pods of programs that may serve
-    Services, and `configs` the ConfigMaps of such programs. `managers` are the pods of kube-controller-manager. `gates`
-    are feature gates by component, according to metrics. `further` has the objects of `FURTHER` by resource. `at` is
-    the API server's time, like "2026-11-22T10:00:00Z". `supposed` are assumptions that were applied to the objects, and
-    `emptied_by` is the one that left the Service without ready endpoints.
+    `unread` maps each resource that was not read to the reason. `proxies` are pods of possible service proxies, and
+    `configs` their ConfigMaps. `managers` are the pods of kube-controller-manager. `gates` are feature gates by
+    component, according to metrics. `further` has the objects of `FURTHER` by resource. `at` is the API server's time,
+    like "2026-11-22T10:00:00Z". `supposed` are assumptions that were applied to the objects, and `emptied_by` is the
+    one that left the Service without ready endpoints.
     """
 
     version: str
@@ -206,7 +206,7 @@ def about_pod(pod: Object) -> Object:
 
 
 def sidecars(pod: Object) -> list[Object]:
-    """Return the init containers of a pod that keep running. Named target ports may be theirs."""
+    """Return the sidecars of a pod (init containers that keep running), which may have named target ports."""
     return [each for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"]
 
 
@@ -233,7 +233,7 @@ def is_kube_proxy(pod: Object) -> bool:
 
 
 def _is_agent(metadata: Object) -> bool:
-    """Return whether a pod runs on each node, and is not, for example, the operator of a network."""
+    """Return whether this is a pod of a node agent, and not, for example, of the operator of a network plugin."""
     return not any(word in metadata["name"] for word in ("operator", "envoy", "relay", "controller"))
 
 

@@ -38,7 +38,7 @@ def oddities(case: Case) -> Iterator[Finding]:
 
 
 def unread(case: Case) -> Iterator[Finding]:
-    """Yield labels and annotations that should ask for topology, but that no service proxy or controller reads."""
+    """Yield labels and annotations that apparently request topology, but that no component reads."""
     features = case.cluster.features
     annotations: Object = case.service["metadata"].get("annotations") or {}
     asks, meant = read_wish(case.service, features), KEYS[not features.at_least(27)]

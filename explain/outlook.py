@@ -1,6 +1,6 @@
 """Find what may soon leave a zone without endpoints: an autoscaler, a rollout, evictions, or a drain.
 
-Only what objects show counts. Manifests have no status, so only what their spec permits is reported.
+Findings need evidence in objects. Manifests have no status, so for them the findings only say what the spec permits.
 """
 
 import math

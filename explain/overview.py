@@ -1,4 +1,4 @@
-"""List the Services of a cluster that request topology or fail, one per line, with the reason if they fall short."""
+"""List the Services of a cluster that request topology or fail, one per line, with the reason."""
 
 import html
 import io
@@ -24,7 +24,7 @@ _HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "fix", "
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One Service: its request or "", the number of nodes that do not meet it, the first cause, and its fix."""
+    """A Service: its request ("" for none), the number of nodes that do not meet it, the first cause, and its fix."""
 
     service: str
     asks: str
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Services with a request, and those that fail, sorted by affected nodes. `silent` counts the others."""
+    """Services with a request, and those that fail, sorted by affected nodes. `silent` is the number of all others."""
 
     rows: tuple[Row, ...]
     silent: int

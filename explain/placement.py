@@ -1,6 +1,6 @@
-"""How many pods an answer asks for, and how they come to run in each zone.
+"""Fixes that add pods: how many pods a Service needs, and how to run them in each zone.
 
-All fixes in an answer use one number of pods, so they do not undo one another, whichever of them a user follows.
+All fixes for a Service use the same number of pods, so no fix undoes another one.
 """
 
 import math
@@ -34,7 +34,7 @@ def endpoints_by_zone(case: Case) -> Zones:
 
 
 def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
-    """Yield the PodDisruptionBudgets that permit to empty zones, with the evictions and the zones."""
+    """Yield PodDisruptionBudgets that allow evicting all pods of a zone, the allowed evictions, and the zones."""
     zones = endpoints_by_zone(case)
     for each in case.further("poddisruptionbudgets") if len(zones) > 1 else ():
         allowed = _allowed(each, sum(map(len, zones.values())))
@@ -52,7 +52,7 @@ def _allowed(budget: Object, pods: int) -> int:
 
 
 def _selects(budget: Object, case: Case) -> bool:
-    """Return whether a PodDisruptionBudget selects the pods of the Service. Expressions are not read."""
+    """Return whether a PodDisruptionBudget selects the pods of the Service. False if it uses matchExpressions."""
     selector = (budget.get("spec") or {}).get("selector") or {}
     wanted = (selector.get("matchLabels") or {}).items()
     labels = [(each["metadata"].get("labels") or {}).items() for each in case.pods or ()]
@@ -61,18 +61,18 @@ def _selects(budget: Object, case: Case) -> bool:
 
 
 def with_at_most(number: int, zones: Zones) -> list[str]:
-    """Return the zones with so many endpoints or fewer."""
+    """Return the zones with at most this number of endpoints."""
     return sorted(zone for zone, endpoints in zones.items() if len(endpoints) <= number)
 
 
 def part(bound: object, pods: int) -> float:
-    """Return a number of pods that is given as a number or as a share."""
+    """Convert a number of pods, given as a number or as a percentage of `pods`, to a number."""
     said = str(bound)
     return pods * int(said[:-1]) / 100 if said.endswith("%") else int(said)
 
 
 def wanted(case: Case) -> int:
-    """Return the number of pods that the fixes ask for: one in each zone, or two if evictions take one of them."""
+    """Return the number of pods that the fixes suggest: one per zone, or two if a zone's only pod may be evicted."""
     there = endpoints_by_zone(case)
     zones = len((case.cluster.open_zones | there.keys()) - {""})  # with an endpoint, or a node where a pod can start
     single = case.wish in {"node", "zone", "cpu"} and with_at_most(1, there) and any(permits(case))
@@ -84,19 +84,19 @@ def wanted(case: Case) -> int:
 
 
 def pods(case: Case) -> int:
-    """Return the number of pods that do not terminate, ready or not, in any IP family."""
+    """Return the number of pods of the Service, ready or not, except terminating pods."""
     stay = {name_of(each) for each, _ in case.endpoints if not condition(each, "terminating")}
     return len(stay | case.unlisted.keys())
 
 
 def more(case: Case) -> str:
-    """Return the command that runs so many pods, or "" if there are so many, or nothing can scale the workload."""
+    """Return the command that scales to `wanted` pods, or "" if there are enough or the workload cannot be scaled."""
     number = wanted(case)
     return case.scale(number) if number > pods(case) and case.selects_pods else ""
 
 
 def spread(case: Case, zones: Sequence[str]) -> str:
-    """Return how pods come to run in these zones, which have none."""
+    """Return how to run pods in these zones, which have none."""
     shut, nodes = case.cluster.closed, case.cluster.nodes
     here = [name for name, each in nodes.items() if each.zone in zones]
     kind = case.workload.partition("/")[0]
@@ -133,7 +133,7 @@ def template(case: Case) -> str:
 
 
 def admit(case: Case, names: Iterable[str]) -> str:
-    """Return how the pods of a DaemonSet come to run on these nodes, or "" if there is one on each."""
+    """Return how to run pods of a DaemonSet on these nodes, or "" if each node has a ready one."""
     there = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}
     ill = [each["metadata"]["name"] for name, each in there.items() if name in names and not is_pod_ready(each)]
     groups: dict[tuple[str, ...], list[str]] = {}

@@ -1,4 +1,4 @@
-"""Compare the observations of client pods that connect to a Service with the prediction from the objects.
+"""Compare the observations of client pods that connect to a Service with the predicted routes.
 
 This module has no side effects: `explain.clients` sends the probes. One node represents all nodes with the same
 prediction. Only servers with the standard test image return their name.
@@ -47,9 +47,9 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A probe from a client pod on a node to an address of the Service, and the endpoints that should answer.
+    """A probe from a client pod on a node to an address of the Service, and the endpoints that are expected to answer.
 
-    `targets` are the addresses and ports of the first of these endpoints.
+    `targets` are addresses and ports of at most `CONTROLS` of them.
     """
 
     node: str
@@ -93,7 +93,7 @@ class Seen:
 
     @property
     def lost(self) -> bool:
-        """True if an endpoint should have answered, and a connection got no answer."""
+        """True if an endpoint was expected to answer, and some connection got no answer."""
         return bool(self.question.expected) and any(isinstance(each, Refused | TimedOut) for each in self.outcomes)
 
     @property
@@ -183,7 +183,7 @@ def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
 
 
 def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: Cluster) -> Diagnosis:
-    """Return the diagnosis, with a mismatch added as the first cause."""
+    """Return the diagnosis after a probe. A contradiction of the prediction becomes the first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
         if not seen or any(each.verdict != "as expected" for each in seen):

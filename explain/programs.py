@@ -1,7 +1,7 @@
-"""Find which program serves Services on a node, how that is known, and what it does with hints.
+"""Find the service proxy of a node, how it is known, and how it uses hints.
 
-docs/families.md has the sources for other programs than kube-proxy. Some of them serve the connections of pods even if
-kube-proxy runs on the node.
+docs/families.md has the sources for other programs than kube-proxy. Some other proxies serve the connections of pods
+even if kube-proxy also runs on the node.
 """
 
 import re
@@ -20,16 +20,16 @@ _BESIDE = {"Cilium", "GKE Dataplane V2", "Antrea", "OVN-Kubernetes"}
 """The programs that translate cluster IPs for pods, whether kube-proxy runs or not (cilium/cilium#16197)."""
 
 _KNOWN_TO_CILIUM = ({"PreferSameZone", "PreferSameNode"}, (1, 20)), ({"PreferClose"}, (1, 16))
-"""The values of trafficDistribution, and the release of Cilium since which it knows them."""
+"""Values of trafficDistribution, each with the first Cilium release that supports them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that serves Services on nodes, with the version and the image of its pod.
+    """A service proxy, with the version and the image of its pod.
 
-    `name` is "" if no pod of such a program was seen. The prediction is then that of kube-proxy. `reads` are the hints
-    that it follows, `does` says this in its own terms, and `when` is the condition under which it serves Services.
-    `annotated` is true if it follows hints only of Services with the annotation.
+    `name` is "" if no proxy pod was found. kube-proxy is then assumed. `reads` are the hints that it follows, `does`
+    describes this in words, and `when` is the condition under which it serves Services. `annotated` is true if it
+    follows hints only for Services with the topology annotation.
     """
 
     name: str = ""
@@ -49,11 +49,11 @@ class Program:
         return f"{self.name} {self.version}".rstrip()
 
     def of(self, *, annotated: bool) -> "Program":
-        """Return the program as it serves a Service with or without the annotation."""
+        """Return the program with the `reads` that apply to a Service with or without the topology annotation."""
         return replace(self, reads="none") if self.annotated and not annotated else self
 
     def knows(self, value: str | None) -> bool:
-        """Return whether a Service may ask this program for a place with a value of trafficDistribution."""
+        """Return whether the program supports a value of trafficDistribution."""
         if self.name not in {"Cilium", "GKE Dataplane V2"}:
             return self.reads != "zone" or value != "PreferSameNode"
         if self.name != "Cilium":
@@ -62,7 +62,7 @@ class Program:
         return numbers_of(self.version) >= since
 
     def refuses(self, wish: str, value: str | None) -> str:
-        """Return why Cilium uses no hints of a Service although it is set to use hints, or ""."""
+        """Return why Cilium uses no hints for a Service although hints are enabled in its settings, or ""."""
         if wish not in {"node", "zone", "cpu"}:
             return f"{self.name} uses hints only of Services that ask for their zone"
         unknown = not self.version or self.reads not in {"field", "none"}
@@ -72,7 +72,7 @@ class Program:
         return f"{self.title} does not know trafficDistribution {value}, which is known since {since[0]}.{since[1]}"
 
     def because(self, wish: str, refused: str, said: str, *, near: bool) -> str:
-        """Return the reason of a route in the terms of the program. `near` is true if a place is preferred."""
+        """Return the reason for a route, adapted to this program. `near` is true if near endpoints are preferred."""
         if self.reads == "none" and not near:
             return f"{self.name} {self.does}"
         if self.reads != "field" or near:
@@ -81,12 +81,12 @@ class Program:
 
     @property
     def switch_on(self) -> str:
-        """What makes Cilium use hints if it is set not to, or ""."""
+        """The setting that makes Cilium use hints, or "" if it is set or this is another program."""
         topology = "set loadBalancer.serviceTopology=true in the Helm values of Cilium, and restart its agents"
         return topology if self.name == "Cilium" and self.reads == "none" else ""
 
     def remedy(self, refused: str, set_field: str, probe: str) -> str:
-        """Return what makes Cilium use hints, or what shows whether a program does: the command `probe`.
+        """Return how to make the program use hints, or else `probe`, the command that shows whether it does.
 
         `set_field` is the command that sets PreferClose.
         """
@@ -99,7 +99,7 @@ class Program:
 
 
 def numbers_of(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, by which versions are in order: (1, 35, 1) of "v1.35.1"."""
+    """Return the numbers in a version, as a key for sorting: (1, 35, 1) for "v1.35.1"."""
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
@@ -139,7 +139,7 @@ def _of_pod(pod: Object, cilium: Object | None) -> Program | None:
 
 
 def settings(container: Object) -> Object:
-    """Return the argument and the variable of a container that tell whether it serves Services."""
+    """Return the argument and the environment variable that decide whether a container serves Services."""
     arguments = [each for each in container.get("args") or () if str(each).startswith(_ARGUMENT)]
     variables = [each for each in container.get("env") or () if each.get("name") == _VARIABLE]
     return {key: each for key, each in (("args", arguments), ("env", variables)) if each}

@@ -24,14 +24,14 @@ from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
 Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
-"""One of the things that a node needs before its connections go where the Service asks.
+"""A reason why connections from a node do not go where the Service requests, with details.
 
-They are a disabled gate, a proxy of some release, a zone label, a ready endpoint in a zone, or better hints.
+A gate must be off, kube-proxy is older than a release, the node has no zone, its zone is empty, or hints are wrong.
 """
 
 
 def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
-    """Return the faults of the nodes that fall short. A node may have several."""
+    """Return the faults, each with its nodes. A node may have several faults."""
     found, cluster, by_node = defaultdict[Fault, set[str]](set), case.cluster, case.wish == "node"
     ready = [each for each, _ in question.ready]
     zones, hosts = {cluster.zone(each) for each in ready}, {each.get("nodeName") for each in ready}
@@ -63,8 +63,8 @@ def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
 def _needed(case: Case, version: Version, here: bool) -> str:
     """Return the first release whose kube-proxy uses the hints that a node needs, or "" if this release uses them.
 
-    With an endpoint `here`, a Service that prefers the node needs hints for it. Other releases should not depend on the
-    annotation, and should use all hints that the Service asks for.
+    If the node has an endpoint (`here`) and the Service prefers the node, it needs node hints. A newer release counts
+    only if it uses all hints that the Service requests, without the annotation.
     """
 
     def uses(behaviour: Behaviour, release: Version, *, by_node: bool) -> bool:
@@ -85,7 +85,7 @@ def _needed(case: Case, version: Version, here: bool) -> str:
 def of_places(
     case: Case, question: Question, known: AbstractSet[str], of_hints: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """Yield why nodes use endpoints that are not near, besides `known` nodes. `of_hints` are causes in the hints."""
+    """Yield why nodes, except `known` ones, use distant endpoints. `of_hints` are the findings about the hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
     to_hint, endpoints = seen.pop(("hints", ""), set[str]()), [each for each, _ in question.endpoints]
     everywhere = not known and to_hint >= set().union(*seen.values())
@@ -151,7 +151,7 @@ def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, to: str) 
 
 
 def implementations(case: Case) -> Iterator[Finding]:
-    """Yield the programs that serve Services instead of kube-proxy, with the nodes where they do."""
+    """Yield findings about service proxies other than kube-proxy, with their nodes."""
     for one, nodes in case.cluster.others.items() if case.wish in {"node", "zone", "cpu"} else ():
         each = one.of(annotated=case.annotated)
         refused = each.refuses(case.wish, case.spec.get("trafficDistribution"))
@@ -247,7 +247,7 @@ def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 
 def doubts(case: Case) -> Iterator[Finding]:
-    """Yield the nodes whose proxy may have no rules for the Service, so that nothing is promised for them."""
+    """Yield findings about nodes whose proxy may have no rules for the Service, so that their routes are uncertain."""
     if ill := case.cluster.in_doubt("unready"):
         remedy = "; ".join(case.cluster.look_at_proxy(each) for each in ill[:SHOWN])
         yield found("proxy-not-ready", nodes=ill, remedy=remedy, names=listed(ill))

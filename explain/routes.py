@@ -1,6 +1,6 @@
 """Compute which endpoints each node uses for a Service, according to the release of the node's proxy.
 
-Nodes with the same decision are computed once: those of one zone and release, unless it depends on the node itself.
+Nodes with the same zone, release and proxy share one computation, unless the decision depends on the node itself.
 """
 
 from collections import defaultdict
@@ -20,12 +20,12 @@ from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, read_slice, service_ports, topology_keys
 
 UNPARSED = "an EndpointSlice has an address that no proxy can parse"
-"""The reason of the routes of a Service for which proxies write no rules."""
+"""The reason why routes fail if proxies write no rules for the Service."""
 
 BOTH_POLICIES = (1, 24)
-"""The first release whose kube-proxy keeps the two traffic policies of a Service apart (kubernetes/kubernetes#105470).
+"""The first release whose kube-proxy applies the two traffic policies independently (kubernetes/kubernetes#105470).
 
-Before, externalTrafficPolicy Local hides internalTrafficPolicy Local, which otherwise applies to external clients too.
+Before, internalTrafficPolicy Local applies to external clients too, unless externalTrafficPolicy Local disables it.
 """
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
@@ -35,10 +35,10 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 class Route:
     """The endpoints that some nodes of a zone use for the cluster IP, for one port and IP family.
 
-    With `clients` "external", they are those for external clients under externalTrafficPolicy Local. `tier`
-    is "node", "zone", "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses
-    and ports. `crossing` is the number of endpoints on other nodes that are in another or an unknown zone. A node
-    without a zone has all of them there.
+    If `clients` is "external", the route is for external clients with externalTrafficPolicy Local. `tier` is "node",
+    "zone", "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses and ports.
+    `crossing` is the number of endpoints on other nodes that are in another or an unknown zone. For a node without a
+    zone, all of them count.
     """
 
     nodes: tuple[str, ...]
@@ -67,7 +67,7 @@ class Route:
 
 
 def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple[Route, ...]:
-    """Return the routes of a Service by node. All of them fail if proxies cannot parse a slice.
+    """Return the routes of a Service. If proxies cannot parse a slice, all routes fail.
 
     Raises one of `UNREADABLE` for a malformed Service.
     """
@@ -86,7 +86,7 @@ def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple
 
 
 def _checked(made: Sequence[Route]) -> Iterator[Route]:
-    """Yield the routes without the nodes that fail the health check of a load balancer, which is for all ports."""
+    """Yield the routes. Mark nodes as excluded that fail the load balancer's health check, which covers all ports."""
     outside = [each for each in made if each.clients == "external" and each.targets]
     well = {(name, each.family) for each in outside for name in each.nodes}
     families = {each.family for each in outside}
@@ -138,7 +138,7 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool] = lamb
 
 
 def described(some: Iterable[Route], routes: Iterable[Route]) -> str:
-    """Return the ports and families of some routes in words, or "" if they are those of all routes."""
+    """Return the ports and IP families of some routes in words, or "" if these routes cover all of them."""
     every, pairs = ({(each.port, each.family) for each in one} for one in (routes, some))
     if pairs in (every, set()):
         return ""
@@ -154,7 +154,7 @@ def described(some: Iterable[Route], routes: Iterable[Route]) -> str:
 
 
 def about(finding: Finding, some: Sequence[Route], routes: Sequence[Route], *, named: bool = False) -> Finding:
-    """Return a finding that is about some routes only. `named` is true if its sentence names their ports."""
+    """Return a finding limited to some routes. `named` is true if its sentence already names their ports."""
     ports = described(some, routes)
     external = any(each.clients == "external" for each in some)
     says = f"{ports}: {finding.says}" if ports and not named else finding.says
@@ -176,7 +176,7 @@ def _matter(service: Object, slices: Iterable[Object], wish: Wish, cluster: Clus
 
 
 def _alike(cluster: Cluster, apart: AbstractSet[str]) -> list[list[str]]:
-    """Return the nodes that decide alike, in groups. Each node of `apart` is a group of its own."""
+    """Return groups of nodes that decide alike. Each node of `apart` forms its own group."""
     groups = [[name for name in alike if name not in apart] for alike in cluster.alike.values()]
     groups += [[name] for name in apart if name in cluster.nodes]
     return sorted(filter(None, groups), key=itemgetter(0))

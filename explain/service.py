@@ -32,7 +32,7 @@ from reference.proxy.objects import UNREADABLE
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of objects: a cluster, or the files in `folder`. If `record` is set, the objects are copied there."""
+    """The source of objects: a cluster, or the files in `folder`. If `record` is set, objects are saved there."""
 
     kubeconfig: str = ""
     context: str = ""

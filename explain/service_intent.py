@@ -21,7 +21,7 @@ from reference.proxy.objects import topology_keys
 
 
 def decides(case: Case, *, balanced: bool) -> str:
-    """Return what decides where connections go. `balanced` is true if a load balancer sends to pods."""
+    """Return what decides where connections go. `balanced` is true if a load balancer sends traffic to pods."""
     asked, field = case.decided_by.reason, case.spec.get("trafficDistribution")
     asked += f"; it overrides trafficDistribution {field}" if case.annotated and field else ""
     if case.ends:
@@ -103,7 +103,7 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
 
 
 def _newer(minor: int, gate: str, features: Features) -> str:
-    """Return the advice to upgrade, or to switch the gate on if this release has it. Others do not start with it."""
+    """Return the advice to upgrade, or to enable the gate if this release knows it (other releases would not start)."""
     known = features.at_least(GATES[gate].introduced)
     return f"use Kubernetes 1.{minor} or newer{f', or {_switch_on(gate, CONTROLLER)}' * known}"
 
@@ -126,7 +126,7 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
 
 
 def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield what topology keys do. They are a requirement, so connections fail if no endpoint matches."""
+    """Yield findings about topology keys, which are strict: connections fail if no endpoint matches."""
     named, failing = ", ".join(topology_keys(case.service)), nodes_of(by_proxies, lambda each: each.fails)
     says = f"spec.topologyKeys applies, and hints have no effect: {named}"
     yield found("topology-keys", says)
@@ -136,7 +136,7 @@ def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 
 def nobody(case: Case) -> Finding | None:
-    """Return the reason why the Service has no endpoint at all, or None if it has one."""
+    """Return a finding why the Service has no endpoint at all, or None if it has one."""
     if any(one.get("endpoints") for one in case.slices):
         return None
     selector = case.spec.get("selector")
@@ -163,7 +163,7 @@ def nobody(case: Case) -> Finding | None:
 
 
 def not_ready(case: Case, question: Question) -> Iterator[Finding]:
-    """Yield why no endpoint of some ports is ready. Terminating endpoints may still serve."""
+    """Yield findings why no endpoint of some ports is ready. Terminating endpoints may still serve."""
     endpoints = [each for each, _ in question.endpoints]
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
     names, count = listed(sorted({name_of(each) for each in endpoints})), len(distinct(endpoints))
@@ -182,7 +182,7 @@ def not_ready(case: Case, question: Question) -> Iterator[Finding]:
 
 
 def lacking(case: Case, question: Question) -> Iterator[Finding]:
-    """Yield why no endpoint has some ports of the Service, in one IP family."""
+    """Yield findings why no endpoint has some ports of the Service in one IP family."""
     of_family = [one for one in case.slices if one["addressType"] == question.family]
     if not any(one.get("endpoints") for one in of_family):
         others = sorted({one["addressType"] for _, one in case.endpoints})
@@ -194,7 +194,7 @@ def lacking(case: Case, question: Question) -> Iterator[Finding]:
 
 
 def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) -> Finding:
-    """Return how to drop a family: the second one with a patch, but the first one only together with the Service."""
+    """Return a finding whose fix removes an IP family: a patch, or for the first family, a new Service."""
     addresses = by_family(case.spec.get("clusterIPs") or [case.spec["clusterIP"]])
     values = {"family": family, "there": there, "give": give_family(case, family)}
     spec = {"ipFamilyPolicy": "SingleStack"}
@@ -259,7 +259,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 def _by_nodes(
     routes: Sequence[Route], wanted: Callable[[Route], bool] = lambda each: each.fails and "Local" in each.because
 ) -> dict[tuple[str, ...], list[Route]]:
-    """Return the routes by the nodes where those of their port and family are wanted (dropped), if there are any."""
+    """Group the routes of each port and IP family by the nodes of its `wanted` (by default, dropped) routes."""
     alike: dict[tuple[str, ...], list[Route]] = {}
     for label in dict.fromkeys(each.label for each in routes):
         of_label = [each for each in routes if each.label == label]
@@ -286,7 +286,7 @@ def _prefer_node(case: Case) -> str:
 
 
 def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
-    """Yield where external clients get, and which nodes give them no answer under policy `Local`."""
+    """Yield findings about external clients: where they go, and which nodes drop their traffic with policy `Local`."""
     if not case.is_external:
         return
     if case.spec.get("externalTrafficPolicy") != "Local":

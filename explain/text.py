@@ -15,7 +15,7 @@ from reference.features import GATES
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    """Return the headline. It is derived from the routes; the first cause only adds the reason."""
+    """Return the headline, which says what the routes do. The causes only add reasons."""
     if diagnosis.unrouted and diagnosis.reason:
         return diagnosis.reason.says
     if diagnosis.predicted and diagnosis.routes:
@@ -66,7 +66,7 @@ _PARTS = 2
 
 
 def _why(diagnosis: Diagnosis, causes: Causes, ports: str = "") -> str:
-    """Return the causes, each with its nodes, without `ports`, which are named. A probe has seen the first itself."""
+    """Return the causes with their nodes, without the prefix `ports`. After a failed probe, use the first finding."""
     if diagnosis.seen_failing or diagnosis.seen_crossing:
         causes = [(diagnosis.findings[0], ())]
     said = [f"{one.says.removeprefix(f'{ports}: ')}{f' ({listed(names)})' if names else ''}" for one, names in causes]
@@ -89,7 +89,7 @@ def _well(diagnosis: Diagnosis) -> str:
 
 
 def _connections(diagnosis: Diagnosis) -> str:
-    """Return which connections the routes are about: a mesh may choose the endpoints of some clients."""
+    """Return "connections", with a restriction if something else, like a mesh, routes some of them."""
     taken = any(each.cause.id in _TAKEN for each in diagnosis.findings)
     return "connections that service proxies route" if taken else "connections"
 
@@ -98,7 +98,7 @@ _TAKEN = {
     "clients-choose-endpoints", "namespace-in-an-ambient-mesh", "namespace-injects-sidecars", "service-behind-a-proxy"
 }  # fmt: skip
 _DOUBTS = {"not-kube-proxy", "proxy-not-ready", "node-without-proxy"}
-"""The causes for which the routes of a node are not known."""
+"""The causes that make the routes of a node uncertain."""
 
 
 def _to_ports(some: Sequence[Route], routes: Sequence[Route]) -> str:
@@ -140,7 +140,7 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
 
 
 def served_by(cluster: Cluster) -> Mapping[tuple[str, Program], Sequence[str]]:
-    """Return the nodes of each program that serves Services, with a text on its version and how both are known."""
+    """Return the nodes by service proxy, and by the words that say its version and how both are known."""
     found: dict[tuple[str, Program], list[str]] = {}
     for each in cluster.nodes.values():
         found.setdefault((each.served_by, each.program), []).append(each.name)
@@ -148,7 +148,7 @@ def served_by(cluster: Cluster) -> Mapping[tuple[str, Program], Sequence[str]]:
 
 
 def programs_as_json(cluster: Cluster) -> Iterator[dict[str, Any]]:
-    """Yield the programs that serve Services. The values that were not observed are null."""
+    """Yield the service proxies with their nodes. Unknown values are null."""
     for (says, each), nodes in served_by(cluster).items():
         known = {"program": each.name or None, "version": each.version or None, "image": each.image or None}
         yield {**known, "says": says, "nodes": nodes}

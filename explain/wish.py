@@ -1,6 +1,6 @@
-"""What a Service asks for, and whether a route gives it.
+"""The topology that a Service requests, and whether a route meets the request.
 
-Each headline, exit code and count is derived from these values, and not from the causes that are known.
+Each headline, exit code and count is derived from these values, and not from the causes that were found.
 """
 
 import difflib
@@ -14,20 +14,20 @@ from reference.features import Features
 from reference.proxy.objects import topology_keys
 
 Wish = Literal["", "node", "zone", "cpu", "local", "keys"]
-"""The place where connections should stay. "cpu" is the annotation, which may move endpoints to another zone."""
+"""Where connections should stay. "cpu" stands for the annotation, which may hint endpoints for other zones."""
 
 Shortfall = Literal["", "crosses", "misses", "fails"]
-"""How a route falls short: connections leave the zone, miss an endpoint on their own node, or fail."""
+"""How a route does not meet the request: connections leave the zone, miss an endpoint on their own node, or fail."""
 
 OFF = {None, "", "Disabled", "disabled"}
-"""The values of the topology annotation that ask for nothing."""
+"""The values of the topology annotation that request nothing."""
 
 
 KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
 
 
 def wish_of(service: Object, features: Features) -> Wish:
-    """Return what a Service asks for, even if no component reads the request."""
+    """Return what a Service requests, even if no component reads the request."""
     off = topology_annotation(service, features)[1] is not None  # said, and so only what it hides is not read
     values = [each for _, key, each in unread_requests(service, features) if not off or key == TOPOLOGY_MODE]
     keys = {*topology_keys(service)} - {"*"}  # no component reads them while their gate is disabled
@@ -35,7 +35,7 @@ def wish_of(service: Object, features: Features) -> Wish:
 
 
 def read_wish(service: Object, features: Features) -> Wish:
-    """Return what a Service asks for. A value that no controller knows counts as a wish for the zone."""
+    """Return what a Service requests. A value that no controller knows counts as a request for the zone."""
     spec = service["spec"]
     _, annotation = topology_annotation(service, features)
     if topology_keys(service) and features.enabled("ServiceTopology"):
@@ -50,7 +50,7 @@ def read_wish(service: Object, features: Features) -> Wish:
 
 
 def asked_in_words(service: Object, features: Features, wish: Wish) -> str:
-    """Return what the Service asks for with this wish, by field or annotation."""
+    """Return what the Service requests in words: the value of its field or annotation."""
     key, value = topology_annotation(service, features)
     by_annotation = f"{key.rpartition('/')[2]} {value}" if value else ""
     asked = service["spec"].get("trafficDistribution") or by_annotation or "the zone, by an unread key"
@@ -58,12 +58,12 @@ def asked_in_words(service: Object, features: Features, wish: Wish) -> str:
 
 
 def has_annotation(service: Object, features: Features) -> bool:
-    """Return whether the annotation asks for hints, regardless of the field."""
+    """Return whether the annotation requests hints, regardless of trafficDistribution."""
     return topology_annotation(service, features)[1] in {"Auto", "auto"}
 
 
 def unread_requests(service: Object, features: Features) -> list[tuple[str, str, str]]:
-    """Return the kinds, keys and values of labels and annotations that should ask for topology, but are not read."""
+    """Return kind, key and value of labels and annotations that apparently request topology, but are not read."""
     metadata, (read, value) = service["metadata"], topology_annotation(service, features)
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     found = [("annotation", key, annotations[key]) for key in sorted(annotations) if key != read and _is_near(key)]
@@ -79,7 +79,7 @@ def _is_near(key: str) -> bool:
 
 
 def shortfall(wish: Wish, *, tier: str, crosses: bool, misses: bool) -> Shortfall:
-    """Return how a route falls short. `misses` is true if some endpoint is on the node, and not preferred to others."""
+    """Return the shortfall of a route. `misses` is true if the route does not prefer the endpoint on the node."""
     if tier == "nowhere":
         return "fails"
     match wish:
