@@ -1,4 +1,4 @@
-"""The known causes why connections to a Service leave their zone, and findings of these causes in a cluster."""
+"""The known causes that make connections to a Service leave their zone, and findings of these causes in a cluster."""
 
 import enum
 from collections.abc import Sequence

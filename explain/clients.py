@@ -1,7 +1,7 @@
 """Probe a Service in any cluster from client pods, with the same precautions as in a run.
 
-The probe holds a Lease, like a run, creates its pods in its own namespace, and deletes both at the end. After a `kill
--9`, the next run or `trafficdist cleanup` deletes them. The probe connects only to the pods of the Service.
+The probe holds a Lease, like a run, creates its pods in its own namespace, and deletes both at the end. After SIGKILL,
+the next run or `trafficdist cleanup` deletes them. The probe connects only to the pods of the Service.
 """
 
 import contextlib

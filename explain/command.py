@@ -90,7 +90,7 @@ def explain(
     Prints the answer, then each cause with its evidence, nodes and fix (docs/explain.md describes each cause), then
     the endpoints that each node uses. Predicts the behaviour of released Kubernetes, unless --follow kep is given.
 
-    The exit code is 1 if some node does not give a Service what it asks for, with --if after the change.
+    The exit code is 1 if a Service does not get what it requests on some node (with --if: after the change).
     """
     from explain.service import Source, explain_all, explain_diff, explain_if, explain_service
     from harness.commands.console import console as made

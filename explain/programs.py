@@ -1,7 +1,7 @@
 """Find the service proxy of a node, how it is known, and how it uses hints.
 
-docs/families.md has the sources for other programs than kube-proxy. Some other proxies serve the connections of pods
-even if kube-proxy also runs on the node.
+docs/families.md has the sources for proxies other than kube-proxy. Some of them serve the connections of pods even if
+kube-proxy also runs on the node.
 """
 
 import re

@@ -136,7 +136,7 @@ def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 
 def nobody(case: Case) -> Finding | None:
-    """Return a finding why the Service has no endpoint at all, or None if it has one."""
+    """Return a finding that says why the Service has no endpoint at all, or None if it has one."""
     if any(one.get("endpoints") for one in case.slices):
         return None
     selector = case.spec.get("selector")
@@ -163,7 +163,7 @@ def nobody(case: Case) -> Finding | None:
 
 
 def not_ready(case: Case, question: Question) -> Iterator[Finding]:
-    """Yield findings why no endpoint of some ports is ready. Terminating endpoints may still serve."""
+    """Yield findings that say why no endpoint of some ports is ready. Terminating endpoints may still serve."""
     endpoints = [each for each, _ in question.endpoints]
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
     names, count = listed(sorted({name_of(each) for each in endpoints})), len(distinct(endpoints))
@@ -182,7 +182,7 @@ def not_ready(case: Case, question: Question) -> Iterator[Finding]:
 
 
 def lacking(case: Case, question: Question) -> Iterator[Finding]:
-    """Yield findings why no endpoint has some ports of the Service in one IP family."""
+    """Yield findings that say why no endpoint has some ports of the Service in one IP family."""
     of_family = [one for one in case.slices if one["addressType"] == question.family]
     if not any(one.get("endpoints") for one in of_family):
         others = sorted({one["addressType"] for _, one in case.endpoints})
