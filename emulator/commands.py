@@ -51,8 +51,8 @@ def cluster() -> None:
 def up(name: str, **options: Any) -> None:
     """Start a cluster in the background, and print instructions for its use.
 
-    Its components are selected with the same options as for `run`. The cluster runs pods that are created through its
-    API. With --control-plane binaries:VERSION it also has kube-scheduler and all controllers that need no cloud.
+    Select its components with the same options as for `run`. The cluster runs pods that are created through its API.
+    With --control-plane binaries:VERSION, it also runs kube-scheduler and all controllers that need no cloud provider.
     """
     from emulator import control
 
@@ -70,7 +70,7 @@ def list_clusters() -> None:
 @cluster.command(epilog=examples("cluster down", "cluster down --name old"))
 @_NAME
 def down(name: str) -> None:
-    """Stop a cluster and remove all its resources. Succeeds if it is not running."""
+    """Stop a cluster and remove all its resources. Also succeeds if no such cluster is running."""
     from emulator import control
 
     click.echo(control.down(name))

@@ -34,7 +34,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 def up(name: str, topology: str = "", families: str = "", **options: Any) -> str:
-    """Boot a cluster in the background, and return usage instructions. Raises `UsageError`, `UnavailableError`.
+    """Start a cluster in the background, and return usage instructions. Raises `UsageError`, `UnavailableError`.
 
     `options` are the options of `run` that select components: proxy, mode, control_plane and so on.
     """
@@ -62,7 +62,7 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
 
 
 def _settings(options: dict[str, Any]) -> Settings:
-    """Return the settings of `cluster up`, which allows a mutant next to real components, and follows releases."""
+    """Return the settings for `cluster up`: a mutant may run next to real components, and --follow is `released`."""
     fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
     settings = resolve(by_name({"follow": "released", **options}))
     if fault and settings.proxy.kind != REFERENCE:
@@ -129,7 +129,7 @@ def down(name: str) -> str:
 
 
 def _end(state: ClusterState) -> None:
-    """End a cluster's process by SIGTERM, or else SIGKILL. Unlike a process id, a pidfd refers to no other process."""
+    """End a cluster's process with SIGTERM, or else SIGKILL. Use a pidfd, because process ids are reused."""
     try:
         process = os.pidfd_open(state.pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The real control plane of `cluster up`: all API groups, all controllers that need no cloud, and kube-scheduler.
+"""The real control plane of `cluster up`: all API groups, kube-scheduler, and controllers that need no cloud provider.
 
 In a run of the suite, the harness is the scheduler, and only the EndpointSlice controller is judged. But kubectl and
 Kubernetes' e2e tests also need Deployments, DaemonSets and other kinds.
@@ -46,12 +46,12 @@ def implementation_of(settings: Settings) -> Implementation:
 
 
 class AllControllers(LocalControllerManager):
-    """A kube-controller-manager with almost all controllers, and no barrier, whose Node would get DaemonSet pods."""
+    """A kube-controller-manager with almost all controllers. It has no barrier, whose Node would get DaemonSet pods."""
 
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None
     ) -> None:
-        """`slices`, if given, creates a reference controller that writes EndpointSlices instead, such as a mutant."""
+        """If `slices` is given, the controller that it creates, such as a mutant, writes the EndpointSlices instead."""
         left_out = () if slices is None else (f"-{SLICES}",)
         queue = "endpoint_slice" if slices is None else "daemonset"
         super().__init__(processes, port, controllers=("*", f"-{_OF_THE_HARNESS}", *left_out), queue=queue)

@@ -131,7 +131,7 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
 
 
 class _StateFile:
-    """Writes the cluster's state file for other commands: when the example Service is ready, and when pods change."""
+    """Writes the cluster's state file for other commands when the example Service is ready and when pods change."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder

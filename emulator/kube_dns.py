@@ -1,7 +1,7 @@
 """The DNS server that pods of an embedded cluster use to resolve Services, behind the usual cluster IP.
 
-Scenarios do not test this DNS server. It is an API client, so it also works with a real control plane. Only clusters of
-`cluster up` have this server, so no scenario waits for it.
+Scenarios do not test this DNS server. It is an API client, so it also works with a real control plane. Only `cluster
+up` starts this server, so scenarios do not wait for it.
 """
 
 import contextlib

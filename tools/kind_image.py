@@ -25,7 +25,7 @@ from harness.commands.cli import examples, tell
 @click.option("--again", is_flag=True, help="Download Debian's packages again, with today's updates.")
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Number of packages to compile in parallel.")
 @click.option(
-    "--cached", is_flag=True, help="Build nothing: print the name if the engine has the image, else exit with 12."
+    "--cached", is_flag=True, help="Do not build: print the image's name if the engine has it, else exit with 12."
 )
 @click.option(
     "--runtime",

@@ -49,7 +49,7 @@ Answer = tuple[int, str]
 
 
 class EmulatedAgnhost:
-    """One emulated container. The loop's thread calls `ended` of `start` with the exit code, except after `drop`."""
+    """An emulated container. After `start`, the loop's thread calls `ended` with the exit code, except after `drop`."""
 
     def __init__(self, command: Command, hostname: str, netns: Namespace, loop: EventLoop) -> None:
         self._command = command
@@ -83,7 +83,7 @@ class EmulatedAgnhost:
         self.terminate()
 
     def drop(self) -> None:
-        """Stop immediately. The task is not cancelled: before its first step, this would leave its sockets open."""
+        """Stop immediately, without cancelling the task, which before its first step would leave its sockets open."""
         self._dropped = True
         self.kill()
 
@@ -115,7 +115,7 @@ class EmulatedAgnhost:
     async def _converse(
         self, connections: set[asyncio.Task[None]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Answer the HTTP requests of a connection, which have no body, one after another.
+        """Answer the HTTP requests of a connection one after another. Requests have no body.
 
         aiohttp would need four times as long for each connection, and `/dial` sends hundreds of requests.
         """
@@ -271,7 +271,7 @@ async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> byte
 
 @contextlib.contextmanager
 def _as(call: str) -> Iterator[None]:
-    """Convert an `OSError` in the block to `_FailedError` with Go's message for `call`. Timeouts pass through."""
+    """Convert an `OSError` in the block to `_FailedError` with Go's message for `call`. Timeouts are not converted."""
     try:
         yield
     except OSError as error:

@@ -92,7 +92,7 @@ class Kubelet:
     ) -> None:
         """`dns` is the address of the cluster's DNS for programs in pods, or "".
 
-        `changed` is called with the hosts of all pods whenever a host changes, by one thread at a time. If `trust` is
+        `changed` is called with the hosts of all pods whenever a host changes, from one thread at a time. If `trust` is
         given, the kubelet serves logs and exec to the API server.
         """
         self._api = Api(kubeconfig)
@@ -114,7 +114,7 @@ class Kubelet:
         ]
 
     def start(self) -> None:
-        """Start to run all pods that exist or that clients create later. Call this method once."""
+        """Start running all pods that exist or that clients create later. Call this method once."""
         self._loop.start()
         for thread in self._threads:
             thread.start()

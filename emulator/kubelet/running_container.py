@@ -80,7 +80,7 @@ class RunningContainer:
     """One container. Only one thread at a time may call methods. The loop's thread only records exits and probes."""
 
     def __init__(self, spec: Object, context: PodContext, *, policy: str, waits: str = "ContainerCreating") -> None:
-        """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is its first waiting reason."""
+        """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is the initial waiting reason."""
         self._spec = spec
         self._context = context
         self._restarting = Restarts(policy)
@@ -156,7 +156,7 @@ class RunningContainer:
         """
         sandbox = self._sandbox
         if sandbox is None or not self.runs:
-            raise NoProgramError("the container does not run")
+            raise NoProgramError("the container is not running")
         return self._start_in(sandbox, argv, streams)
 
     def _start_in(self, sandbox: Sandbox, argv: Sequence[str], streams: StandardStreams) -> SandboxProcess:

@@ -23,7 +23,7 @@ from harness.report.verified import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
 NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
-"""The values of `refused` that stay true while the report's files are unchanged, so it need not be verified again."""
+"""The values of `refused` that stay true while a report's files are unchanged, so the report is not verified again."""
 
 HOLDS = datetime.timedelta(days=365)
 """The period for which a report is valid. A version does not change, but kernels, clusters and requirements do."""
@@ -238,7 +238,7 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a report as phrases (`texts`). `holds`: the report is verified, certifiable, current and valid."""
+    """The state of a report as phrases (`texts`). `holds` means verified, certifiable, current and valid."""
 
     holds: bool
     texts: Sequence[str]

@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def met(self) -> str:
-        """The result. The mark is left out if the cell shows causes instead."""
+        """The result, without its mark if the cell shows causes instead."""
         return self.result.removeprefix(self.mark).strip() if self.causes else self.result
 
     @property
