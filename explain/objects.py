@@ -148,7 +148,7 @@ def _moment(date: str) -> str:
 
 
 def write(objects: Objects, folder: Path) -> list[str]:
-    """Write one file per resource into `folder`, in the format of `kubectl get -o json`. Return their descriptions.
+    """Write one file per resource into `folder`, in the format of `kubectl get -o json`. Return texts about the files.
 
     Raises `UsageError` if a file exists or cannot be written.
     """

@@ -140,7 +140,7 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
 
 
 def served_by(cluster: Cluster) -> Mapping[tuple[str, Program], Sequence[str]]:
-    """Return the nodes by service proxy, and by the words that say its version and how both are known."""
+    """Return the nodes by service proxy. The key includes a text that says how the proxy and its version are known."""
     found: dict[tuple[str, Program], list[str]] = {}
     for each in cluster.nodes.values():
         found.setdefault((each.served_by, each.program), []).append(each.name)
