@@ -99,7 +99,7 @@ class EmulatedAgnhost:
                     made = await asyncio.start_server(partial(self._converse, connections), sock=sock)
                     held.push_async_callback(close_server, made)
                 else:
-                    transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self._responses), sock=sock)
+                    transport, _ = await loop.create_datagram_endpoint(lambda: _UdpServer(self._responses), sock=sock)
                     held.callback(transport.abort)
             await self._terminated.wait()
             with contextlib.suppress(TimeoutError):
@@ -170,7 +170,7 @@ class EmulatedAgnhost:
             try:
                 last = await attempt(host, port, request)
                 responses.append(last)
-            except _FailedError as error:
+            except _DialError as error:
                 errors.append(str(error))
         return 200, _json(({"errors": errors} if errors else {}) | ({"responses": responses} if last else {}))
 
@@ -180,7 +180,7 @@ class EmulatedAgnhost:
             try:
                 async with self._connected(socket.SOCK_STREAM, host, port, seconds):
                     return 200, "{}"
-            except _FailedError as error:
+            except _DialError as error:
                 why = "REFUSED" if "refused" in str(error) else "TIMEOUT" if _LATE in str(error) else f"OTHER: {error}"
                 return 200, _json({"error": "exit status 1", "output": f"{why}\n"})
         if command not in _READABLE:
@@ -200,9 +200,9 @@ class EmulatedAgnhost:
                 data = await _exchanged(sock, question, most=1 << 20)
             head, found, body = data.partition(b"\r\n\r\n")
             if not found or not head.startswith(b"HTTP/"):
-                raise _FailedError(f"malformed HTTP response {data[:60]!r}" if data else "EOF")
-        except _FailedError as error:
-            raise _FailedError(f'Get "http://{target}/{request}": {error}') from error
+                raise _DialError(f"malformed HTTP response {data[:60]!r}" if data else "EOF")
+        except _DialError as error:
+            raise _DialError(f'Get "http://{target}/{request}": {error}') from error
         return body.decode(errors="replace")
 
     async def _send(self, host: str, port: int, request: str) -> str:
@@ -213,7 +213,7 @@ class EmulatedAgnhost:
     async def _connected(
         self, kind: socket.SocketKind, host: str, port: int, seconds: float = TRY_SECONDS
     ) -> AsyncIterator[socket.socket]:
-        """Connect from the netns. The time limit covers the `with` block, whose errors also become `_FailedError`."""
+        """Connect from the netns. The time limit covers the `with` block, whose errors also become `_DialError`."""
         try:
             sock = self._netns.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
             with sock:
@@ -224,16 +224,16 @@ class EmulatedAgnhost:
                         await asyncio.get_running_loop().sock_connect(sock, (host, port))
                     yield sock
         except TimeoutError:
-            raise _FailedError(_LATE) from None
+            raise _DialError(_LATE) from None
         except (HarnessError, OSError) as error:  # no descriptor is left, or the netns has been removed
-            raise _FailedError(str(error)) from error
+            raise _DialError(str(error)) from error
 
 
-class _FailedError(Exception):
+class _DialError(Exception):
     """An attempt of `/dial` has failed. The message is that of Go's network libraries."""
 
 
-class _Datagrams(asyncio.DatagramProtocol):
+class _UdpServer(asyncio.DatagramProtocol):
     """The UDP server. An unknown command gets no reply."""
 
     def __init__(self, responses: Callable[[tuple[Any, ...]], Mapping[str, str]]) -> None:
@@ -271,13 +271,13 @@ async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> byte
 
 @contextlib.contextmanager
 def _as(call: str) -> Iterator[None]:
-    """Convert an `OSError` in the block to `_FailedError` with Go's message for `call`. Timeouts are not converted."""
+    """Convert an `OSError` in the block to `_DialError` with Go's message for `call`. Timeouts are not converted."""
     try:
         yield
     except OSError as error:
         if isinstance(error, TimeoutError) and not error.errno:
             raise
-        raise _FailedError(f"{call}: {os.strerror(error.errno or 0).lower()}") from error
+        raise _DialError(f"{call}: {os.strerror(error.errno or 0).lower()}") from error
 
 
 def _json(value: object) -> str:

@@ -50,7 +50,7 @@ class ContainerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodAddresses:
     """The addresses of a pod and of its node, with the primary IP family first, and the pod's start time."""
 
     pod: Sequence[str]
@@ -60,7 +60,7 @@ class Place:
 
 def status_of(
     pod: Object,
-    place: Place,
+    place: PodAddresses,
     containers: Sequence[ContainerState],
     *,
     init: Sequence[ContainerState] = (),

@@ -56,7 +56,7 @@ class PodContext:
     wake: Callable[[], None]
 
 
-class Restarts:
+class RestartPolicy:
     """Decides whether and when one container restarts. The first delay is 0, and later delays grow."""
 
     def __init__(self, policy: str) -> None:
@@ -83,7 +83,7 @@ class RunningContainer:
         """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is the initial waiting reason."""
         self._spec = spec
         self._context = context
-        self._restarting = Restarts(policy)
+        self._restarting = RestartPolicy(policy)
         self._state: Object = {"waiting": {"reason": waits}}
         self._last: Object = {}
         self._restarts = 0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from emulator.kubelet.environment import FieldValues
-from emulator.kubelet.pod_status import Place, status_of
+from emulator.kubelet.pod_status import PodAddresses, status_of
 from emulator.kubelet.running_container import PodContext, RunningContainer
 from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
 from harness.errors import UsageError
@@ -192,7 +192,7 @@ class RunningPod:
         if not self._containers:
             return
         addresses = {} if self.host is None else self.host.addresses
-        place = Place(tuple(addresses.values()), tuple(self._node.addresses.values()), self._since)
+        place = PodAddresses(tuple(addresses.values()), tuple(self._node.addresses.values()), self._since)
         states = [container.state for container in self._containers]
         init = [container.state for container in self._init]
         status = status_of(self._pod, place, states, init=init, before=self._reported, now=timestamp())
