@@ -20,7 +20,7 @@ from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 from tools.compiling.source import FromSource
 from tools.node_image import contents, layers
-from tools.node_image.collect import FILES, Collector, Parts, Recipe
+from tools.node_image.collect import FILES, Collector, ImageParts, Recipe
 
 REPOSITORY = "trafficdist.dev/kind-node"
 LABEL = "dev.trafficdist.node-image"
@@ -73,7 +73,7 @@ class ImageBuilder:
         self._watcher = watcher
         self._dockerfile = (FILES / "Dockerfile").read_text(encoding="utf-8")
 
-    def build(self, parts: Parts) -> str:
+    def build(self, parts: ImageParts) -> str:
         """Return the name of the image. Build the image unless it exists. Raises `UnavailableError`."""
         name = f"{REPOSITORY}:{parts.version.tag}"
         digest = self._digest(parts)
@@ -96,7 +96,7 @@ class ImageBuilder:
         except UnavailableError:
             return ""
 
-    def _digest(self, parts: Parts) -> str:
+    def _digest(self, parts: ImageParts) -> str:
         digest = hashlib.sha256()
         digest.update(json.dumps(dict(parts.texts), sort_keys=True).encode())
         digest.update(self._dockerfile.encode())
@@ -110,7 +110,7 @@ class ImageBuilder:
         digest.update(f"{parts.kind} {parts.base} {stat.st_size} {stat.st_mtime_ns}".encode())
         return digest.hexdigest()
 
-    def _build(self, parts: Parts, name: str, digest: str) -> None:
+    def _build(self, parts: ImageParts, name: str, digest: str) -> None:
         folder = self._cache.workspace("node-image", parts.version, "build")
         try:
             self._write_context(parts, folder)
@@ -128,7 +128,7 @@ class ImageBuilder:
         for label in (_STEP, LABEL):
             self._engine.ask("image", "prune", "--force", "--filter", f"label={label}")
 
-    def _write_context(self, parts: Parts, folder: Path) -> None:
+    def _write_context(self, parts: ImageParts, folder: Path) -> None:
         try:
             os.link(parts.base, folder / "base.tar")
         except OSError as error:

@@ -39,7 +39,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ImageParts:
     """All parts of a node image."""
 
     version: Version
@@ -59,7 +59,7 @@ class Collector:
         self._cache = cache
         self._watcher = watcher
 
-    def collect(self, recipe: Recipe) -> Parts:
+    def collect(self, recipe: Recipe) -> ImageParts:
         """Return all parts of the image. Raises `UsageError`, `UnavailableError`."""
         kubelet, version = self._component("kubelet", recipe.kubernetes)
         same = parse_wanted(str(version))
@@ -85,7 +85,7 @@ class Collector:
             "usr/local/bin/crictl": self._compiled(_CRICTL, _CRICTL_VERSION),
         }
         texts = _texts(version, pause)
-        return Parts(version, tuple(images), node, texts, self._kind_files(), base, tuple(notes))
+        return ImageParts(version, tuple(images), node, texts, self._kind_files(), base, tuple(notes))
 
     def _image(self, listed: contents.ListedImage, version: Version, under: bytes, notes: list[str]) -> layers.Image:
         if listed.program in contents.SYSTEM:

@@ -32,7 +32,7 @@ _LONGEST = 400  # maximum length of a message
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet:
+class UnmetRequirement:
     """A requirement that is not met or whose verdict is inconclusive.
 
     `evidence` is a link to its excerpts, relative to the report's folder: "evidence.txt#L12", or "". `sentence` is the
@@ -51,7 +51,7 @@ class Unmet:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What several unmet requirements have in common, as in `harness.report.causes`. `requirements` are their ids."""
+    """A common cause of several unmet requirements (see `harness.report.causes`). `requirements` are their ids."""
 
     headline: str
     level: str
@@ -82,7 +82,7 @@ class Entry:
     uncertifiable: str
     met: str
     features: Mapping[str, Mapping[str, str]]
-    unmet: Sequence[Unmet]
+    unmet: Sequence[UnmetRequirement]
     unclaimed: Sequence[str]
     causes: Sequence[Cause]
     judges: str
@@ -117,13 +117,13 @@ class Entry:
         return f"{number_of(len(found), 'cause')}, {number_of(len(failed), f'{level}requirement')}" if found else ""
 
     @property
-    def by_cause(self) -> list[tuple[Cause, list[Unmet]]]:
+    def by_cause(self) -> list[tuple[Cause, list[UnmetRequirement]]]:
         """The causes, each with the unmet requirements that share it."""
         unmet = {each.id: each for each in self.unmet}
         return [(each, [unmet[name] for name in each.requirements if name in unmet]) for each in self.causes]
 
     @property
-    def without_cause(self) -> list[Unmet]:
+    def without_cause(self) -> list[UnmetRequirement]:
         """The requirements whose verdict is inconclusive."""
         known = {name for each in self.causes for name in each.requirements}
         return [each for each in self.unmet if each.id not in known]
@@ -131,8 +131,8 @@ class Entry:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return the entry from the JSON of its fields. Raises `TypeError` or `KeyError` for invalid values."""
-        unmet, causes = [Unmet(**each) for each in value["unmet"]], [Cause(**each) for each in value["causes"]]
-        return cls(**{**value, "unmet": unmet, "causes": causes})
+        causes = [Cause(**each) for each in value["causes"]]
+        return cls(**{**value, "unmet": [UnmetRequirement(**each) for each in value["unmet"]], "causes": causes})
 
 
 def entry_of(
@@ -187,14 +187,14 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
     )
 
 
-def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
+def _unmet(report: Mapping[str, Any], folder: Path) -> list[UnmetRequirement]:
     """Return the unmet requirements, the most serious first."""
     order, sentences = list(MARKS), _sentences(folder)
     lines = published.first_lines(folder, [each["id"] for each in report["tests"]])
     found = [(outcome(each["verdict"], each["level"]), each) for each in report["tests"]]
     bad = [pair for pair in found if pair[0] not in (Outcome.MET, Outcome.NOT_RUN)]
     return [
-        Unmet(
+        UnmetRequirement(
             each["id"],
             each["level"],
             MARKS[of],

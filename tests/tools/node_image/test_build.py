@@ -13,7 +13,7 @@ from harness.binaries.progress import Watcher
 from harness.binaries.versions import Version
 from harness.errors import UnavailableError
 from tools.node_image.build import LABEL, ImageBuilder
-from tools.node_image.collect import Parts
+from tools.node_image.collect import ImageParts
 from tools.node_image.layers import Image
 
 NAME = "trafficdist.dev/kind-node:v1.34.2"
@@ -54,7 +54,7 @@ def make(engine: FakeEngine, tmp_path: Path) -> Callable[[], str]:
         (tmp_path / name).write_text(name)
     image = Image(("registry.k8s.io/pause:3.10",), {"/pause": tmp_path / "kubelet"})
     node, texts = {"usr/bin/kubelet": tmp_path / "kubelet"}, {"kind/version": "v1.34.2"}
-    parts = Parts(Version(1, 34, 2), (image,), node, texts, tmp_path / "kind", tmp_path / "debian.tar", ())
+    parts = ImageParts(Version(1, 34, 2), (image,), node, texts, tmp_path / "kind", tmp_path / "debian.tar", ())
     return lambda: ImageBuilder(engine, Cache(tmp_path / "cache"), Watcher()).build(parts)
 
 
@@ -88,7 +88,7 @@ def test_build_of_another_version_removes_no_step_of_this_one(
     make: Callable[[], str], engine: FakeEngine, tmp_path: Path
 ) -> None:
     debian = tmp_path / "debian.tar"
-    another = Parts(Version(1, 33, 1), (), {}, {}, tmp_path / "kind", debian, ())
+    another = ImageParts(Version(1, 33, 1), (), {}, {}, tmp_path / "kind", debian, ())
     builder = ImageBuilder(FakeEngine("docker", "docker"), Cache(tmp_path / "cache"), WatcherWithoutPatience())
 
     def build_another() -> None:

@@ -34,7 +34,7 @@ from tests.harness.report.forged import ForgedRun
 from tools.shelf import index
 from tools.shelf.add import add
 from tools.shelf.check import check
-from tools.shelf.entry import Entry, Unmet, states
+from tools.shelf.entry import Entry, UnmetRequirement, states
 from tools.shelf.pages import as_html, section
 from tools.shelf.report_folder import folder_of
 
@@ -77,8 +77,8 @@ def entry(place: str = "1.37/a-b/1-x", **more: Any) -> Entry:
     return Entry(**{**values, **more})
 
 
-def unmet(name: str = "KEP-1/r", *, mark: str = "✗", sentence: str = "") -> Unmet:
-    return Unmet(name, "MUST", mark, "no", "", "DNS", ("ServiceDNS",), sentence)
+def unmet(name: str = "KEP-1/r", *, mark: str = "✗", sentence: str = "") -> UnmetRequirement:
+    return UnmetRequirement(name, "MUST", mark, "no", "", "DNS", ("ServiceDNS",), sentence)
 
 
 @pytest.mark.parametrize(
