@@ -161,9 +161,9 @@ def _outcome(outcome: oracle.Outcome) -> str:
     match outcome:
         case oracle.AllowedPods(pods, by):
             return f"{_names(pods)} (rule: {by})"
-        case oracle.Unanswered.DROPPED:
+        case oracle.NoReply.DROPPED:
             return "drop"
-        case oracle.Unanswered.REFUSED:
+        case oracle.NoReply.REFUSED:
             return "reject"
     return "drop or reject"
 

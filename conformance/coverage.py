@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from conformance.coverage_text import Line, compose
+from conformance.numbered_yaml import YamlNode, compose
 from trafficdist import (
     UsageError,
 )
@@ -27,7 +27,7 @@ FILE = "coverage.yaml"
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-class Reason(enum.StrEnum):
+class ExclusionReason(enum.StrEnum):
     """Why no requirement tests a statement."""
 
     NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission, which cannot be violated
@@ -39,24 +39,24 @@ class Reason(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CoveredStatus:
     """The status of a statement that is tested by requirements."""
 
     requirements: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenStatus:
     """The status of a testable statement that has no requirement yet. `because` says why."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True)
-class Excluded:
+class ExcludedStatus:
     """The status of a statement that the suite deliberately does not test."""
 
-    reason: Reason
+    reason: ExclusionReason
     because: str
 
 
@@ -71,7 +71,7 @@ class Statement:
     heading: str
     key: str
     says: str
-    outcome: Covered | Open | Excluded
+    outcome: CoveredStatus | OpenStatus | ExcludedStatus
     related: tuple[str, ...]
     line: int
 
@@ -83,7 +83,7 @@ class Statement:
     @property
     def requirements(self) -> tuple[str, ...]:
         """The ids of all requirements listed for the statement, including `related`."""
-        return (*(self.outcome.requirements if isinstance(self.outcome, Covered) else ()), *self.related)
+        return (*(self.outcome.requirements if isinstance(self.outcome, CoveredStatus) else ()), *self.related)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +161,13 @@ def _untested(coverage: Coverage) -> Iterator[str]:
     """Yield a line for each testable statement without a requirement."""
     for each in coverage.statements:
         match each.outcome:
-            case Open(because):
+            case OpenStatus(because):
                 yield f"{each.id}: {each.says} Open: {because}"
-            case Excluded(Reason.NOT_TESTED, because):
+            case ExcludedStatus(ExclusionReason.NOT_TESTED, because):
                 yield f"{each.id}: {each.says} Not tested: {because}"
 
 
-def _document(node: Line) -> Document:
+def _document(node: YamlNode) -> Document:
     fields = node.fields("document", "title", "sections", optional=("text",))
     name = fields["document"].text()
     sections = tuple(_section(each, name) for each in fields["sections"].items())
@@ -178,7 +178,7 @@ def _document(node: Line) -> Document:
     return document
 
 
-def _section(node: Line, document: str) -> Section:
+def _section(node: YamlNode, document: str) -> Section:
     fields = node.fields("heading", optional=("statements", "nothing"))
     if ("statements" in fields) == ("nothing" in fields):
         raise node.error("expected either statements, or `nothing` with the reason why there are none")
@@ -191,7 +191,7 @@ def _section(node: Line, document: str) -> Section:
     return Section(heading, statements, "", node.number)
 
 
-def _statement(node: Line, document: str, heading: str) -> Statement:
+def _statement(node: YamlNode, document: str, heading: str) -> Statement:
     fields = node.fields("key", "says", "requirements", optional=("status", "because", "related"))
     key = fields["key"].text()
     if not _SLUG.fullmatch(key):
@@ -200,17 +200,17 @@ def _statement(node: Line, document: str, heading: str) -> Statement:
     return Statement(document, heading, key, fields["says"].text(), _outcome(node, fields), related, node.number)
 
 
-def _outcome(node: Line, fields: dict[str, Line]) -> Covered | Open | Excluded:
+def _outcome(node: YamlNode, fields: dict[str, YamlNode]) -> CoveredStatus | OpenStatus | ExcludedStatus:
     requirements = fields["requirements"].texts()
     reasons = sorted(fields.keys() & {"status", "because"})
     if requirements:
         if reasons:
             raise node.error(f"a statement with requirements must have no {', '.join(reasons)}")
-        return Covered(requirements)
+        return CoveredStatus(requirements)
     if len(reasons) < 2:
         raise node.error("a statement without requirements needs `status` and `because`")
-    status, because = fields["status"].one_of(("open", *Reason)), fields["because"].text()
-    return Open(because) if status == "open" else Excluded(Reason(status), because)
+    status, because = fields["status"].one_of(("open", *ExclusionReason)), fields["because"].text()
+    return OpenStatus(because) if status == "open" else ExcludedStatus(ExclusionReason(status), because)
 
 
 def _refuse_repetition(names: Iterator[tuple[str, int]], what: str) -> None:
@@ -235,13 +235,13 @@ def _unmapped_requirements(coverage: Coverage, requirements: Collection[str]) ->
             yield f"{FILE}: no statement is mapped to requirement {each}"
 
 
-def _name(outcome: Covered | Open | Excluded) -> str:
+def _name(outcome: CoveredStatus | OpenStatus | ExcludedStatus) -> str:
     match outcome:
-        case Covered():
+        case CoveredStatus():
             return "covered"
-        case Open():
+        case OpenStatus():
             return "open"
-        case Excluded(reason):
+        case ExcludedStatus(reason):
             return str(reason)
 
 

@@ -64,7 +64,7 @@ class AllowedPods:
     by: By
 
 
-class Unanswered(enum.Enum):
+class NoReply(enum.Enum):
     """No endpoint may answer. The value says what the proxy does with packets or connections."""
 
     DROPPED = "dropped"
@@ -79,7 +79,7 @@ class Undefined:
     why: str
 
 
-Outcome = AllowedPods | Unanswered | Undefined
+Outcome = AllowedPods | NoReply | Undefined
 
 
 def outcome(
@@ -160,8 +160,8 @@ def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
         return AllowedPods(_pods(leaving), "termination")
     elsewhere = _last_resort(endpoints)
     if any(map(is_ready, endpoints)):
-        return Unanswered.DROPPED
-    return elsewhere if isinstance(elsewhere, Undefined) else Unanswered.DROPPED if elsewhere else Unanswered.EITHER
+        return NoReply.DROPPED
+    return elsewhere if isinstance(elsewhere, Undefined) else NoReply.DROPPED if elsewhere else NoReply.EITHER
 
 
 def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) -> Outcome:
@@ -176,7 +176,7 @@ def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) ->
     leaving = _last_resort(endpoints)
     if isinstance(leaving, Undefined):
         return leaving
-    return AllowedPods(_pods(leaving), "termination") if leaving else Unanswered.REFUSED
+    return AllowedPods(_pods(leaving), "termination") if leaving else NoReply.REFUSED
 
 
 def _chosen_by_hints(ready: Sequence[Endpoint], judged: Sequence[Endpoint], client: Client) -> AllowedPods:

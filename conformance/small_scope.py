@@ -24,7 +24,7 @@ from itertools import combinations_with_replacement, islice, permutations, produ
 from typing import Any, NamedTuple, get_args
 
 from conformance import oracle
-from conformance.oracle import AddressKind, AllowedPods, ClientKind, Policies, Policy, Reading, Unanswered, Undefined
+from conformance.oracle import AddressKind, AllowedPods, ClientKind, NoReply, Policies, Policy, Reading, Undefined
 
 NONE: frozenset[str] = frozenset()
 
@@ -166,8 +166,8 @@ class AllowedOutcomes:
 
     def allowed(self, outcome: oracle.Outcome) -> tuple[object, ...]:
         """Return the decisions that lead to an outcome."""
-        silent = self.any_silence and isinstance(outcome, Unanswered)
-        return _allowed(Unanswered.EITHER if silent else outcome)
+        silent = self.any_silence and isinstance(outcome, NoReply)
+        return _allowed(NoReply.EITHER if silent else outcome)
 
 
 READY, STARTING, LEAVING, GONE = (True, True, False), (False, False, False), (False, True, True), (False, False, True)
@@ -320,11 +320,11 @@ def _allowed(outcome: oracle.Outcome) -> tuple[object, ...]:
     match outcome:
         case AllowedPods(pods):
             return (pods,)
-        case Unanswered.DROPPED:
+        case NoReply.DROPPED:
             return ("drop",)
-        case Unanswered.REFUSED:
+        case NoReply.REFUSED:
             return ("reject",)
-        case Unanswered.EITHER:
+        case NoReply.EITHER:
             return ("drop", "reject")
     return ()
 

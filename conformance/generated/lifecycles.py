@@ -35,7 +35,7 @@ OF = ("", "another port", "the other family")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SliceEndpoint:
     """An endpoint of a slice: a server number, zone and node hints, and a key of `CONDITIONS`."""
 
     server: int
@@ -59,7 +59,7 @@ class Slice:
     """A slice with endpoints whose servers all listen on the same port."""
 
     name: str
-    members: tuple[Member, ...] = ()
+    members: tuple[SliceEndpoint, ...] = ()
     of: str = ""
 
     @property
@@ -141,7 +141,7 @@ def unusual(what: Lifecycle | State) -> dict[str, Any]:
 
 
 def hints_asked(state: State) -> tuple[str, ...]:
-    """Return the kinds of hints that a Service requests, as field names of `Member`."""
+    """Return the kinds of hints that a Service requests, as field names of `SliceEndpoint`."""
     return {None: (), "PreferSameNode": ("zones", "nodes")}.get(state.distribution, ("zones",))
 
 

@@ -21,8 +21,8 @@ from conformance.generated.lifecycles import (
     PORTS,
     SERVERS,
     Lifecycle,
-    Member,
     Slice,
+    SliceEndpoint,
     State,
     choices,
     group_of,
@@ -141,14 +141,14 @@ def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
 
 
 @st.composite
-def _members(draw: Draw[Any], state: State, server: int, style: str) -> Member:
+def _members(draw: Draw[Any], state: State, server: int, style: str) -> SliceEndpoint:
     """Generate an endpoint. `style` selects its hints: those that a controller would write, arbitrary ones, or none."""
-    member = Member(server, condition=draw(st.sampled_from(_CONDITIONS)))
+    member = SliceEndpoint(server, condition=draw(st.sampled_from(_CONDITIONS)))
     return member if style == "none" else draw(_hinted(state, member, style == "odd"))
 
 
 @st.composite
-def _hinted(draw: Draw[Any], state: State, member: Member, odd: bool) -> Member:
+def _hinted(draw: Draw[Any], state: State, member: SliceEndpoint, odd: bool) -> SliceEndpoint:
     both: dict[str, tuple[str, ...]] = {"zones": (member.node[0],), "nodes": (member.node,)}
     if odd:
         both = {
@@ -158,7 +158,7 @@ def _hinted(draw: Draw[Any], state: State, member: Member, odd: bool) -> Member:
     return _asked(state, replace(member, zones=both["zones"], nodes=both["nodes"]))
 
 
-def _asked(state: State, member: Member) -> Member:
+def _asked(state: State, member: SliceEndpoint) -> SliceEndpoint:
     """Remove hints of kinds that the Service does not request."""
     asked = hints_asked(state)
     return replace(
@@ -189,10 +189,10 @@ def _rehinted(draw: Draw[Any], state: State, _: bool) -> State:
     """Change or remove the hints of the endpoints in all slices."""
     style = draw(st.sampled_from(("own", "own", "odd", "none", "kept")))
 
-    def rehinted(member: Member) -> Member:
+    def rehinted(member: SliceEndpoint) -> SliceEndpoint:
         if style == "none":
             return replace(member, zones=(), nodes=())
-        new: Member = _asked(state, member) if style == "kept" else draw(_hinted(state, member, style == "odd"))
+        new: SliceEndpoint = _asked(state, member) if style == "kept" else draw(_hinted(state, member, style == "odd"))
         return new
 
     slices = [replace(each, members=tuple(map(rehinted, each.members))) for each in state.slices]
@@ -223,7 +223,7 @@ def _touched(draw: Draw[Any], state: State, _: bool) -> State:
     touched, member = draw(st.sampled_from(found))
     how = draw(st.sampled_from(("gone", "condition", "hints", "bare")))
     if how == "gone":
-        new: tuple[Member, ...] = ()
+        new: tuple[SliceEndpoint, ...] = ()
     elif how == "condition":
         new = (replace(member, condition=draw(st.sampled_from(tuple(CONDITIONS)))),)
     elif how == "hints":

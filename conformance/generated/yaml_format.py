@@ -15,8 +15,8 @@ from conformance.generated.lifecycles import (
     OF,
     SERVERS,
     Lifecycle,
-    Member,
     Slice,
+    SliceEndpoint,
     State,
     choices,
     switches,
@@ -54,7 +54,7 @@ def _state(state: State) -> dict[str, Any]:
     return {**unusual(state), **zones, "slices": slices}
 
 
-def _member(member: Member) -> str:
+def _member(member: SliceEndpoint) -> str:
     words = [f"{member.node}.{member.server}"]
     words += [f"{name}={','.join(places)}" for name in _PLACES if (places := getattr(member, name))]
     return " ".join([*words, *([] if member.condition == "ready" else [member.condition])])
@@ -110,14 +110,14 @@ class _ScenarioReader:
             raise self._wrong(f"slice {str(key)[:40]!r}: expected {form}")
         return Slice(name, tuple(map(self._member, self._list(members, f"slice {key}", _MOST))), of)
 
-    def _member(self, value: Any) -> Member:
+    def _member(self, value: Any) -> SliceEndpoint:
         found = _MEMBER.fullmatch(str(value))
         if not found or int(found["server"]) >= len(SERVERS) or SERVERS[int(found["server"])] != found["node"]:
             servers = ", ".join(f"{node}.{number}" for number, node in enumerate(SERVERS))
             rest = f"zones=a,b, nodes=a1,b2 and one of {', '.join(CONDITIONS)}"
             raise self._wrong(f"endpoint {str(value)[:60]!r}: expected one of {servers}, optionally followed by {rest}")
         places = {name: tuple(found[name].split(",")) if found[name] else () for name in _PLACES}
-        return Member(int(found["server"]), **places, condition=found["condition"] or "ready")
+        return SliceEndpoint(int(found["server"]), **places, condition=found["condition"] or "ready")
 
     def _mapping(self, value: Any, allowed: Iterable[str], what: str) -> Mapping[str, Any]:
         if not isinstance(value, dict):

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 
 from conformance.interactions import cells, change_covering, covering
-from conformance.interactions.cell_text import as_text as text_of_cell
-from conformance.interactions.change_text import as_text as text_of_change
+from conformance.interactions.cell_source import as_text as text_of_cell
+from conformance.interactions.change_source import as_text as text_of_change
 
 _HEAD = '''\
 """Parts of the grid, each alone."""

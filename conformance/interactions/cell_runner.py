@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from conformance import oracle
 from conformance.interactions import cells, covering
-from conformance.interactions.cell_text import as_text
+from conformance.interactions.cell_source import as_text
 from conformance.interactions.dimensions import Cell
 from trafficdist import (
     NO_ANSWER,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from conformance.features import LOSSLESS_CHANGES
 from conformance.interactions import cells, change_covering, change_steps, changes
+from conformance.interactions.change_source import as_text
 from conformance.interactions.change_steps import Patch, Publish, SetAddresses, Step, Unpublish
-from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, ServiceAddress
 from trafficdist import (
     NO_ANSWER,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.coverage_text import Line, compose
+from conformance.numbered_yaml import YamlNode, compose
 from harness.model.requirements import MUST, Requirement
 from harness.plugin.suite import catalogue
 
@@ -82,12 +82,12 @@ def parse(text: str) -> Levels:
     )
 
 
-def _sentence(node: Line) -> QuotedSentence:
+def _sentence(node: YamlNode) -> QuotedSentence:
     fields = node.fields("source", "words", "requirements")
     return QuotedSentence(fields["source"].text(), fields["words"].text(), fields["requirements"].texts(), node.number)
 
 
-def _exemption(node: Line) -> Exemption:
+def _exemption(node: YamlNode) -> Exemption:
     fields = node.fields("because", "requirements")
     return Exemption(fields["because"].text(), fields["requirements"].texts(), node.number)
 

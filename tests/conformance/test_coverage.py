@@ -6,7 +6,17 @@ import re
 
 import pytest
 
-from conformance.coverage import Coverage, Covered, Excluded, Open, Reason, load, parse, problems, summary
+from conformance.coverage import (
+    Coverage,
+    CoveredStatus,
+    ExcludedStatus,
+    ExclusionReason,
+    OpenStatus,
+    load,
+    parse,
+    problems,
+    summary,
+)
 from harness.errors import UsageError
 from harness.plugin.suite import catalogue
 
@@ -43,13 +53,13 @@ def test_every_id_exists_and_every_document_requirement_is_mapped(coverage: Cove
 
 
 def test_no_statement_is_open(coverage: Coverage) -> None:
-    assert [each.id for each in coverage.statements if isinstance(each.outcome, Open)] == []
+    assert [each.id for each in coverage.statements if isinstance(each.outcome, OpenStatus)] == []
 
 
 def test_no_statement_lists_a_requirement_and_its_replacement(coverage: Coverage) -> None:
     instead = {each.id: each.instead_of for each in catalogue() if each.instead_of}
     outcomes = {each.id: each.outcome for each in coverage.statements}
-    tested = {name: set(each.requirements) for name, each in outcomes.items() if isinstance(each, Covered)}
+    tested = {name: set(each.requirements) for name, each in outcomes.items() if isinstance(each, CoveredStatus)}
     both = [(name, each) for name, ids in tested.items() for each in ids & instead.keys() if instead[each] in ids]
     assert both == []
 
@@ -86,9 +96,9 @@ def test_a_small_file_is_read() -> None:
     tested, untested, praise = parse(SMALL).statements
 
     assert (tested.id, tested.heading, tested.line) == ("KEP-1#tested", "Design", 10)
-    assert tested.outcome == Covered(("KEP-1/works",))
-    assert untested.outcome == Open("Needs time.")
-    assert praise.outcome == Excluded(Reason.NOT_TESTABLE, "Praise.")
+    assert tested.outcome == CoveredStatus(("KEP-1/works",))
+    assert untested.outcome == OpenStatus("Needs time.")
+    assert praise.outcome == ExcludedStatus(ExclusionReason.NOT_TESTABLE, "Praise.")
 
 
 def test_a_complete_file_has_no_problems() -> None:
@@ -98,7 +108,7 @@ def test_a_complete_file_has_no_problems() -> None:
 def test_a_related_requirement_is_mapped_and_does_not_test_it() -> None:
     coverage = parse(changed("requirements: [KEP-1/works]", RELATED))
 
-    assert coverage.statements[0].outcome == Covered(("KEP-1/works",))
+    assert coverage.statements[0].outcome == CoveredStatus(("KEP-1/works",))
     assert coverage.statements[0].related == ("KEP-1/old",)
     assert problems(coverage, {"KEP-1/works", "KEP-1/old"}) == []
     assert "the suite has no requirement KEP-1/old" in problems(coverage, {"KEP-1/works"})[0]

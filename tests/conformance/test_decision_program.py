@@ -94,8 +94,8 @@ def test_a_program_may_drop_or_reject_if_that_is_demanded() -> None:
     answer = '{"pod cluster-ip": "reject"}'
     strict = _found(ALWAYS + AT_ONCE, answer)
     lenient = _found(ALWAYS + AT_ONCE, answer, any_silence=True)
-    assert oracle.Unanswered.DROPPED in {rule for rule, *_ in strict.simplest}
-    assert oracle.Unanswered.DROPPED not in {rule for rule, *_ in lenient.simplest}
+    assert oracle.NoReply.DROPPED in {rule for rule, *_ in strict.simplest}
+    assert oracle.NoReply.DROPPED not in {rule for rule, *_ in lenient.simplest}
 
 
 def test_node_hints_are_not_demanded_of_a_program_without_them() -> None:

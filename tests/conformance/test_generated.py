@@ -17,7 +17,7 @@ import pytest
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
 from conformance.generated import lifecycles, shrinking, strategies, yaml_format
 from conformance.generated.__main__ import GROUPS, corpus_text, main
-from conformance.generated.lifecycles import Lifecycle, Member, Slice, State
+from conformance.generated.lifecycles import Lifecycle, Slice, SliceEndpoint, State
 from conformance.generated.runner import CORPUS, check, corpus
 from harness.errors import UsageError
 from harness.model.generation import Generation
@@ -25,7 +25,7 @@ from tests.conformance.cases import SCENARIOS
 
 DIGEST = "1b5d333b8e178874ce2d4a6467a391707b2714ddb321e477ab1a33487a5230c4"
 
-READY = State(slices=(Slice("s0", (Member(0), Member(3))),))
+READY = State(slices=(Slice("s0", (SliceEndpoint(0), SliceEndpoint(3))),))
 
 
 @functools.cache
@@ -116,10 +116,13 @@ def test_every_kind_of_step_is_made(step: str) -> None:
         (Lifecycle((replace(READY, exists=False), READY)), "never answers would pass"),
         (Lifecycle((READY,), address="external-ip"), "never answers would pass"),
         (Lifecycle((READY, replace(READY, external="Local"))), "only for external addresses"),
-        (Lifecycle((replace(READY, slices=(Slice("s0", (Member(0, zones=("a",)),)),)),)), "does not request"),
-        (Lifecycle((replace(READY, slices=(Slice("s0", (Member(0), Member(1))),)),)), "must have the same port"),
+        (Lifecycle((replace(READY, slices=(Slice("s0", (SliceEndpoint(0, zones=("a",)),)),)),)), "does not request"),
         (
-            Lifecycle((replace(READY, slices=(*READY.slices, Slice("s1", (Member(0, condition="gone"),)))),)),
+            Lifecycle((replace(READY, slices=(Slice("s0", (SliceEndpoint(0), SliceEndpoint(1))),)),)),
+            "must have the same port",
+        ),
+        (
+            Lifecycle((replace(READY, slices=(*READY.slices, Slice("s1", (SliceEndpoint(0, condition="gone"),)))),)),
             "describe differently",
         ),
         (
@@ -132,7 +135,7 @@ def test_every_kind_of_step_is_made(step: str) -> None:
                     replace(
                         READY,
                         distribution="PreferClose",
-                        slices=(Slice("s0", (Member(0, zones=("a",)), Member(3, condition="starts"))),),
+                        slices=(Slice("s0", (SliceEndpoint(0, zones=("a",)), SliceEndpoint(3, condition="starts"))),),
                     ),
                 )
             ),
@@ -144,13 +147,13 @@ def test_undecided_lifecycle_has_a_reason(lifecycle: Lifecycle, why: str) -> Non
     assert why in lifecycles.why_impossible(lifecycle)
 
 
-_STARTS = Member(6, zones=("a",), condition="starts")
+_STARTS = SliceEndpoint(6, zones=("a",), condition="starts")
 
 
 def test_only_usable_endpoints_may_answer_during_a_service_change() -> None:
-    hinted = (Slice("s0", (Member(0, zones=("a",)), Member(3, zones=("b",)), _STARTS)),)
+    hinted = (Slice("s0", (SliceEndpoint(0, zones=("a",)), SliceEndpoint(3, zones=("b",)), _STARTS)),)
     near = State(distribution="PreferClose", slices=hinted)
-    far = replace(near, slices=(Slice("s0", (Member(0), Member(3), _STARTS)),))
+    far = replace(near, slices=(Slice("s0", (SliceEndpoint(0), SliceEndpoint(3), _STARTS)),))
     lifecycle = Lifecycle((near, far))
     assert lifecycles.told(lifecycle, near, "a1") == {0}
     assert lifecycles.told(lifecycle, far, "a1") == {0, 3}

@@ -8,7 +8,7 @@ import trafficdist
 from conformance import oracle
 from conformance.interactions import cells, covering
 from conformance.interactions.cell_runner import group_of
-from conformance.interactions.cell_text import as_text
+from conformance.interactions.cell_source import as_text
 from conformance.interactions.dimensions import DIMENSIONS, why_impossible
 from tests.conformance.cases import SCENARIOS
 from tests.conformance.expected_tables import ON_STAGE, StageCluster

@@ -13,8 +13,8 @@ import trafficdist
 from conformance import oracle
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY
 from conformance.interactions import cells, change_covering, change_steps, changes, dimensions
+from conformance.interactions.change_source import as_text
 from conformance.interactions.change_steps import Publish, Step, Unpublish
-from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, ServiceAddress
 from conformance.interactions.test_grid import CORE
 from tests.conformance.cases import SCENARIOS

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance import oracle
-from conformance.oracle import AllowedPods, Client, Endpoint, Policies, Unanswered, Undefined, outcome
+from conformance.oracle import AllowedPods, Client, Endpoint, NoReply, Policies, Undefined, outcome
 from harness.judging.verdict import NoAnswer
 from harness.model.outcomes import Refused, TimedOut
 from harness.model.requirements import Level, Profile
@@ -53,11 +53,11 @@ def _asked(said: ExpectedCell, reading: oracle.Reading) -> oracle.Outcome:
 def _agrees(told: oracle.Outcome, said: ExpectedCell) -> bool:
     match said.expected:
         case TimedOut():
-            return told is Unanswered.DROPPED
+            return told is NoReply.DROPPED
         case Refused():
-            return told is Unanswered.REFUSED
+            return told is NoReply.REFUSED
         case NoAnswer():
-            return isinstance(told, Unanswered)
+            return isinstance(told, NoReply)
     pods = {each.name for each in said.expected}
     return isinstance(told, AllowedPods) and (pods <= told.pods if said.kept else pods == told.pods)
 

@@ -216,7 +216,7 @@ def test_an_unready_pod_replaces_a_terminating_one_of_its_address() -> None:
     leaving = small_scope.EndpointValues("a1", ready=False, serving=True, terminating=True)
     starting = small_scope.EndpointValues("b1", ready=False, serving=False)
     for order in permutations([endpoint(leaving, 1), endpoint(starting, 1)]):
-        assert right(order, "a1", "a", "Cluster", "released") is oracle.Unanswered.REFUSED
+        assert right(order, "a1", "a", "Cluster", "released") is oracle.NoReply.REFUSED
 
 
 def test_which_of_two_pods_that_stay_has_an_address_is_open_if_it_matters() -> None:

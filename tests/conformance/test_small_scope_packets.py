@@ -34,9 +34,9 @@ PLACES = {"a1": "a", "b1": "b", "c1": "c"}
 """The nodes of clients. In this scope c1, whose zone nothing names, is like a node without zone."""
 
 SILENT: Mapping[Any, Expected] = {
-    oracle.Unanswered.DROPPED: TIMED_OUT,
-    oracle.Unanswered.REFUSED: REFUSED,
-    oracle.Unanswered.EITHER: NO_ANSWER,
+    oracle.NoReply.DROPPED: TIMED_OUT,
+    oracle.NoReply.REFUSED: REFUSED,
+    oracle.NoReply.EITHER: NO_ANSWER,
 }
 
 RATES = Rates(leak=0.25)  # as in the grid, a rule is right or completely wrong

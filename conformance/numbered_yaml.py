@@ -16,8 +16,8 @@ from trafficdist import (
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A value in a YAML file. The node has its line number."""
+class YamlNode:
+    """A value in a YAML file, with its line number."""
 
     file: str
     node: yaml.Node
@@ -31,24 +31,24 @@ class Line:
         """Return an error with the file and line, for the caller to raise."""
         return UsageError(f"{self.file}:{self.number}: {text}")
 
-    def fields(self, *required: str, optional: Sequence[str] = ()) -> dict[str, Line]:
+    def fields(self, *required: str, optional: Sequence[str] = ()) -> dict[str, YamlNode]:
         """Return the values of a mapping with all `required` keys and possibly `optional` keys. Raises `UsageError`."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self.error("expected a mapping")
-        found: dict[str, Line] = {}
+        found: dict[str, YamlNode] = {}
         for key, value in self.node.value:
-            name = Line(self.file, key)
+            name = YamlNode(self.file, key)
             if name.text() in found:
                 raise name.error(f"{name.text()} is listed twice")
-            found[name.text()] = Line(self.file, value)
+            found[name.text()] = YamlNode(self.file, value)
         self._check(set(found), set(required), set(optional))
         return found
 
-    def items(self) -> list[Line]:
+    def items(self) -> list[YamlNode]:
         """Return the items of a list. Raises `UsageError`."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self.error("expected a list")
-        return [Line(self.file, each) for each in self.node.value]
+        return [YamlNode(self.file, each) for each in self.node.value]
 
     def text(self) -> str:
         """Return a non-empty string. Raises `UsageError`."""
@@ -75,7 +75,7 @@ class Line:
             )
 
 
-def compose(text: str, file: str) -> Line:
+def compose(text: str, file: str) -> YamlNode:
     """Return the root of a YAML document. Raises `UsageError` if it is empty or invalid."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -83,4 +83,4 @@ def compose(text: str, file: str) -> Line:
         raise UsageError(f"{file}: {error}") from error
     if node is None:
         raise UsageError(f"{file}: is empty")
-    return Line(file, node)
+    return YamlNode(file, node)

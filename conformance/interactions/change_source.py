@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from conformance.interactions import cells, change_steps, changes, scenario_text
+from conformance.interactions import cells, change_steps, changes, scenario_source
 from conformance.interactions.change_steps import Patch, Publish, SetAddresses, Step, Unpublish
 from conformance.interactions.changes import Change, ServiceAddress
 from conformance.interactions.dimensions import Cell
@@ -16,8 +16,8 @@ def as_text(change: Change, name: str = "change") -> str:
     """
     before, after = change.cells
     text = _TestSource(change)
-    port = scenario_text.port(before["protocol"], cells.target(before))
-    created = scenario_text.call("three_zones.create_service", f"ports=[{port}]", **change_steps.created(before))
+    port = scenario_source.port(before["protocol"], cells.target(before))
+    created = scenario_source.call("three_zones.create_service", f"ports=[{port}]", **change_steps.created(before))
     lines = [
         *text.servers(),
         f"service = {created}",
@@ -28,7 +28,7 @@ def as_text(change: Change, name: str = "change") -> str:
         *text.written(change_steps.between(after, before), before),
         *text.expected(before),
     ]
-    return scenario_text.test(name, lines)
+    return scenario_source.test(name, lines)
 
 
 class _TestSource:
@@ -46,7 +46,9 @@ class _TestSource:
             count = max(each["endpoints"] for each in self._change.cells)
             every = [*zip(cells.SERVERS, ports, strict=True)][:count]
             fields = [(node, {"container_ports": each} if each else {}) for node, each in every]
-            runs = ("*" + scenario_text.call("three_zones.run_servers", repr([node]), **each) for node, each in fields)
+            runs = (
+                "*" + scenario_source.call("three_zones.run_servers", repr([node]), **each) for node, each in fields
+            )
             yield f"{kind} = [{', '.join(runs)}]"
 
     def written(self, chosen: Iterable[Step], cell: Cell) -> Iterator[str]:
@@ -59,12 +61,12 @@ class _TestSource:
                     yield f"set_addresses(three_zones, service, {list(kinds)!r})"
                 case Publish(name, family, port, endpoints):
                     names = (f"{changes.servers_of(cell)}[{each.server}]" for each in endpoints)
-                    every = map(scenario_text.endpoint, names, endpoints)
-                    yield scenario_text.call(
+                    every = map(scenario_source.endpoint, names, endpoints)
+                    yield scenario_source.call(
                         "three_zones.publish",
                         "service",
                         f"[{', '.join(every)}]",
-                        f"ports=[{scenario_text.port(port.protocol, port.target)}]",
+                        f"ports=[{scenario_source.port(port.protocol, port.target)}]",
                         name=name,
                         families=[family],
                     )
@@ -83,10 +85,10 @@ class _TestSource:
             self._spoken |= any(told.values())
             names = {node: [_place(each) for each in sorted(pods)] for node, pods in told.items()}
             if self._spoken:
-                port = scenario_text.port(front.protocol, "web")
+                port = scenario_source.port(front.protocol, "web")
                 yield from (
                     f"{line[:-1]}, port={port})"
-                    for line in scenario_text.expectation(
+                    for line in scenario_source.expectation(
                         self._asked[front],
                         cell["client"],
                         names,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance import oracle
-from conformance.interactions import cells, scenario_text
+from conformance.interactions import cells, scenario_source
 from conformance.interactions.cells import ASKED_FROM, SERVERS, CellEndpoint
 from conformance.interactions.dimensions import Cell
 from trafficdist import Port
@@ -18,23 +18,25 @@ def as_text(cell: Cell, name: str = "cell") -> str:
         f"*three_zones.run_servers([{node!r}]{_listening(cell, number)})"
         for number, node in enumerate(SERVERS[: cell["endpoints"]])
     )
-    ports = [f"Port(79, {cell['protocol']!r}, 'first')", scenario_text.port(cell["protocol"], cells.target(cell))]
+    ports = [f"Port(79, {cell['protocol']!r}, 'first')", scenario_source.port(cell["protocol"], cells.target(cell))]
     told = {node: [f"servers[{pod}]" for pod in sorted(cells.told(cell, node), key=int)] for node in ASKED_FROM}
     lines = [
         f"servers = [{servers}]",
         "service = "
-        + scenario_text.call("three_zones.create_service", f"ports=[{', '.join(ports)}]", **cells.service_fields(cell)),
+        + scenario_source.call(
+            "three_zones.create_service", f"ports=[{', '.join(ports)}]", **cells.service_fields(cell)
+        ),
         *(_published(cell, numbers, written) for numbers, written in _alike(cells.slices(cell))),
         *([] if any(told.values()) else _speech(cell)),
-        *scenario_text.expectation("service", cell["client"], told, **_asked(cell)),
+        *scenario_source.expectation("service", cell["client"], told, **_asked(cell)),
     ]
-    return scenario_text.test(name, lines)
+    return scenario_source.test(name, lines)
 
 
 def _speech(cell: Cell) -> list[str]:
     extra = [oracle.Endpoint(f"speakers[{number}]", node) for number, node in enumerate(ASKED_FROM)]
     told = {node: sorted(cells.told(cell, node, extra=extra)) for node in ASKED_FROM}
-    return scenario_text.speech("service", cell["client"], cell["protocol"], told, **_asked(cell))
+    return scenario_source.speech("service", cell["client"], cell["protocol"], told, **_asked(cell))
 
 
 def _asked(cell: Cell) -> dict[str, Any]:
@@ -59,6 +61,6 @@ def _alike(written: Mapping[int, Sequence[CellEndpoint]]) -> list[tuple[list[int
 
 
 def _published(cell: Cell, ports: Sequence[int], written: Sequence[CellEndpoint]) -> str:
-    endpoints = ", ".join(scenario_text.endpoint(f"servers[{each.server}]", each) for each in written)
+    endpoints = ", ".join(scenario_source.endpoint(f"servers[{each.server}]", each) for each in written)
     port = f"Port(80, {cell['protocol']!r}, 'web', port)"
     return f"for port in {list(ports)!r}: three_zones.publish(service, [{endpoints}], name=str(port), ports=[{port}])"
