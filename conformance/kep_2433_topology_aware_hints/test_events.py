@@ -162,7 +162,8 @@ def test_withdrawn_hints_are_an_event_with_the_cause(three_zones: Cluster, why: 
 
 @requirement(
     "KEP-2433/the-end-of-the-annotation-is-an-event",
-    "When the topology annotation is removed from a Service that has hints, the controller emits an Event for it.",
+    "When the topology annotation is removed from a Service that has hints, the controller emits an Event for the "
+    "Service.",
     level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Feature Enablement and Rollback; released since 1.23",

@@ -188,7 +188,7 @@ def test_both_ip_families_carry_the_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/hints-follow-the-zone-of-the-node",
-    "When the zone label of a node changes, the hints of endpoints on the node follow.",
+    "When the zone label of a node changes, the controller updates the hints of endpoints on the node.",
     level=SHOULD,
     features={PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose (the same zone); released: at the next sync of the Service",
@@ -207,8 +207,8 @@ def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/zone-of-the-node-is-read-at-each-sync",
-    "When the zone label of a node changes or is removed, zone hints follow no later than when the next endpoint is "
-    "added, and node hints stay.",
+    "When the zone label of a node changes or is removed, zone hints are updated no later than when the next endpoint "
+    "is added, and node hints stay.",
     level=MUST,
     features={PREFER_SAME_ZONE, PREFER_SAME_NODE},
     source="KEP-3015, Renaming/Deprecation of PreferClose; Addition of PreferSameNode (zone hint as with PreferClose)",

@@ -95,8 +95,8 @@ def test_node_of_the_client_is_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/relabelled-node-of-an-endpoint",
-    "When a label of an endpoint's node is changed, removed or added, routing follows, even though the slice is not "
-    "written.",
+    "When a label of an endpoint's node is changed, removed or added, routing changes accordingly, even though the "
+    "slice is not written.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES}; Service Topology Scalability (filtering Endpoints and Nodes in-memory)",

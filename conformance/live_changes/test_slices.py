@@ -42,8 +42,9 @@ THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
 
 @requirement(
     "CHANGES/ports-of-slices",
-    "When the port number in a slice or the address of an endpoint changes, and changes back, connections follow; "
-    "when the slice's port name no longer matches the Service, the Service has no endpoints.",
+    "When the port number in a slice or the address of an endpoint changes, and changes back, connections go to the "
+    "current port and address; when the slice's port name no longer matches the Service, the Service has no "
+    "endpoints.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort); discovery/v1 EndpointPort.port",

@@ -31,8 +31,8 @@ BY_NAME, MORE = Port(80, name="http", target="alt"), Port(81, name="more", targe
 
 @requirement(
     "CHANGES/slices-follow-the-ports",
-    "When the number or name of a target port, or the protocol or name of a port, of a Service changes and changes "
-    "back, or ports are added and removed, the ports of its slices follow.",
+    "The ports of a Service's slices are updated when the number or name of a target port, or the protocol or name of "
+    "a port, changes and changes back, and when ports are added and removed.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointPort.port (must be set to the service's target port), name, protocol",

@@ -77,7 +77,7 @@ def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/repeated-endpoint-counts-once",
-    "An endpoint that is in two slices gets no more traffic than an endpoint that is in one slice.",
+    "An endpoint that is in two slices gets the same share of traffic as an endpoint that is in one slice.",
     level=SHOULD,  # the API requires unique endpoints, and equal shares are defined only for unique endpoints
     must_if=EVEN_SHARES,
     features={CLUSTER_IP},

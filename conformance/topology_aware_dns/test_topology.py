@@ -130,7 +130,7 @@ def test_dns_without_keys_tells_of_all(three_zones: Cluster, keys: tuple[str, ..
 
 @requirement(
     "KEP-536/dns-follows-keys",
-    "When the topology keys of an existing Service change, DNS answers follow.",
+    "When the topology keys of an existing Service change, DNS answers change accordingly.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS}; {API}",
