@@ -42,10 +42,10 @@ def implementation_of(settings: Settings) -> Implementation:
     fault = mutants()[settings.mutant] if settings.mutant else None
     slices = fault.controller if fault and "controller" in fault.changes else None
     version = chosen.controller_version
-    return replace(found, control_plane=lambda release: WholeControlPlane(release, controller=version, slices=slices))
+    return replace(found, control_plane=lambda release: FullControlPlane(release, controller=version, slices=slices))
 
 
-class AllControllers(LocalControllerManager):
+class FullControllerManager(LocalControllerManager):
     """A kube-controller-manager with almost all controllers. It has no barrier, whose Node would get DaemonSet pods."""
 
     def __init__(
@@ -79,18 +79,18 @@ class AllControllers(LocalControllerManager):
         """Create no barrier, for the reason given in the class docstring."""
 
 
-class WholeControlPlane(BinaryControlPlane):
+class FullControlPlane(BinaryControlPlane):
     _of_groups: Sequence[str] = ()  # all API groups
 
     def __init__(
         self, release: Release, *, controller: str = "", slices: Callable[..., EndpointSliceController] | None = None
     ) -> None:
-        """`slices` is passed to `AllControllers`. Raises `UnavailableError` if etcd is missing."""
+        """`slices` is passed to `FullControllerManager`. Raises `UnavailableError` if etcd is missing."""
         self._make_slices = slices
         super().__init__(release, controller=controller)
 
     def _new_manager(self) -> LocalControllerManager:
-        return AllControllers(self._processes, self._port, self._make_slices)
+        return FullControllerManager(self._processes, self._port, self._make_slices)
 
     def start(self) -> None:
         """Start all processes. On failure, stop them and raise `UnavailableError` or `DistrustError`."""

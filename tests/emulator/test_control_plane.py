@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from emulator.control_plane import WholeControlPlane
+from emulator.control_plane import FullControlPlane
 from harness.control_planes.binaries import BinaryControlPlane
 from harness.control_planes.processes import Processes, Program
 from harness.errors import StartError
@@ -82,7 +82,7 @@ class Slices:
 
 @pytest.mark.usefixtures("programs")
 def test_cluster_has_all_controllers_all_groups_and_a_scheduler() -> None:
-    with running(WholeControlPlane(Release("1.37"))) as logs:
+    with running(FullControlPlane(Release("1.37"))) as logs:
         assert "--controllers=*,-node-lifecycle-controller " in logs["kube-controller-manager.log"]
         assert "--runtime-config" not in logs["kube-apiserver.log"]
         assert "scheduler.kubeconfig" in logs["kube-scheduler.log"]
@@ -104,7 +104,7 @@ def test_reference_controller_writes_slices_in_place_of_the_manager() -> None:
         made.append((Slices(), options))
         return made[-1][0]
 
-    plane = WholeControlPlane(Release("1.37"), slices=slices)
+    plane = FullControlPlane(Release("1.37"), slices=slices)
     with running(plane) as logs:
         assert ",-endpointslice-controller " in logs["kube-controller-manager.log"]
         plane.stop_controller()
@@ -116,7 +116,7 @@ def test_reference_controller_writes_slices_in_place_of_the_manager() -> None:
 def test_scheduler_that_does_not_start_ends_all_programs(programs: Path) -> None:
     (programs / "kube-scheduler").write_text("#!/bin/sh\necho no scheduling; exit 3\n", encoding="utf-8")
     (programs / "kube-scheduler").chmod(0o755)
-    plane = WholeControlPlane(Release("1.37"))
+    plane = FullControlPlane(Release("1.37"))
     with closing(plane._processes), pytest.raises(StartError, match="kube-scheduler exited with 3"):
         plane.start()
     assert plane._processes._running == []
