@@ -108,8 +108,8 @@ def test_live_ipv6_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-affinity",
-    "Session affinity of an existing Service starts and ends when the field changes, and clients keep using allowed "
-    "endpoints while other fields change.",
+    "Session affinity of an existing Service is enabled and disabled when the field sessionAffinity changes, and "
+    "clients keep using allowed endpoints while other fields change.",
     level=MUST,
     features=OUTWARD | {SESSION_AFFINITY},
     source=f"core/v1 ServiceSpec.sessionAffinity; {SERVICES}",

@@ -113,8 +113,8 @@ def _delete(cluster: Cluster, *to: AddressKind, **fields: Any) -> None:
 
 @requirement(
     "SERVICE/emptied-service-gives-no-answer",
-    "Once its slice is empty or deleted, or all its endpoints are neither ready nor serving, a Service gives no "
-    "answer at its cluster IP and node port, over TCP and UDP.",
+    "Once its slice is empty or deleted, or all its endpoints are neither ready nor serving, a Service no longer "
+    "answers at its cluster IP and node port, over TCP and UDP.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source=SLICES,
@@ -126,8 +126,8 @@ def test_emptied_service_gives_no_answer(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/emptied-service-gives-no-answer-outside",
-    "Once its slice is empty or deleted, or all its endpoints are neither ready nor serving, a Service gives no "
-    "answer at its load balancer addresses and external IPs, over TCP and UDP.",
+    "Once its slice is empty or deleted, or all its endpoints are neither ready nor serving, a Service no longer "
+    "answers at its load balancer addresses and external IPs, over TCP and UDP.",
     level=MUST,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=SLICES,
@@ -139,7 +139,7 @@ def test_emptied_service_gives_no_answer_at_external_addresses(three_zones: Clus
 
 @requirement(
     "SERVICE/deleted-service-gives-no-answer-at-node-ports",
-    "A deleted Service gives no answer, over TCP and UDP, at its cluster IP and node port, to any client.",
+    "A deleted Service no longer answers any client at its cluster IP and node port, over TCP and UDP.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source="core/v1 Service",
@@ -151,7 +151,7 @@ def test_deleted_service_gives_no_answer_at_node_ports(three_zones: Cluster) -> 
 
 @requirement(
     "SERVICE/deleted-service-gives-no-answer-outside",
-    "A deleted Service gives no answer, over TCP and UDP, at its load balancer addresses and external IPs.",
+    "A deleted Service no longer answers at its load balancer addresses and external IPs, over TCP and UDP.",
     level=MUST,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source="core/v1 Service",

@@ -245,7 +245,7 @@ def test_udp_flow_moves_to_a_present_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/deleted-service-gives-no-answer",
-    "The address of a deleted Service gives no answer.",
+    "Clients get no answer at the address of a deleted Service.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service",
