@@ -1,4 +1,4 @@
-"""KEP-4444, Version Skew Strategy: 1.29 does not know trafficDistribution, and 1.31 enables it by default."""
+"""KEP-4444, Version Skew Strategy: 1.29 does not support trafficDistribution, and 1.31 enables it by default."""
 
 from __future__ import annotations
 
