@@ -84,7 +84,5 @@ def test_version_grows_only_when_a_sum_may_have_changed() -> None:
         *[("-1", 0), ("NaN", 0), ("1e20", 2**63 - 1), ("1e900000", 2**63 - 1), ("1e99999999", 0)],
     ],
 )
-,
-)
 def test_quantities_are_parsed_as_millicores(quantity: str, expected: int) -> None:
     assert milli_cpu(quantity) == expected
