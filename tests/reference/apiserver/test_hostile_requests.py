@@ -91,6 +91,7 @@ def test_malformed_requests_get_a_client_error(sent: list[HostileRequest]) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @given(sent=st.lists(requests(), min_size=1, max_size=20))
 @settings(max_examples=6_000, suppress_health_check=list(HealthCheck))
 def test_malformed_requests_get_a_client_error_for_a_minute(sent: list[HostileRequest]) -> None:
