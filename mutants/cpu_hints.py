@@ -98,7 +98,7 @@ def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
 
 @_faults.misplans(
     "copies-the-own-zone",
-    "The controller hints each endpoint for its own zone, whatever the load.",
+    "The controller hints each endpoint for its own zone, regardless of the load.",
     "faults that the e2e test does not detect",
 )
 def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
@@ -348,7 +348,7 @@ def first_refusal_for_ever() -> Planner:
     return plan
 
 
-@_faults.misplans("never-withdraws", "The controller never removes hints, however large the overload becomes.")
+@_faults.misplans("never-withdraws", "The controller never removes hints, even with a large overload.")
 def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     hinted = any("hints" in one for each in existing for one in each.get("endpoints") or ())

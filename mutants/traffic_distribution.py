@@ -89,7 +89,7 @@ def hints_every_zone(service: Object, endpoint: Object) -> Object:
 
 
 @_faults.miswrites(
-    "node-hints-for-every-value", "The controller writes node hints whatever the value of trafficDistribution."
+    "node-hints-for-every-value", "The controller writes node hints for every value of trafficDistribution."
 )
 def node_hints_for_every_value(service: Object, endpoint: Object) -> Object:
     return _hinted(endpoint, forNodes=[{"name": endpoint["nodeName"]}])

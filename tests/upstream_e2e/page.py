@@ -46,7 +46,7 @@ def comparison(
 
 def summary(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
     """Return the findings: a sentence, the versions, and a table with a row for each function that a fault breaks."""
-    rows = ["| what breaks | faults tested | pass all seven specs | detected |", "|---|---|---|---|"]
+    rows = ["| kind of fault | faults tested | pass all seven specs | detected |", "|---|---|---|---|"]
     rows += [_sum(group, known) for group in groups]
     return "\n".join([f"{_counted(known, groups)}\n\n{_made(known)}\n", *rows])
 
