@@ -131,16 +131,17 @@ _HEAD = """# Levels
 
     trafficdist list --level MUST    # the requirements of one level
 
-Why is one requirement a MUST, and another one a SHOULD? For each MUST of the core features, this page quotes the
-sentence of a KEP or API reference that requires it. For each SHOULD and MAY it gives the reason why it is not a MUST.
+On this page you can look up why a requirement is a MUST, a SHOULD or a MAY. For each MUST of the core features, it
+quotes the sentence of a KEP or API reference that requires it. For each SHOULD and MAY it gives the reason why the
+requirement is not a MUST.
 
-- **Each MUST is based on a sentence** that says what an implementation does. Motivations, goals and user stories do not
-  count.
-- **A claimed feature is mandatory.** Where a KEP leaves a feature to implementations, those that claim it must have it:
-  on every kind of address, in each IP family and for each protocol. An implementation without the feature does not
-  claim it, and loses nothing.
-- **A claimed feature can turn a SHOULD into a MUST.** A SHOULD with "MUST with X" is a MUST for implementations that
-  claim feature X. For all others, failing it is only a warning.
+- **Each MUST is based on a sentence** that says what an implementation does. Sentences in motivations, goals and user
+  stories do not count.
+- **A claimed feature is mandatory.** If a KEP makes a feature optional, an implementation that claims it must
+  support it on every kind of address, in each IP family and for each protocol. An implementation without the feature
+  does not claim it, and the run then does not judge it.
+- **A claimed feature can turn a SHOULD into a MUST.** "SHOULD, MUST with X" is a MUST for implementations that
+  claim feature X. For all others, an unmet SHOULD is only a warning.
 
 `python -m tests.conformance.levels` generates this page from `conformance/levels.yaml` and the decorators of the tests.
 """
@@ -151,8 +152,8 @@ def page(levels: Levels, requirements: Iterable[Requirement]) -> str:
     ordered = sorted(requirements, key=lambda each: each.id)
     musts = [each for each in ordered if each.level is MUST]
     parts = (
-        ("MUSTs for all implementations", "the sentence", [each for each in musts if each.core]),
-        ("MUSTs for implementations that claim a feature", "the source", [each for each in musts if not each.core]),
+        ("MUSTs for all implementations", "sentence that requires it", [each for each in musts if each.core]),
+        ("MUSTs for implementations that claim a feature", "source", [each for each in musts if not each.core]),
         ("SHOULDs and MAYs", "why it is not a MUST", [each for each in ordered if each.level is not MUST]),
     )
     return _HEAD + "".join(_table(title, column, rows, levels) for title, column, rows in parts)
