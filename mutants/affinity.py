@@ -58,7 +58,7 @@ def _changing(change: Change) -> Callable[..., ServiceProxy]:
     return partial(ServiceProxy, state=partial(State, render=_changed(change)))
 
 
-class _OutlivesEndpoints(State):
+class _AffinityOutlivesEndpoints(State):
     """Never removes an endpoint from the rules of a Service with affinity."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -76,7 +76,7 @@ def _with_former() -> Change:
     return change
 
 
-class _OutlivesReadiness(State):
+class _AffinityOutlivesReadiness(State):
     """Counts an endpoint of a Service with affinity as ready from then on, until it terminates or is removed."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -167,14 +167,14 @@ MUTANTS = [
         "A client keeps its endpoint after the endpoint is removed or no longer selected for the client.",
         "kubernetes#99299",
         REACHED,
-        proxy=partial(ServiceProxy, state=_OutlivesEndpoints),
+        proxy=partial(ServiceProxy, state=_AffinityOutlivesEndpoints),
     ),
     Mutant(
         "affinity-outlives-readiness",
         "A client keeps its endpoint after the endpoint is no longer ready.",
         "kubernetes#110302",
         REACHED,
-        proxy=partial(ServiceProxy, state=_OutlivesReadiness),
+        proxy=partial(ServiceProxy, state=_AffinityOutlivesReadiness),
     ),
     Mutant(
         "affinity-outlives-endpoints-of-the-node",

@@ -36,14 +36,14 @@ def _not_about(found: list[FieldError], *fields: str, but: str = "") -> list[Fie
 
 
 @_fault("loses-the-field", "The API server removes trafficDistribution from Services.", "kube-apiserver before 1.30")
-class _LosesTheField(Services):
+class _DropsTrafficDistribution(Services):
     def decode(self, obj: Object, features: Features) -> list[str]:
         (obj.get("spec") or {}).pop("trafficDistribution", None)
         return super().decode(obj, features)
 
 
 @_fault("refuses-new-values", "The API server rejects PreferSameZone and PreferSameNode.", "kube-apiserver before 1.34")
-class _RefusesNewValues(Services):
+class _RejectsPreferSameValues(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         value = obj["spec"].get("trafficDistribution")
         known = value not in ("PreferSameZone", "PreferSameNode")
@@ -52,7 +52,7 @@ class _RefusesNewValues(Services):
 
 
 @_fault("accepts-every-value", "The API server stores any value of trafficDistribution.")
-class _AcceptsEveryValue(Services):
+class _AcceptsAnyDistribution(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), FIELD)
 
@@ -67,7 +67,7 @@ class _DropsNonStrings(Services):
 
 
 @_fault("names-no-field", "Validation errors of the API server do not name the field.")
-class _NamesNoField(Services):
+class _OmitsFieldInErrors(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [replace(each, field="spec") for each in super().validate(obj, features)]
 
@@ -76,7 +76,7 @@ class _NamesNoField(Services):
 
 
 @_fault("field-is-fixed", "The API server rejects changes of trafficDistribution on an existing Service.")
-class _FieldIsFixed(Services):
+class _ImmutableDistribution(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
         fixed = [errors.invalid(FIELD, now, "field is immutable")] if was != now else []
@@ -95,7 +95,7 @@ class _DropsStoredPolicies(Services):
 
 
 @_fault("field-excludes-policies", "The API server rejects trafficDistribution together with a traffic policy Local.")
-class _FieldExcludesPolicies(Services):
+class _RejectsDistributionWithLocal(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
         both = "trafficDistribution" in spec and "Local" in (
@@ -110,13 +110,13 @@ class _FieldExcludesPolicies(Services):
     "The API server stores topology annotations that contradict each other.",
     "kube-apiserver before 1.27",
 )
-class _AnnotationsMayContradict(Services):
+class _AcceptsContradictingAnnotations(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), "metadata.annotations")
 
 
 @_fault("no-default-policy", "The API server sets no default for internalTrafficPolicy.")
-class _NoDefaultPolicy(Services):
+class _NoDefaultInternalPolicy(Services):
     def default(self, obj: Object) -> None:
         given = "internalTrafficPolicy" in obj["spec"]
         super().default(obj)
@@ -130,13 +130,13 @@ class _NoDefaultPolicy(Services):
 @_fault(
     "external-policy-anywhere", "The API server stores externalTrafficPolicy on Services without external addresses."
 )
-class _ExternalPolicyAnywhere(Services):
+class _AcceptsExternalPolicyOnAnyType(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), "spec.externalTrafficPolicy", but="NotSupported")
 
 
 @_fault("loses-node-hints", "The API server removes node hints from slices.", "kube-apiserver before 1.34")
-class _LosesNodeHints(EndpointSlices):
+class _DropsNodeHints(EndpointSlices):
     def decode(self, obj: Object, features: Features) -> list[str]:
         for endpoint in obj.get("endpoints") or []:
             (endpoint.get("hints") or {}).pop("forNodes", None)
@@ -158,19 +158,19 @@ class _UnlimitedEndpoints(EndpointSlices):
 
 
 @_fault("slices-of-any-syntax", "Of a slice, the API server validates only the hints and the number of endpoints.")
-class _SlicesOfAnySyntax(EndpointSlices):
+class _SkipsSliceValidation(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [each for each in super().validate(obj, features) if ".hints" in each.field or each.field == "endpoints"]
 
 
 @_fault("slices-change-their-type", "The API server allows changes of a slice's address type.")
-class _SlicesChangeTheirType(EndpointSlices):
+class _MutableAddressType(EndpointSlices):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate_update(new, old, features), "addressType")
 
 
 @_fault("hints-may-repeat", "The API server accepts the same node or zone twice in the hints of an endpoint.")
-class _HintsMayRepeat(EndpointSlices):
+class _AcceptsDuplicateHints(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [
             each for each in super().validate(obj, features) if ".hints" not in each.field or each.type != "Duplicate"
@@ -178,7 +178,7 @@ class _HintsMayRepeat(EndpointSlices):
 
 
 @_fault("hints-do-not-count", "The API server does not increase the generation of a slice when only its hints change.")
-class _HintsDoNotCount(EndpointSlices):
+class _GenerationIgnoresHints(EndpointSlices):
     def spec_changed(self, new: Object, old: Object) -> bool:
         return super().spec_changed(_without_hints(new), _without_hints(old))
 
@@ -188,7 +188,7 @@ def _without_hints(obj: Object) -> Object:
 
 
 @_fault("node-hints-add-up", "The API server merges node hints of an update with the existing node hints.")
-class _NodeHintsAddUp(EndpointSlices):
+class _MergesNodeHints(EndpointSlices):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         before = {each["addresses"][0]: _nodes(each) for each in old.get("endpoints") or []}
         for each in new.get("endpoints") or []:
@@ -203,7 +203,7 @@ def _nodes(endpoint: Object) -> list[Object]:
 
 
 @_fault("does-not-warn", "The API server does not warn that PreferClose is deprecated.", "kube-apiserver before 1.35")
-class _DoesNotWarn(Services):
+class _NoDeprecationWarning(Services):
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
         return [each for each in super().warnings(obj, features) if "PreferClose" not in each]
 
@@ -218,12 +218,12 @@ class _UnmodeledVersion(str):
 
 
 @_fault("describes-no-services", "The OpenAPI document does not describe the fields of Services.")
-class _DescribesNoServices(Services):
+class _NoServicesInOpenApi(Services):
     resource = replace(Services.resource, version=_UnmodeledVersion("v1"), short_names=("svc", "undescribed"))
 
 
 @_fault("no-default-affinity-time", "The API server sets no default for the timeoutSeconds of session affinity.")
-class _NoDefaultAffinityTime(Services):
+class _NoDefaultAffinityTimeout(Services):
     def default(self, obj: Object) -> None:
         given = (obj.get("spec") or {}).get("sessionAffinityConfig")
         super().default(obj)
@@ -235,6 +235,6 @@ class _NoDefaultAffinityTime(Services):
 
 
 @_fault("any-affinity-time", "The API server stores any value of timeoutSeconds for session affinity.")
-class _AnyAffinityTime(Services):
+class _AcceptsAnyAffinityTimeout(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), AFFINITY_TIME)

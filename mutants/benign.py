@@ -15,7 +15,7 @@ from typing import Any
 
 from mutants.data_planes import edited
 from mutants.mutant import Mutant
-from mutants.shares import AsRendered
+from mutants.shares import KeepsDuplicateSlots
 from reference.client import Event
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
@@ -62,13 +62,13 @@ def _translates_inside_too(_: Family, chain: Chain) -> Chain:
     return replace(chain, rules=tuple(each for each in chain.rules if not each.text.endswith("saddr @own return")))
 
 
-class _Slow(State):
+class _DelayedSync(State):
     def compute(self) -> bool:
         time.sleep(DELAY)
         return super().compute()
 
 
-class Rebuilding(State):
+class RewritesRules(State):
     """Rewrites all rules for each change."""
 
     def compute(self) -> bool:
@@ -130,15 +130,15 @@ BENIGN: list[Mutant] = [
            proxy=edited(_hashes_the_source)),
     Mutant("translates-inside-too", "The proxy masquerades inside clients too.", "kube-proxy --masquerade-all",
            proxy=edited(_translates_inside_too)),
-    _proxy("slow", "The proxy applies changes 200 ms later.", "kube-proxy --nftables-min-sync-period", state=_Slow),
+    _proxy("slow", "The proxy applies changes 200 ms later.", "kube-proxy --nftables-min-sync-period", state=_DelayedSync),
     _proxy("rebuilds", "Every change rewrites all rules.", "kube-proxy before 1.28, kube-router",
-           state=Rebuilding),
+           state=RewritesRules),
     _proxy("beside-others", "A chain of another program receives all packets first, and accepts them.",
            "nodes with firewalld", kernel_table=_WithForeignTable),
     Mutant("ends-with-its-node", "The proxy exits when its Node is deleted, and leaves its rules in the kernel.",
            "kube-proxy with a NodeManager that exits", proxy=_ExitsWithItsNode),
     _proxy("backwards", "The rules list endpoints in reverse order.", "iteration over Go maps",
-           state=partial(AsRendered, render=_backwards)),
+           state=partial(KeepsDuplicateSlots, render=_backwards)),
     Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.", "--max-endpoints-per-slice",
            controller=partial(EndpointSliceController, max_endpoints_per_slice=1)),
     Mutant("slow-controller", "Every sync of the controller takes 20 ms.", "--kube-api-qps",

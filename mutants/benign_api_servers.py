@@ -36,12 +36,12 @@ def _reworded(errors: list[FieldError]) -> list[FieldError]:
     return [replace(each, detail="no, sorry") for each in errors]
 
 
-class _RewordedServices(Services):
+class _RewordedServiceErrors(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _reworded(super().validate(obj, features))
 
 
-class _RewordedSlices(EndpointSlices):
+class _RewordedSliceErrors(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _reworded(super().validate(obj, features))
 
@@ -49,7 +49,7 @@ class _RewordedSlices(EndpointSlices):
 # Stored and returned objects
 
 
-class _JumpingVersions(Store):
+class _JumpingResourceVersions(Store):
     """Starts above JavaScript's largest safe integer, and increases by several hundreds."""
 
     _chance = random.Random()  # noqa: S311  steps, no secret
@@ -82,7 +82,7 @@ def _turned(value: Any) -> Any:
     return value
 
 
-class _HexNames(Strategy):
+class _HexadecimalNames(Strategy):
     """Generates names that end in ten hexadecimal digits."""
 
     def decode(self, obj: Object, features: Features) -> list[str]:
@@ -92,7 +92,7 @@ class _HexNames(Strategy):
         return super().decode(obj, features)
 
 
-class _AnnotatedByAdmission(Strategy):
+class _AnnotatingAdmission(Strategy):
     """Adds an annotation to every written object, and a warning to the response."""
 
     def default(self, obj: Object) -> None:
@@ -115,15 +115,15 @@ def _storing(name: str, sentence: str, family: str, store: type[Store]) -> Mutan
 
 BENIGN: list[Mutant] = [
     Mutant("other-words", "Error messages have different wording.", "each release of kube-apiserver",
-           kinds=lambda: (_RewordedServices(), _RewordedSlices())),
+           kinds=lambda: (_RewordedServiceErrors(), _RewordedSliceErrors())),
     _storing("versions-jump", "Each write increases the resourceVersion by several hundreds.",
-             "kine, or an etcd that other clients also write to", _JumpingVersions),
+             "kine, or an etcd that other clients also write to", _JumpingResourceVersions),
     _storing("lists-backwards", "Lists are in reverse order of names.", "kube-apiserver's watch cache before 1.31",
              _ReversedLists),
     _storing("fields-backwards", "The fields of objects come in reverse order.", "API servers not written in Go",
              _ReversedFields),
     Mutant("generates-other-names", "Generated names end in ten hexadecimal digits.", "servers other than Kubernetes'",
-           kinds=partial(_kinds, _HexNames)),
+           kinds=partial(_kinds, _HexadecimalNames)),
     Mutant("admits-with-additions", "The API server adds annotations to written objects, and warnings to responses.",
-           "mutating admission, GKE", kinds=partial(_kinds, _AnnotatedByAdmission)),
+           "mutating admission, GKE", kinds=partial(_kinds, _AnnotatingAdmission)),
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mutants.benign import Rebuilding
+from mutants.benign import RewritesRules
 from mutants.mutant import Mutant
 from reference.client import Event, Key, Object, key_of
 from reference.proxy import ServiceProxy, uapi
@@ -209,7 +209,7 @@ BENIGN: list[Mutant] = [
     Mutant("translates-at-the-client",
            "The proxy translates TCP connections of a pod in the pod's network namespace, before the node sees them.",
            "Cilium, socket-level load balancing",
-           proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_RulesInClientPods),
+           proxy=partial(ServiceProxy, state=RewritesRules, kernel_table=_RulesInClientPods),
            lacks=frozenset({"LoadBalancerSourceRanges"}),
            unmet=frozenset({"CHANGES/source-ranges-of-a-service", "CHANGES/source-ranges-of-both-families"})),
     Mutant("closes-what-has-left", "The proxy cuts open connections to a removed endpoint.",

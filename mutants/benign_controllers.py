@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink, Wrapped, controller_hearing, controller_through
+from mutants.clients import ClientWrapper, Sink, controller_hearing, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
 from mutants.wrong_plans import Nodes, rewritten, without
@@ -121,7 +121,7 @@ def _left_out(endpoint_slice: Object) -> Object:
     return {**endpoint_slice, "endpoints": [left(each) for each in endpoint_slice["endpoints"]]}
 
 
-class _NilConditions(Wrapped):
+class _OmitsConditions(ClientWrapper):
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
         return self._client.subscribe(resources, lambda event: sink(_filled_in_news(event)))
 
@@ -144,7 +144,7 @@ def _filled_in_news(event: Event) -> Event:
 # Hints
 
 
-class _HintsInSecondWrite(Wrapped):
+class _HintsInSecondWrite(ClientWrapper):
     """Writes each changed slice first without hints."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -288,7 +288,7 @@ BENIGN: list[Mutant] = [
     _planning("keeps-lost-pods", "A pod whose Node is missing remains an endpoint, without a zone.",
               "controllers without a Node informer", _keeps_lost_pods),
     _through("nil-conditions", "The controller omits optional conditions of endpoints.", "controllers by hand",
-             _NilConditions),
+             _OmitsConditions),
     _through("off-then-on", "Hints that change are removed, then written.", "controllers with two-step writes",
              _HintsInSecondWrite, lacks=frozenset({"MinimalAPICalls"}), unmet=frozenset(
                  {"KEP-2433/node-event-writes-each-slice-once", "KEP-4444/hints-need-no-write-of-their-own"}

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mutants.benign import Rebuilding
+from mutants.benign import RewritesRules
 from mutants.data_planes import LeavesUdpFlows, edited
 from mutants.decisions import DecisionInput, deciding
 from mutants.mutant import Mutant
-from mutants.shares import AsRendered, one_endpoint_twice
+from mutants.shares import KeepsDuplicateSlots, one_endpoint_twice
 from reference.apiserver.api import SERVICE_CIDRS
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
@@ -234,7 +234,7 @@ def _weighted(asked: DecisionInput) -> Decision:
 BENIGN: list[Mutant] = [
     Mutant("weighted", "One of several endpoints gets twice as many connections as any other endpoint.",
            "IPVS wrr, Cilium weights",
-           proxy=partial(ServiceProxy, state=partial(AsRendered, decide=deciding(_weighted))),
+           proxy=partial(ServiceProxy, state=partial(KeepsDuplicateSlots, decide=deciding(_weighted))),
            lacks=frozenset({"EvenShares"}), unmet=frozenset({
                "CHANGES/shares-stay-even",
                "KEP-4444/default-spreads-evenly", "SERVICE/repeated-endpoint-counts-once",
@@ -269,5 +269,5 @@ BENIGN: list[Mutant] = [
     Mutant("refuses-what-no-service-has", "Cluster IPs answer pings, and reject connections to unused ports.",
            "IPVS, kube-proxy in mode nftables", proxy=edited(_refuses_the_rest)),
     Mutant("a-chain-for-each", "Each Service and each endpoint has its own chain, and each change rewrites all chains.",
-           "kube-proxy in mode iptables", proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_ChainTable)),
+           "kube-proxy in mode iptables", proxy=partial(ServiceProxy, state=RewritesRules, kernel_table=_ChainTable)),
 ]  # fmt: skip

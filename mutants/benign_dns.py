@@ -61,7 +61,7 @@ def _dns_says_no_more_than_asked(about: Any, kind: str, service: Service, client
     return found and Found(found.records)
 
 
-class _Caching(Resolver):
+class _CachingResolver(Resolver):
     """Repeats an answer for the same client until its TTL expires."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -80,7 +80,7 @@ class _Caching(Resolver):
 
 
 _dns("dns-keeps-answers", "The server caches answers for their TTL.", "CoreDNS with cache; node-local caches",
-     ttl=KEPT, resolver=_Caching)  # fmt: skip
+     ttl=KEPT, resolver=_CachingResolver)  # fmt: skip
 _dns("dns-lives-for-half-a-minute", "Records have a TTL of 30 seconds.", "CoreDNS configured by kubeadm", ttl=30)
 _dns("dns-is-never-kept", "Records have a TTL of 0.", "CoreDNS with ttl 0", ttl=0)
 _dns("dns-cuts-early", "UDP answers are truncated to 512 bytes.", "CoreDNS with bufsize 512",

@@ -49,7 +49,7 @@ LATE_WATCHES = (
 )
 
 
-class _Proxy(ServiceProxy):
+class _DelayedProxy(ServiceProxy):
     def __init__(
         self, node_name: str, client: Client, *, lateness: Lateness, resync: float = 0.0, **options: Any
     ) -> None:
@@ -60,7 +60,7 @@ class _Proxy(ServiceProxy):
         return self._late.is_idle() and super().synced()
 
 
-class _Controller(EndpointSliceController):
+class _DelayedController(EndpointSliceController):
     def __init__(self, client: Client, *, lateness: Lateness, resync: float = 0.0, **options: Any) -> None:
         self._late = DelayedClient(client, lateness, resync=resync)
         super().__init__(self._late, **options)
@@ -88,22 +88,22 @@ def _of_one_watch(name: str) -> Mutant:
     sentence = f"The {component} receives changes of {resource} {seconds:g} s late."
     lateness = partial(_by_resource, {resource: seconds})
     if component == "proxy":
-        return Mutant(name, sentence, INFORMERS, proxy=partial(_Proxy, lateness=lateness))
-    return Mutant(name, sentence, INFORMERS, controller=partial(_Controller, lateness=lateness))
+        return Mutant(name, sentence, INFORMERS, proxy=partial(_DelayedProxy, lateness=lateness))
+    return Mutant(name, sentence, INFORMERS, controller=partial(_DelayedController, lateness=lateness))
 
 
 BENIGN: list[Mutant] = [
     *map(_of_one_watch, LATE_WATCHES),
     Mutant("ten-seconds-late", f"The proxy receives all changes {LATE:g} s late.",
-           "control planes with slow connections", proxy=partial(_Proxy, lateness=partial(_always, LATE)),
+           "control planes with slow connections", proxy=partial(_DelayedProxy, lateness=partial(_always, LATE)),
            unmet=frozenset({"SERVICE/changes-reach-packets-in-seconds"})),
     Mutant("controller-ten-seconds-late", f"The controller receives all changes {LATE:g} s late.",
-           "full work queues", controller=partial(_Controller, lateness=partial(_always, LATE))),
+           "full work queues", controller=partial(_DelayedController, lateness=partial(_always, LATE))),
     Mutant("hears-in-batches", "Components receive changes in batches, four times a second.",
            "kube-proxy --iptables-min-sync-period",
-           proxy=partial(_Proxy, lateness=_until_the_next_batch),
-           controller=partial(_Controller, lateness=_until_the_next_batch)),
+           proxy=partial(_DelayedProxy, lateness=_until_the_next_batch),
+           controller=partial(_DelayedController, lateness=_until_the_next_batch)),
     Mutant("hears-everything-again", "Components receive all objects again every two seconds.", "informers that resync",
-           proxy=partial(_Proxy, lateness=partial(_always, 0.0), resync=RESYNC),
-           controller=partial(_Controller, lateness=partial(_always, 0.0), resync=RESYNC)),
+           proxy=partial(_DelayedProxy, lateness=partial(_always, 0.0), resync=RESYNC),
+           controller=partial(_DelayedController, lateness=partial(_always, 0.0), resync=RESYNC)),
 ]  # fmt: skip

@@ -15,7 +15,7 @@ Filter = Callable[[Sink], Sink]
 """Returns the sink for one subscription. The argument is the sink that receives the filtered events."""
 
 
-class Wrapped:
+class ClientWrapper:
     """Delegates to another client, except for overridden methods."""
 
     def __init__(self, client: Client) -> None:
@@ -25,7 +25,7 @@ class Wrapped:
         return getattr(self._client, name)
 
 
-class Filtering(Wrapped):
+class FilteringClient(ClientWrapper):
     """A client with a filter on each subscription."""
 
     def __init__(self, client: Client, through: Filter) -> None:
@@ -48,9 +48,9 @@ def rewriting(rewrite: Callable[[Event], Event]) -> Filter:
 
 def controller_hearing(through: Filter, **parts: Any) -> Callable[..., EndpointSliceController]:
     """Return a controller that receives filtered events."""
-    return controller_through(partial(Filtering, through=through), **parts)
+    return controller_through(partial(FilteringClient, through=through), **parts)
 
 
 def proxy_hearing(through: Filter) -> Callable[..., ServiceProxy]:
     """Return a proxy that receives filtered events."""
-    return lambda node, client, **options: ServiceProxy(node, Filtering(client, through), **options)
+    return lambda node, client, **options: ServiceProxy(node, FilteringClient(client, through), **options)

@@ -217,7 +217,7 @@ class _DnsReturnsUnreadyEndpoints(ClusterIndex):
 
 
 @_knows("dns-forgets-hostnames", "The DNS server ignores the hostnames of endpoints.")
-class _DnsForgetsHostnames(ClusterIndex):
+class _DnsIgnoresHostnames(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         super()._take_slice(_with_endpoints(obj, lambda each: {**each, "hostname": ""}), gone)
 
@@ -236,13 +236,13 @@ def _answers(name: str, sentence: str) -> Callable[[type[Resolver]], type[Resolv
 
 
 @_answers("dns-knows-every-name", "Queries for names that do not exist get an empty answer instead of NXDOMAIN.")
-class _DnsKnowsEveryName(Resolver):
+class _DnsNeverReturnsNxdomain(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return _with_rcode(super().answer(packet, client, over_tcp=over_tcp), NXDOMAIN, 0)
 
 
 @_answers("dns-denies-names-without-records", "Queries for an absent record type of an existing name get NXDOMAIN.")
-class _DnsDeniesNamesWithoutRecords(Resolver):
+class _DnsReturnsNxdomainWithoutRecords(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
         return _with_rcode(answer, 0, NXDOMAIN) if answer and not answer[_ANSWERS] else answer
@@ -275,7 +275,7 @@ class _DnsIsCaseSensitive(Resolver):
 
 
 @_answers("dns-fails-at-cookies", "The DNS server rejects queries with an EDNS cookie, which dig sends, as malformed.")
-class _DnsFailsAtCookies(Resolver):
+class _DnsRejectsCookies(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
         cookie = any(each.otype == dns.edns.OptionType.COOKIE for each in dns.message.from_wire(packet).options)
@@ -287,7 +287,7 @@ _dns("dns-is-kept-for-a-day", "Records have a TTL of one day.", ttl=86400)
 
 
 @_answers("dns-tells-no-version", "The DNS server has no record for the schema version.")
-class _DnsHasNoVersion(Resolver):
+class _DnsLacksSchemaVersion(Resolver):
     def _subject(self, name: dns.name.Name) -> Subject | None:
         found = super()._subject(name)
         return None if isinstance(found, SchemaVersion) else found

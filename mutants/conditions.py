@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Wrapped, controller_through
+from mutants.clients import ClientWrapper, controller_through
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Key, Object
 from reference.endpointslice import EndpointSliceController
@@ -21,7 +21,7 @@ MUTANTS: list[Mutant] = []
 # Events
 
 
-class _EditedCreates(Wrapped):
+class _CreateEditingClient(ClientWrapper):
     """A client that changes or drops the objects that it should create."""
 
     def __init__(self, client: Client, change: Callable[[Object], Object | None]) -> None:
@@ -36,7 +36,7 @@ class _EditedCreates(Wrapped):
 
 def writing_events(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
     """Return a controller that changes or drops its Events."""
-    return controller_through(partial(_EditedCreates, change=change))
+    return controller_through(partial(_CreateEditingClient, change=change))
 
 
 def _of_failures(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from mutants.clients import Filtering, Sink, Wrapped, controller_hearing, controller_through, rewriting
+from mutants.clients import ClientWrapper, FilteringClient, Sink, controller_hearing, controller_through, rewriting
 from mutants.controllers import all_are_ours
 from mutants.mutant import Mutant
-from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
+from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewritten, with_spec, without
 from reference.client import ApiError, Client, Event, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.labels import (
@@ -23,7 +23,7 @@ from reference.endpointslice.plan import Plan, plan_service
 
 MUTANTS: list[Mutant] = []
 
-_faults = PlanFaults(MUTANTS)
+_faults = PlanMutantRegistry(MUTANTS)
 
 HOST_NAME = "kubernetes.io/hostname"
 
@@ -171,7 +171,7 @@ _faults.of_controller(
 )
 
 
-class _WritesTwice(Wrapped):
+class _WritesHintsInTwoSteps(ClientWrapper):
     """Writes each slice with hints in two steps: first without its last endpoint, and then complete."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -199,7 +199,7 @@ _faults.of_controller(
     "writes-hinted-slices-twice",
     "The controller writes a slice with hints first without its last endpoint, and then with it.",
     "",
-    controller_through(_WritesTwice),
+    controller_through(_WritesHintsInTwoSteps),
 )
 
 
@@ -257,7 +257,7 @@ def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
     return make
 
 
-class _RemovesHintsLater(Wrapped):
+class _RemovesHintsLater(ClientWrapper):
     """Writes slices, and later removes the hints of their Services."""
 
     def __init__(self, client: Client, seconds: float, turned: set[str]) -> None:
@@ -293,7 +293,7 @@ _faults.of_controller(
 )
 
 
-class _SkipsWrites(Wrapped):
+class _SkipsWrites(ClientWrapper):
     """Skips a write, and assumes that the write happened."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -333,7 +333,7 @@ def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., Endpo
         def plan(service: Object, *others: Any, **more: Any) -> Plan:
             return plan_service(unasked(service) if heard > changes else service, *others, **more)
 
-        return EndpointSliceController(Filtering(client, rewriting(listening)), plan=plan, **options)
+        return EndpointSliceController(FilteringClient(client, rewriting(listening)), plan=plan, **options)
 
     return make
 

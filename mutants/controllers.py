@@ -10,7 +10,7 @@ from typing import Any
 from harness.model.manifests import has_condition
 from mutants.clients import controller_hearing, rewriting
 from mutants.mutant import NO_ANSWER, Mutant
-from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
+from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewritten, with_spec, without
 from reference.client import Event, Key, Object, key_of
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
@@ -18,7 +18,7 @@ from reference.endpointslice.plan import Plan, plan_service, selects_pods
 
 MUTANTS: list[Mutant] = []
 
-_faults = PlanFaults(MUTANTS)
+_faults = PlanMutantRegistry(MUTANTS)
 
 
 # Endpoints

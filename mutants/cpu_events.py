@@ -8,7 +8,7 @@ from typing import Any
 
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
-from mutants.wrong_plans import PlanFaults
+from mutants.wrong_plans import PlanMutantRegistry
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import CpuHeuristic, NoHints
@@ -17,7 +17,7 @@ from reference.endpointslice.plan import Plan
 
 MUTANTS: list[Mutant] = []
 
-_faults = PlanFaults(MUTANTS)
+_faults = PlanMutantRegistry(MUTANTS)
 
 
 def _telling(tell: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mutants.controller_edge_cases import unasked
 from mutants.mutant import Mutant
-from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, with_spec, without
+from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, with_spec, without
 from reference.client import Object
 from reference.endpointslice.allocation import Threshold, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome
@@ -32,7 +32,7 @@ def _by_cpu(plan: Planner) -> Planner:
     return plan_any
 
 
-_faults = PlanFaults(MUTANTS, about=_by_cpu)
+_faults = PlanMutantRegistry(MUTANTS, about=_by_cpu)
 
 
 def _own_zone(service: Object) -> Object:

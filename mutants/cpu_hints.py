@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from mutants.clients import Wrapped, controller_through
+from mutants.clients import ClientWrapper, controller_through
 from mutants.mutant import Mutant
-from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, rewritten, without
+from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewritten, without
 from reference.client import ApiError, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
@@ -34,7 +34,7 @@ def _planner(plan: Planner) -> Planner:
     return plan_any
 
 
-_faults = PlanFaults(MUTANTS, about=_planner)
+_faults = PlanMutantRegistry(MUTANTS, about=_planner)
 
 
 def _miscounts(
@@ -226,7 +226,7 @@ def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan
     return replace(right, update=tuple(update), create=tuple(create))
 
 
-@PlanFaults(MUTANTS).misplans(
+@PlanMutantRegistry(MUTANTS).misplans(
     "shares-out-unasked", "The controller treats Services without the annotation as if it were Auto."
 )
 def shares_out_unasked(service: Object, *others: Any, **options: Any) -> Plan:
@@ -433,7 +433,7 @@ def rewrites_slices_that_stand() -> Planner:
     return plan
 
 
-class _WritesInTwoSteps(Wrapped):
+class _WritesInTwoSteps(ClientWrapper):
     """Writes each change of a slice in two steps."""
 
     def update(self, resource: str, namespace: str, obj: Object) -> Object:

@@ -171,7 +171,7 @@ def passes_clients_on_the_node_by(family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=()) if chain.name == "output" else chain
 
 
-class _KeepsStaleFlows(Table):
+class _KeepsStaleFlowsTable(Table):
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
         return [replace(changes, stale=[]) for changes in super().take_changes(most)]
 
@@ -181,7 +181,7 @@ class LeavesUdpFlows(State):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.tables = {family: _KeepsStaleFlows(family) for family in FAMILIES}
+        self.tables = {family: _KeepsStaleFlowsTable(family) for family in FAMILIES}
 
 
 _register(
@@ -225,7 +225,7 @@ _register(
 )
 
 
-class _ForgetsBeforeItLearns(KernelTable):
+class _DeletesBeforeAdding(KernelTable):
     """Deletes the changed elements of these protocols, and adds the new elements `hole` seconds later."""
 
     protocols: tuple[str, ...] = ("TCP", "UDP")
@@ -238,15 +238,15 @@ class _ForgetsBeforeItLearns(KernelTable):
         super().apply(replace(changes, first_delete=[each for each in changes.first_delete if each not in gone]))
 
 
-class _ForgetsFor200Ms(_ForgetsBeforeItLearns):
+class _DeletesRulesFor200Ms(_DeletesBeforeAdding):
     hole = 0.2
 
 
-class _ForgetsForASecond(_ForgetsBeforeItLearns):
+class _DeletesRulesForASecond(_DeletesBeforeAdding):
     hole = 1.0
 
 
-class _UdpForgetsBeforeItLearns(_ForgetsBeforeItLearns):
+class _DeletesUdpRulesBeforeAdding(_DeletesBeforeAdding):
     protocols = ("UDP",)
 
 
@@ -259,28 +259,28 @@ _register(
     "On a change, the proxy removes the old rules first and adds the new ones a moment later.",
     "",
     f"{NO_ANSWER}|{REFUSED}",
-    kernel_table=_ForgetsBeforeItLearns,
+    kernel_table=_DeletesBeforeAdding,
 )
 _register(
     "forgets-for-200-ms",
     "On a change, the proxy removes the old rules first and adds the new ones 200 ms later.",
     "",
     f"{NO_ANSWER}|{REFUSED}",
-    kernel_table=_ForgetsFor200Ms,
+    kernel_table=_DeletesRulesFor200Ms,
 )
 _register(
     "forgets-for-a-second",
     "On a change, the proxy removes the old rules first and adds the new ones a second later.",
     "",
     f"{NO_ANSWER}|{REFUSED}",
-    kernel_table=_ForgetsForASecond,
+    kernel_table=_DeletesRulesForASecond,
 )
 _register(
     "udp-forgets-before-it-learns",
     "On a change, the proxy removes the old rules for UDP first and adds the new ones a moment later.",
     "",
     f"{NO_ANSWER}|{REFUSED}",
-    kernel_table=_UdpForgetsBeforeItLearns,
+    kernel_table=_DeletesUdpRulesBeforeAdding,
 )
 
 

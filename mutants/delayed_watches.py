@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from heapq import heappop, heappush
 from math import inf
 
-from mutants.clients import Wrapped
+from mutants.clients import ClientWrapper
 from reference.client import Client, Event, Key, Object, Subscription, key_of
 
 Lateness = Callable[[Event], float]
@@ -21,7 +21,7 @@ Lateness = Callable[[Event], float]
 Sink = Callable[[Event], None]
 
 
-class DelayedClient(Wrapped):
+class DelayedClient(ClientWrapper):
     """A client whose watches are late. If `resync` is set, all objects are repeated at this interval in seconds.
 
     Objects that exist when a watch begins arrive immediately. With `by_object`, each object is delayed separately.
@@ -32,11 +32,11 @@ class DelayedClient(Wrapped):
         self._by_object = by_object
         self._lateness = lateness
         self._resync = resync
-        self._watches: list[_LateWatch] = []
+        self._watches: list[_DelayedWatch] = []
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
         """Subscribe like `Client.subscribe`, but deliver events late."""
-        watch = _LateWatch(sink, self._lateness, self._resync, self._by_object)
+        watch = _DelayedWatch(sink, self._lateness, self._resync, self._by_object)
         self._watches.append(watch)
         watch.begin(self._client.subscribe(resources, watch.receive))
         return watch
@@ -46,7 +46,7 @@ class DelayedClient(Wrapped):
         return all(watch.is_idle() for watch in self._watches)
 
 
-class _LateWatch:
+class _DelayedWatch:
     def __init__(self, sink: Sink, lateness: Lateness, resync: float, by_object: bool) -> None:
         self._by_object = by_object
         self._sink = sink

@@ -35,7 +35,7 @@ Left = Callable[[frozenset[Destination] | None], bool]
 """Whether flows stay, given the endpoints of their service address; None if no Service has the address any more."""
 
 
-class _KeepsStaleFlows(Table):
+class _KeepsStaleFlowsTable(Table):
     def __init__(self, family: Family, left: Left) -> None:
         super().__init__(family)
         self._left = left
@@ -50,7 +50,7 @@ class _KeepsStaleFlows(Table):
 class _KeepsFlows(State):
     def __init__(self, *arguments: Any, left: Left) -> None:
         super().__init__(*arguments)
-        self.tables = {family: _KeepsStaleFlows(family, left) for family in FAMILIES}
+        self.tables = {family: _KeepsStaleFlowsTable(family, left) for family in FAMILIES}
 
 
 _register(
@@ -74,7 +74,7 @@ _register(
 Stays = Callable[[ServicePort], bool]
 
 
-class _KeepsTheLast(State):
+class _KeepsLastDecision(State):
     """Keeps the decision of some ports while they have no endpoint."""
 
     def __init__(self, *arguments: Any, stays: Stays) -> None:
@@ -92,16 +92,16 @@ class _KeepsTheLast(State):
 _register(
     "keeps-the-last-endpoints",
     "A Service that loses its last endpoint keeps the endpoints that it had.",
-    state=partial(_KeepsTheLast, stays=lambda port: True),
+    state=partial(_KeepsLastDecision, stays=lambda port: True),
 )
 _register(
     "keeps-the-last-endpoints-over-udp",
     "A UDP port that loses its last endpoint keeps the endpoints that it had.",
-    state=partial(_KeepsTheLast, stays=lambda port: port.protocol == "UDP"),
+    state=partial(_KeepsLastDecision, stays=lambda port: port.protocol == "UDP"),
 )
 
 
-class _KeepsTheLastExternal(_KeepsTheLast):
+class _KeepsLastExternalDecision(_KeepsLastDecision):
     """Keeps only the decisions for traffic to external addresses."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -118,11 +118,11 @@ class _KeepsTheLastExternal(_KeepsTheLast):
 _register(
     "never-empties-node-ports",
     "At node ports and external addresses, a Service that loses its last endpoint keeps the endpoints that it had.",
-    state=_KeepsTheLastExternal,
+    state=_KeepsLastExternalDecision,
 )
 
 
-class _KeepsDeleted(State):
+class _KeepsDeletedPorts(State):
     """Keeps some ports of deleted Services."""
 
     def __init__(self, *arguments: Any, kept: Callable[[ServicePort], ServicePort | None]) -> None:
@@ -141,19 +141,19 @@ class _KeepsDeleted(State):
 _register(
     "keeps-node-ports-of-deleted-services",
     "A deleted Service is still served at its node ports.",
-    state=partial(_KeepsDeleted, kept=lambda port: replace(port, cluster_ips=()) if port.node_port else None),
+    state=partial(_KeepsDeletedPorts, kept=lambda port: replace(port, cluster_ips=()) if port.node_port else None),
 )
 _register(
     "keeps-deleted-services-over-udp",
     "A deleted Service is still served over UDP.",
-    state=partial(_KeepsDeleted, kept=lambda port: port if port.protocol == "UDP" else None),
+    state=partial(_KeepsDeletedPorts, kept=lambda port: port if port.protocol == "UDP" else None),
 )
 
 
 # Open connections
 
 
-class _CutsWithTheLastEndpoint(FlushesConntrack):
+class _FlushesConntrackWithLastEndpoint(FlushesConntrack):
     def apply(self, changes: Changes) -> None:
         KernelTable.apply(self, changes)
         added, deleted = (
@@ -168,11 +168,11 @@ _register(
     "cuts-connections-with-the-last-endpoint",
     "A change of the rules that only removes endpoints cuts all connections.",
     symptom=_CUT,
-    kernel_table=_CutsWithTheLastEndpoint,
+    kernel_table=_FlushesConntrackWithLastEndpoint,
 )
 
 
-class _FlushesAtStart(FlushesConntrack):
+class _FlushesConntrackAtStart(FlushesConntrack):
     def apply(self, changes: Changes) -> None:
         KernelTable.apply(self, changes)
 
@@ -181,7 +181,7 @@ class _FlushesAtStart(FlushesConntrack):
         self.flush()
 
 
-class _ForgetsUdpAtStart(KernelTable):
+class _DeletesUdpFlowsAtStart(KernelTable):
     def load(self, ruleset: Ruleset) -> None:
         super().load(ruleset)
         conntrack = Conntrack()
@@ -196,12 +196,12 @@ _register(
     "forgets-connections-at-start",
     "A proxy that starts cuts all connections.",
     symptom=_CUT,
-    kernel_table=_FlushesAtStart,
+    kernel_table=_FlushesConntrackAtStart,
 )
 _register(
     "forgets-udp-flows-at-start",
     "A proxy that starts deletes all UDP flows.",
     "kubernetes#122740",
     symptom=_CUT,
-    kernel_table=_ForgetsUdpAtStart,
+    kernel_table=_DeletesUdpFlowsAtStart,
 )

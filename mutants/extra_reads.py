@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from mutants.clients import Wrapped, controller_through
+from mutants.clients import ClientWrapper, controller_through
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import ApiError, Client, Event, Object
 from reference.proxy import ServiceProxy
@@ -30,7 +30,7 @@ def _hinted(obj: Object) -> list[Object]:
     return [each for each in obj.get("endpoints") or () if each.get("hints")]
 
 
-class _ReadsBeforeWritingHints(Wrapped):
+class _ReadsBeforeWritingHints(ClientWrapper):
     """Makes an additional read before it writes an object with hints."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -80,7 +80,7 @@ class _ReadsWithHints(State):
         raise NotImplementedError
 
 
-class _GetsItsNode(_ReadsWithHints):
+class _GetsOwnNode(_ReadsWithHints):
     """Gets its own Node for each slice that has hints."""
 
     def _read(self) -> None:
@@ -112,7 +112,7 @@ MUTANTS = [
         "gets-its-node-for-hints",
         "The proxy reads its Node from the API server for each slice with hints.",
         symptom=WRITTEN,
-        proxy=_proxy_with(_GetsItsNode),
+        proxy=_proxy_with(_GetsOwnNode),
     ),
     Mutant(
         "watches-namespaces-from-the-first-hint",

@@ -39,7 +39,7 @@ class _WrongHealthCounts(State):
         service.slices = slices
 
 
-class _ChecksOnce(State):
+class _NeverUpdatesHealthCount(State):
     """The state of a proxy whose health checks never update their first count that is not zero."""
 
     def _check_health(self, name: Name, service: Any) -> None:
@@ -144,7 +144,7 @@ def _always_eligible(_: str, response: Response) -> Response:
     return 200, response[1], response[2].replace(b'"nodeEligible": false', b'"nodeEligible": true')
 
 
-class _DiesWithItsNode(_EditedHealthResponses):
+class _LivezFollowsHealthz(_EditedHealthResponses):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, change=self._as_healthz, **options)
 
@@ -172,7 +172,7 @@ MUTANTS += [
     _checks(
         "dead-when-it-is-about-to-go",
         "On a node that is about to be deleted, /livez fails like /healthz, so the proxy is restarted.",
-        proxy=_DiesWithItsNode,
+        proxy=_LivezFollowsHealthz,
     ),
     _checks(
         "health-port-counts-all-endpoints",
@@ -192,7 +192,7 @@ MUTANTS += [
     _checks(
         "health-port-counts-once",
         "Health check node ports always report the number of the first endpoints.",
-        proxy=partial(ServiceProxy, state=_ChecksOnce),
+        proxy=partial(ServiceProxy, state=_NeverUpdatesHealthCount),
     ),
     _checks(
         "health-port-outlives-its-policy",

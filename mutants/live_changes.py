@@ -188,7 +188,7 @@ _hears(
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 
-class _NamedByItsLabel(State):
+class _ReadsNameFromLabel(State):
     _label = ""
 
     def __init__(self, *arguments: Any) -> None:
@@ -210,7 +210,7 @@ MUTANTS.append(
         "The proxy identifies a node by its hostname label instead of its name.",
         "kubernetes#71851",
         ANY,
-        proxy=partial(ServiceProxy, state=_NamedByItsLabel),
+        proxy=partial(ServiceProxy, state=_ReadsNameFromLabel),
     )
 )
 
@@ -277,21 +277,21 @@ def _api_server(name: str, sentence: str) -> Callable[[type[Services]], type[Ser
 
 
 @_api_server("update-wipes-the-status", "A write of a Service clears its status.")
-class _UpdateWipesTheStatus(Services):
+class _UpdateClearsStatus(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
         new["status"] = {"loadBalancer": {}}
 
 
 @_api_server("one-ingress-point", "The API server stores at most one load balancer address for a Service.")
-class _OneIngressPoint(Services):
+class _OneLoadBalancerAddress(Services):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found, count = super().validate_status_update(new, old, features), len(_ingress(new))
         return [*found, errors.too_many(INGRESS, count, 1)] if count > 1 else found
 
 
 @_api_server("no-ip-mode", "The API server rejects ipMode of a load balancer address.")
-class _NoIpMode(Services):
+class _RejectsIpMode(Services):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_status_update(new, old, features)
         said = "may not be specified"
@@ -309,7 +309,7 @@ class _KeepsFieldsOfOldType(Services):
 
 
 @_api_server("external-names-for-ever", "The API server rejects changes of the type of an ExternalName Service.")
-class _ExternalNameIsFinal(Services):
+class _ImmutableExternalName(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_update(new, old, features)
         was, becomes = old["spec"].get("type"), new["spec"].get("type")
@@ -319,7 +319,7 @@ class _ExternalNameIsFinal(Services):
 @_api_server(
     "status-comes-with-the-spec", "The API server stores a status that is written together with a Service's spec."
 )
-class _SpecWriteSetsStatus(Services):
+class _SpecUpdateSetsStatus(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         given = new.get("status")
         super().prepare_for_update(new, old, features)
@@ -329,7 +329,7 @@ class _SpecWriteSetsStatus(Services):
 @_api_server(
     "field-for-cluster-ips-only", "The API server stores trafficDistribution only for Services of type ClusterIP."
 )
-class _FieldForClusterIpsOnly(Services):
+class _DistributionForClusterIpsOnly(Services):
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         super().prepare_for_create(obj, features)
         if obj["spec"].get("type", "ClusterIP") != "ClusterIP":
@@ -339,7 +339,7 @@ class _FieldForClusterIpsOnly(Services):
 @_api_server(
     "type-change-drops-the-field", "The API server removes trafficDistribution when the type of a Service changes."
 )
-class _TypeChangeDropsTheField(Services):
+class _TypeChangeDropsDistribution(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
         if new["spec"]["type"] != old["spec"]["type"]:

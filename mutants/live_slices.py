@@ -213,7 +213,7 @@ def deaf_to_changes_among_a_thousand(sink: Sink) -> Sink:
     return filtered
 
 
-class _LocalListsOfOneLength(KernelTable):
+class _IgnoresListsOfEqualLength(KernelTable):
     """Does not update a list for external traffic if the number of its endpoints is unchanged."""
 
     def apply(self, changes: Changes) -> None:
@@ -240,6 +240,6 @@ MUTANTS.append(
         "local-lists-of-one-length",
         "With externalTrafficPolicy Local, the proxy ignores that an endpoint replaces another on the same node.",
         symptom=f"{REACHED}|{NO_ANSWER}",
-        proxy=partial(ServiceProxy, kernel_table=_LocalListsOfOneLength),
+        proxy=partial(ServiceProxy, kernel_table=_IgnoresListsOfEqualLength),
     )
 )

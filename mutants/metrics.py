@@ -52,7 +52,7 @@ def _nothing(samples: Samples) -> Samples:
     return [each._replace(value=0.0) for each in samples]
 
 
-class _Controller(EndpointSliceController):
+class _ControllerWithEditedMetrics(EndpointSliceController):
     """A controller with modified metrics."""
 
     def __init__(
@@ -63,7 +63,7 @@ class _Controller(EndpointSliceController):
             self.registry = _registry(self._metrics, change())
 
 
-class _Proxy(ServiceProxy):
+class _ProxyWithEditedMetrics(ServiceProxy):
     """A proxy with modified metrics."""
 
     def __init__(
@@ -118,7 +118,7 @@ def _only_growing() -> Callable[[Samples], Samples]:
     return change
 
 
-class _CountsFirstValue(_Controller):
+class _CountsFirstValue(_ControllerWithEditedMetrics):
     """Always counts a Service under its first value."""
 
     def _follow(self, key: Key, plan: Plan) -> None:
@@ -131,7 +131,7 @@ class _CountsFirstValue(_Controller):
         super().__init__(client, **options)
 
 
-class _CountsAnnotated(_Controller):
+class _KeepsCountWithAnnotation(_ControllerWithEditedMetrics):
     """Keeps the count of a Service unchanged when the Service receives the annotation."""
 
     def __init__(self, client: Client, **options: Any) -> None:
@@ -173,45 +173,48 @@ MUTANTS += [
         "controller-metrics-never-change",
         "The metrics of the controller are always 0.",
         symptom=WRITTEN,
-        controller=partial(_Controller, change=lambda: _nothing),
+        controller=partial(_ControllerWithEditedMetrics, change=lambda: _nothing),
     ),
     Mutant(
         "proxy-metrics-never-change",
         "The metrics of the proxy are always 0.",
         symptom=WRITTEN,
-        proxy=partial(_Proxy, change=lambda: _nothing),
+        proxy=partial(_ProxyWithEditedMetrics, change=lambda: _nothing),
     ),
     Mutant(
         "failures-count-as-successes",
         "The controller counts a failed sync as a success.",
         symptom=WRITTEN,
-        controller=partial(_Controller, change=_relabelled("_syncs", "result", _SAME_RESULT)),
+        controller=partial(_ControllerWithEditedMetrics, change=_relabelled("_syncs", "result", _SAME_RESULT)),
     ),
     Mutant(
         "successes-count-as-failures",
         "The controller counts a successful sync as a failure.",
         symptom=WRITTEN,
-        controller=partial(_Controller, change=_relabelled("_syncs", "result", {"success": "failure"})),
+        controller=partial(
+            _ControllerWithEditedMetrics, change=_relabelled("_syncs", "result", {"success": "failure"})
+        ),
     ),
     Mutant(
         "changed-slices-without-labels",
         "The metric counts changed slices without the value of the field and the annotation.",
         symptom=WRITTEN,
         controller=partial(
-            _Controller, change=_relabelled("", "traffic_distribution", {"PreferClose": "", "PreferSameNode": ""})
+            _ControllerWithEditedMetrics,
+            change=_relabelled("", "traffic_distribution", {"PreferClose": "", "PreferSameNode": ""}),
         ),
     ),
     Mutant(
         "forgets-to-uncount",
         "The metrics still count removed slices and endpoints.",
         symptom=WRITTEN,
-        controller=partial(_Controller, change=_only_growing),
+        controller=partial(_ControllerWithEditedMetrics, change=_only_growing),
     ),
     Mutant(
         "added-counts-as-removed",
         "The metrics count added endpoints as removed, and removed endpoints as added.",
         symptom=WRITTEN,
-        controller=partial(_Controller, change=_swapped),
+        controller=partial(_ControllerWithEditedMetrics, change=_swapped),
     ),
     Mutant(
         "counts-services-at-first-sight",
@@ -223,26 +226,26 @@ MUTANTS += [
         "counts-annotated-services",
         "The metric still counts a Service that gets the annotation under its field.",
         symptom=WRITTEN,
-        controller=_CountsAnnotated,
+        controller=_KeepsCountWithAnnotation,
     ),
     Mutant(
         "timestamps-in-milliseconds",
         "Metrics in seconds are reported in milliseconds.",
         symptom=WRITTEN,
-        proxy=partial(_Proxy, change=lambda: _milliseconds),
+        proxy=partial(_ProxyWithEditedMetrics, change=lambda: _milliseconds),
     ),
     Mutant(
         "last-sync-is-now",
         "The time of the last sync is the time of the scrape.",
         symptom=WRITTEN,
-        proxy=partial(_Proxy, change=lambda: _now),
+        proxy=partial(_ProxyWithEditedMetrics, change=lambda: _now),
     ),
     Mutant(
         "drops-counted-for-the-other-policy",
         "The metrics count Services whose internal traffic is dropped as external, and vice versa.",
         symptom=WRITTEN,
         proxy=partial(
-            _Proxy,
+            _ProxyWithEditedMetrics,
             change=_relabelled(
                 "_no_local_endpoints_total", "traffic_policy", {"internal": "external", "external": "internal"}
             ),

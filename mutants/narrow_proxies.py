@@ -24,7 +24,7 @@ def _register(name: str, sentence: str, state: type[State], *, symptom: str = AN
     MUTANTS.append(Mutant(name, sentence, symptom=symptom, proxy=partial(ServiceProxy, state=state)))
 
 
-class _FirstPort(State):
+class _ServesFirstPortOnly(State):
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         super()._receive_service(obj, deleted=deleted)
         service = self._service(key_of(obj))
@@ -37,12 +37,12 @@ class _FirstPort(State):
 _register(
     "first-port-alone-is-reached-from-outside",
     "The proxy serves load balancer addresses and external IPs only on the first port of a Service.",
-    _FirstPort,
+    _ServesFirstPortOnly,
     symptom=SILENT,
 )
 
 
-class _NoInClusterClients(State):
+class _ServesExternalClientsOnly(State):
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         service = self._service(key_of(obj))
         before = service.ports
@@ -56,7 +56,7 @@ class _NoInClusterClients(State):
 _register(
     "external-name-keeps-what-is-outside",
     "The proxy still serves a Service that becomes ExternalName at its node ports and external addresses.",
-    _NoInClusterClients,
+    _ServesExternalClientsOnly,
     symptom=REACHED,
 )
 
@@ -97,7 +97,7 @@ _register(
 )
 
 
-class _FirstHundredEndpoints(State):
+class _ReadsFirstHundredEndpoints(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if resource == "endpointslices":
             obj = {**obj, "endpoints": (obj.get("endpoints") or [])[:FEW]}
@@ -107,6 +107,6 @@ class _FirstHundredEndpoints(State):
 _register(
     "first-hundred-of-a-slice",
     f"Only the first {FEW} endpoints of a slice are read.",
-    _FirstHundredEndpoints,
+    _ReadsFirstHundredEndpoints,
     symptom=REACHED,
 )

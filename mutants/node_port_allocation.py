@@ -13,7 +13,7 @@ MUTANTS: list[Mutant] = []
 UPPER = FIRST_NODE_PORT + band(LAST_NODE_PORT - FIRST_NODE_PORT + 1, 32, 128)
 
 
-class _Pool(NumberPool):
+class _NodePortPool(NumberPool):
     start = UPPER
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class _Pool(NumberPool):
         return next(number for number in range(self.start, self.last + 1) if NumberPool.take(self, number))
 
 
-def _register(name: str, sentence: str, pool: type[_Pool], provenance: str = "") -> None:
+def _register(name: str, sentence: str, pool: type[_NodePortPool], provenance: str = "") -> None:
     def api_server(*arguments: Any, **options: Any) -> ApiServer:
         made = ApiServer(*arguments, **options)
         if options.get("predecessor") is None:
@@ -34,25 +34,25 @@ def _register(name: str, sentence: str, pool: type[_Pool], provenance: str = "")
     MUTANTS.append(Mutant(name, sentence, provenance, WRITTEN, api_server=api_server))
 
 
-class _WholeRange(_Pool):
+class _AllocatesFromWholeRange(_NodePortPool):
     start = FIRST_NODE_PORT
 
 
-class _BandOfSixteen(_Pool):
+class _ReservesSixteenPorts(_NodePortPool):
     start = FIRST_NODE_PORT + 16
 
 
-class _LowerBandClosed(_Pool):
+class _RejectsLowerBand(_NodePortPool):
     def take(self, number: int) -> bool:
         return number >= UPPER and super().take(number)
 
 
-class _AllocatesTwice(_Pool):
+class _AllocatesTwice(_NodePortPool):
     def take(self, number: int) -> bool:
         return super().take(number) or True
 
 
-class _AnyNumber(_Pool):
+class _AcceptsAnyNodePort(_NodePortPool):
     def __contains__(self, number: int) -> bool:
         return True
 
@@ -60,12 +60,14 @@ class _AnyNumber(_Pool):
 _register(
     "allocates-in-the-band-of-node-ports",
     "Node ports are allocated from the first of the range on.",
-    _WholeRange,
+    _AllocatesFromWholeRange,
     "kube-apiserver before 1.28",
 )
 _register(
-    "band-of-sixteen-node-ports", "Only the first 16 node ports are left to Services that name them.", _BandOfSixteen
+    "band-of-sixteen-node-ports",
+    "Only the first 16 node ports are left to Services that name them.",
+    _ReservesSixteenPorts,
 )
-_register("closes-the-band-of-node-ports", "Node ports of the reserved band are given to nobody.", _LowerBandClosed)
+_register("closes-the-band-of-node-ports", "Node ports of the reserved band are given to nobody.", _RejectsLowerBand)
 _register("gives-node-ports-twice", "A node port that another Service has is given again.", _AllocatesTwice)
-_register("gives-node-ports-of-any-number", "Node ports outside of the range are given.", _AnyNumber)
+_register("gives-node-ports-of-any-number", "Node ports outside of the range are given.", _AcceptsAnyNodePort)

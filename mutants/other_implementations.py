@@ -20,7 +20,7 @@ from reference.proxy.objects import ANNOTATION, DEPRECATED_ANNOTATION
 from reference.proxy.state import State
 
 
-class HintsOnRequest(State):
+class FollowsRequestedHints(State):
     """Reads the hints that a Service requests as "zone node", for releases whose proxy does not use the annotation."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
@@ -58,7 +58,7 @@ FAMILIES = [
         "follows-hints-where-asked",
         "The proxy follows hints only on Services that request them, through trafficDistribution or an annotation.",
         "Cilium, OVN-Kubernetes",
-        proxy=partial(ServiceProxy, state=HintsOnRequest),
+        proxy=partial(ServiceProxy, state=FollowsRequestedHints),
         lacks=frozenset({"HintsOnAnyService", "NodeLevelTopology", "NodeLevelTopologyRouting"}),
         unmet=frozenset({"KEP-4444/proxy-follows-hints-whatever-the-service-says"}),
     ),

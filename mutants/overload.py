@@ -9,7 +9,7 @@ from functools import partial
 from mutants.data_planes import edited
 from mutants.decisions import DecisionInput, address, deciding
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
-from mutants.shares import AsRendered
+from mutants.shares import KeepsDuplicateSlots
 from reference.proxy import ServiceProxy
 from reference.proxy import expressions as nft
 from reference.proxy.base_rules import Chain, Rule
@@ -75,7 +75,7 @@ MUTANTS: list[Mutant] = [
         REACHED,
         proxy=partial(
             ServiceProxy,
-            state=partial(AsRendered, decide=deciding(_one_more), render=_in_own_chain),
+            state=partial(KeepsDuplicateSlots, decide=deciding(_one_more), render=_in_own_chain),
             kernel_table=partial(KernelTable, edit=_spills),
         ),
     ),

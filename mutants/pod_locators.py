@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from mutants.clients import Wrapped
+from mutants.clients import ClientWrapper
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Event, Key, Object, key_of
 from reference.pod_locator import PodLocatorController
@@ -113,18 +113,18 @@ def _turned(right: Object, there: Object | None) -> Object:
     return turned if there == right else right
 
 
-class _NeverDeletes(PodLocatorController):
+class _NeverDeletesLocators(PodLocatorController):
     def _delete(self, key: Key, existing: Object) -> None:
         self._locations.deleted(existing)
 
 
-class _NewPodsOnly(PodLocatorController):
+class _IgnoresExistingPods(PodLocatorController):
     def _take_in(self, event: Event) -> None:
         if event.type != "SYNCED":
             super()._take_in(event)
 
 
-class _Renames(Wrapped):
+class _RenamingClient(ClientWrapper):
     """A client that renames objects on write."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -144,18 +144,18 @@ MUTANTS += [
         "locator-is-never-deleted",
         "The PodLocators of deleted pods remain.",
         symptom=WRITTEN,
-        pod_locators=_NeverDeletes,
+        pod_locators=_NeverDeletesLocators,
     ),
     Mutant(
         "locator-has-another-name",
         "PodLocators have other names than their pods.",
         symptom=WRITTEN,
-        pod_locators=lambda client: PodLocatorController(_Renames(client)),
+        pod_locators=lambda client: PodLocatorController(_RenamingClient(client)),
     ),
     Mutant(
         "locator-of-new-pods-alone",
         "On start, the PodLocator controller ignores existing pods, and existing PodLocators whose pod is deleted.",
         symptom=WRITTEN,
-        pod_locators=_NewPodsOnly,
+        pod_locators=_IgnoresExistingPods,
     ),
 ]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mutants.mutant import Mutant
-from mutants.wrong_plans import PlanFaults, Planner, Pods
+from mutants.wrong_plans import PlanMutantRegistry, Planner, Pods
 from reference.client import Object
 from reference.endpointslice.plan import Plan, plan_service
 
 MUTANTS: list[Mutant] = []
 
-_faults = PlanFaults(MUTANTS)
+_faults = PlanMutantRegistry(MUTANTS)
 
 
 def _misread(name: str, sentence: str, read: Callable[[Object], Object], provenance: str = "") -> None:

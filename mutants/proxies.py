@@ -312,7 +312,7 @@ class _JudgesBothFamiliesTogether(_KnowsAllSlices):
     "The proxy follows hints only on Services that set trafficDistribution.",
     "Cilium, cilium#25283",
 )
-class _HintsNeedTheField(_KnowsAllSlices):
+class _HintsNeedDistribution(_KnowsAllSlices):
     def wrong(self, asked: DecisionInput) -> Decision:
         asks = _distribution(self, asked.port)
         return asked.answer(endpoints=asked.endpoints if asks else without_hints(asked.endpoints))
@@ -323,7 +323,7 @@ class _HintsNeedTheField(_KnowsAllSlices):
     "Traffic of a Service that sets trafficDistribution stays in the zone even without hints.",
     "Envoy Gateway",
 )
-class _FieldWithoutHints(_KnowsAllSlices):
+class _DistributionWithoutHints(_KnowsAllSlices):
     def wrong(self, asked: DecisionInput) -> Decision:
         if not _distribution(self, asked.port) or any(each.zone_hints for each in asked.ready):
             return asked.answer()
@@ -379,7 +379,7 @@ class _NeverReturnsToZoneHints(_KnowsAllSlices):
 
 
 @_wrong_state("zone-remembered-by-services", "The proxy uses a new zone label of the node only for new Services.")
-class _ZoneRememberedByServices(_KnowsAllSlices):
+class _RemembersZonePerService(_KnowsAllSlices):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._zones: dict[Name, str] = {}

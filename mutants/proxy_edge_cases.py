@@ -68,7 +68,7 @@ def _misread(name: str, sentence: str, provenance: str = "", *, symptom: str = R
     return register
 
 
-class _CountsTwice(State):
+class _CountsDuplicatesTwice(State):
     """Gives each entry of a slice a separate slot."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -90,7 +90,7 @@ _register(
     "counts-repeated-endpoints-twice",
     "An endpoint in two slices gets a double share of connections.",
     symptom="in .* probes",
-    state=_CountsTwice,
+    state=_CountsDuplicatesTwice,
 )
 
 
@@ -210,7 +210,7 @@ _register(
 )
 
 
-class _KeepsLast(State):
+class _KeepsLastLocalEndpoints(State):
     """With a `Local` policy, ignores the removal of a service port's last endpoints."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -228,7 +228,7 @@ class _KeepsLast(State):
 _register(
     "local-keeps-its-last-endpoints",
     "With policy Local, the last endpoints of a Service are still used after they are removed or become unready.",
-    state=_KeepsLast,
+    state=_KeepsLastLocalEndpoints,
 )
 
 
@@ -281,29 +281,29 @@ class _MisreadsTerminatingAtStart(_MisreadsAtStart):
         return {**endpoint, "conditions": self._conditions} if terminates else endpoint
 
 
-class _TreatsAsReady(_MisreadsTerminatingAtStart):
+class _TreatsTerminatingAsReady(_MisreadsTerminatingAtStart):
     _conditions: ClassVar = {"ready": True}
 
 
-class _TreatsAsRemoved(_MisreadsTerminatingAtStart):
+class _TreatsTerminatingAsRemoved(_MisreadsTerminatingAtStart):
     _conditions: ClassVar = {"ready": False, "serving": False}
 
 
 _register(
     "restarted-takes-terminating-for-ready",
     "On start, a proxy treats terminating endpoints as ready.",
-    state=_TreatsAsReady,
+    state=_TreatsTerminatingAsReady,
 )
 _register(
     "restarted-keeps-who-terminates-out",
     "On start, a proxy does not use a terminating endpoint, even if no other endpoint serves.",
     "kubernetes#92019",
     symptom=f"{REFUSED}|{NO_ANSWER}",
-    state=_TreatsAsRemoved,
+    state=_TreatsTerminatingAsRemoved,
 )
 
 
-class _ZoneAtTheStart(State):
+class _NeedsZoneAtStart(State):
     """Follows changes of its node's zone only if the node has a zone when the proxy starts."""
 
     _without = False
@@ -322,11 +322,11 @@ _register(
     "zone-known-at-the-start-or-never",
     "A proxy that starts on a node without a zone ignores later zone labels.",
     "kubernetes#90521",
-    state=_ZoneAtTheStart,
+    state=_NeedsZoneAtStart,
 )
 
 
-class _SkipsNodes(State):
+class _SkipsEndpointsOfNodes(State):
     """Does not use endpoints on a node for which `skips` is true, given the Node and whether it was deleted."""
 
     def __init__(self, *arguments: Any, skips: Callable[[Object, bool], bool]) -> None:
@@ -354,12 +354,12 @@ def _is_unready(node: Object, _deleted: bool) -> bool:
 _register(
     "skips-endpoints-of-unready-nodes",
     "The proxy does not use endpoints on unready nodes.",
-    state=partial(_SkipsNodes, skips=_is_unready),
+    state=partial(_SkipsEndpointsOfNodes, skips=_is_unready),
 )
 _register(
     "skips-endpoints-of-lost-nodes",
     "The proxy does not use endpoints on a node whose Node is deleted.",
-    state=partial(_SkipsNodes, skips=lambda _, deleted: deleted),
+    state=partial(_SkipsEndpointsOfNodes, skips=lambda _, deleted: deleted),
 )
 
 

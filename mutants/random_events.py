@@ -138,7 +138,7 @@ _register(
 )
 
 
-class _ForgetsItsName(State):
+class _IgnoresHintsAfterNodeDeletion(State):
     """Ignores node hints after its Node has been deleted once."""
 
     _deleted = False
@@ -169,7 +169,7 @@ _register(
     "node-hints-end-with-the-node",
     "After its Node was deleted and created again, the proxy does not follow node hints.",
     draw="nodes=remade",
-    proxy=partial(ServiceProxy, state=_ForgetsItsName),
+    proxy=partial(ServiceProxy, state=_IgnoresHintsAfterNodeDeletion),
 )
 
 

@@ -61,7 +61,7 @@ def _each_endpoint(slice_: Object, change: Callable[[Object], Object]) -> Object
 # Numbers
 
 
-class _TenPorts(State):
+class _ServesLastTenPorts(State):
     def _decided(self, name: Any, service: Any) -> Iterator[Any]:
         ports = {family: known[-10:] for family, known in service.ports.items()}
         return super()._decided(name, replace(service, ports=ports))
@@ -71,11 +71,11 @@ _proxy(
     "ten-ports-of-a-service",
     "The proxy serves only the last ten ports of a Service.",
     "ports=twelve",
-    partial(ServiceProxy, state=_TenPorts),
+    partial(ServiceProxy, state=_ServesLastTenPorts),
 )
 
 
-class _TwoSlices(State):
+class _ReadsTwoSlices(State):
     def _decision(self, service: Any, *others: Any) -> Any:
         first = dict(list(service.slices.items())[:2])
         return super()._decision(replace(service, slices=first), *others)
@@ -85,7 +85,7 @@ _proxy(
     "two-slices-of-a-service",
     "The proxy uses only the first two slices of a Service.",
     "slices=several",
-    partial(ServiceProxy, state=_TwoSlices),
+    partial(ServiceProxy, state=_ReadsTwoSlices),
 )
 
 
@@ -126,7 +126,7 @@ def unknown_hints_void_a_list(slice_: Object) -> Object:
     return _each_endpoint(slice_, known)
 
 
-class _TwoHundredServices(State):
+class _ServesTwoHundredServices(State):
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         if deleted or name in self._services or len(self._services) < 200:
@@ -137,7 +137,7 @@ _proxy(
     "two-hundred-services",
     "The proxy serves at most two hundred Services.",
     "neighbours=crowd",
-    partial(ServiceProxy, state=_TwoHundredServices),
+    partial(ServiceProxy, state=_ServesTwoHundredServices),
 )
 
 
@@ -190,7 +190,7 @@ def slices_of_other_owners(slice_: Object) -> Object:
     return {**slice_, "endpoints": []} if owners - {"Service"} else slice_
 
 
-class _DistributionOrPolicy(Services):
+class _DropsDistributionWithPolicy(Services):
     def decode(self, obj: Object, features: Features) -> list[str]:
         spec = obj.get("spec") or {}
         if "internalTrafficPolicy" in spec and "clusterIP" not in spec:
@@ -204,7 +204,7 @@ MUTANTS.append(
         "The API server removes trafficDistribution from a new Service whose internalTrafficPolicy is written.",
         symptom=WRITTEN,
         draw="policies=written",
-        kinds=lambda: (_DistributionOrPolicy(),),
+        kinds=lambda: (_DropsDistributionWithPolicy(),),
     )
 )
 

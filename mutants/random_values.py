@@ -151,7 +151,7 @@ def local_fallback_needs_a_service_without_ready_endpoints(asked: DecisionInput)
 # Slices
 
 
-class _SomeSlices(State):
+class _ReadsSomeSlices(State):
     """Reads only some slices of a Service in each IP family. `choose` selects from the slices in order of arrival."""
 
     def __init__(self, *arguments: Any, choose: Callable[[list[str]], str]) -> None:
@@ -170,13 +170,13 @@ _register(
     "The proxy uses only the last slice of a Service, as if it replaced the others.",
     "cilium#11947",
     draw="slices=each",
-    proxy=partial(ServiceProxy, state=partial(_SomeSlices, choose=lambda names: names[-1])),
+    proxy=partial(ServiceProxy, state=partial(_ReadsSomeSlices, choose=lambda names: names[-1])),
 )
 _register(
     "first-slice-alone",
     "The proxy uses only the first slice of a Service.",
     draw="slices=empty",
-    proxy=partial(ServiceProxy, state=partial(_SomeSlices, choose=lambda names: names[0])),
+    proxy=partial(ServiceProxy, state=partial(_ReadsSomeSlices, choose=lambda names: names[0])),
 )
 
 
@@ -231,7 +231,7 @@ _register(
 )
 
 
-class _KeepsFamilies(State):
+class _KeepsOldAddresses(State):
     """When a Service changes, adds its new addresses to the old ones."""
 
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
@@ -245,11 +245,11 @@ class _KeepsFamilies(State):
 _register(
     "removed-families-stay",
     "When a Service gives up an IP family, its rules of this family stay.",
-    proxy=partial(ServiceProxy, state=_KeepsFamilies),
+    proxy=partial(ServiceProxy, state=_KeepsOldAddresses),
 )
 
 
-class _OneNameOneSlice(State):
+class _IgnoresSlicesOfSameName(State):
     """Identifies a slice by its name, so it ignores a slice while another namespace has one of the same name."""
 
     def _receive_slice(self, obj: Object, *, deleted: bool) -> None:
@@ -263,7 +263,7 @@ _register(
     "The proxy ignores a slice while another namespace has a slice of the same name.",
     "kubernetes#4695",
     draw="neighbours=twin",
-    proxy=partial(ServiceProxy, state=_OneNameOneSlice),
+    proxy=partial(ServiceProxy, state=_IgnoresSlicesOfSameName),
 )
 
 
@@ -318,7 +318,7 @@ _register(
 # DNS
 
 
-class _NeedsReady(ClusterIndex):
+class _NeedsReadyCondition(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         known = [each for each in obj.get("endpoints") or () if "ready" in (each.get("conditions") or {})]
         super()._take_slice({**obj, "endpoints": known}, gone)
@@ -330,11 +330,11 @@ _register(
     "coredns#4632",
     draw="conditions=none",
     symptom=WRITTEN,
-    dns=partial(DnsServer, resolver=index_resolver(_NeedsReady)),
+    dns=partial(DnsServer, resolver=index_resolver(_NeedsReadyCondition)),
 )
 
 
-class _KeysOverUdpOnly(Resolver):
+class _IgnoresKeysOverTcp(Resolver):
     """Ignores topology keys over TCP."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -354,11 +354,11 @@ _register(
     "Over TCP, clients get the endpoints of all nodes, whatever the topology keys.",
     draw="queries=tcp",
     symptom=WRITTEN,
-    dns=partial(DnsServer, resolver=_KeysOverUdpOnly),
+    dns=partial(DnsServer, resolver=_IgnoresKeysOverTcp),
 )
 
 
-class _NewSlicesOnly(DnsServer):
+class _IgnoresInitialSlices(DnsServer):
     def _apply(self, event: Event) -> None:
         if self._has_state or event.resource != "endpointslices":
             super()._apply(event)
@@ -369,5 +369,5 @@ _register(
     "Answers contain only endpoints of EndpointSlices that were written after the DNS server started.",
     draw="components=dns-restarted",
     symptom=WRITTEN,
-    dns=_NewSlicesOnly,
+    dns=_IgnoresInitialSlices,
 )

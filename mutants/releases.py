@@ -93,7 +93,7 @@ def _zone_hints_need_node_hints(behaviour: Behaviour) -> Behaviour:
 MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
 
 
-class _DisabledIsAuto(State):
+class _ReadsDisabledAsAuto(State):
     """Reads the value Disabled of the annotation as Auto."""
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
@@ -220,7 +220,7 @@ MUTANTS += [
         "takes-disabled-for-auto",
         "In releases that require the annotation, the value Disabled works like Auto.",
         symptom=REACHED,
-        proxy=partial(ServiceProxy, state=_DisabledIsAuto),
+        proxy=partial(ServiceProxy, state=_ReadsDisabledAsAuto),
     ),
     Mutant(
         "no-zone-hints-without-node-hints",

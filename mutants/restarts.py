@@ -107,7 +107,7 @@ class _LoadsNoExternalPolicy(KernelTable):
         super().load(replace(ruleset, external={}))
 
 
-class _NeedsApiServer(ServiceProxy):
+class _DeletesRulesWithoutApiServer(ServiceProxy):
     """Deletes its rules while its API server is down."""
 
     def __init__(self, node_name: str, client: Client, **options: Any) -> None:
@@ -223,6 +223,6 @@ MUTANTS = [
         "forgets-all-without-its-server",
         "A proxy deletes its rules while it cannot reach the API server.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
-        proxy=_NeedsApiServer,
+        proxy=_DeletesRulesWithoutApiServer,
     ),
 ]

@@ -31,7 +31,7 @@ def _as_rendered(_: RuleAction | None, wanted: RuleAction) -> RuleAction:
     return wanted
 
 
-class AsRendered(State):
+class KeepsDuplicateSlots(State):
     """Uses the rendered slots in their order, including duplicates, unless a `Place` function rearranges them."""
 
     def __init__(self, *arguments: Any, place: Place = _as_rendered, **parts: Any) -> None:
@@ -41,7 +41,7 @@ class AsRendered(State):
 
 def _share(name: str, sentence: str, provenance: str = "", *, symptom: str) -> Callable[[Wrong], Wrong]:
     def register(wrong: Wrong) -> Wrong:
-        state = partial(AsRendered, decide=deciding(wrong))
+        state = partial(KeepsDuplicateSlots, decide=deciding(wrong))
         MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, state=state)))
         return wrong
 
@@ -131,6 +131,6 @@ MUTANTS.append(
         "shares-pile-up",
         "Each time endpoints are added or removed, the other endpoints get a larger share.",
         symptom="where an equal share is",
-        proxy=partial(ServiceProxy, state=partial(AsRendered, place=_piled_up)),
+        proxy=partial(ServiceProxy, state=partial(KeepsDuplicateSlots, place=_piled_up)),
     )
 )

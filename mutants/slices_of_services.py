@@ -10,7 +10,7 @@ from typing import Any
 from mutants.clients import Sink, controller_hearing, rewriting
 from mutants.controllers import all_are_ours
 from mutants.mutant import Mutant
-from mutants.wrong_plans import Nodes, PlanFaults, Pods, without
+from mutants.wrong_plans import Nodes, PlanMutantRegistry, Pods, without
 from reference.client import Client, Event, Key, Object, key_of
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.endpoints import is_ready
@@ -20,7 +20,7 @@ from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_ser
 
 MUTANTS: list[Mutant] = []
 
-_faults = PlanFaults(MUTANTS)
+_faults = PlanMutantRegistry(MUTANTS)
 
 
 # Slices

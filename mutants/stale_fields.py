@@ -11,7 +11,7 @@ from typing import Any
 
 from mutants import dropped_updates
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
-from mutants.other_implementations import HintsOnRequest
+from mutants.other_implementations import FollowsRequestedHints
 from reference.client import Object
 from reference.proxy import ServiceProxy
 from reference.proxy.state import State
@@ -48,7 +48,7 @@ def _never_again(seen: list[Value], now: Value) -> Value:
     return seen[-1] if now in seen else now
 
 
-class _FrozenField(State):
+class _StaleField(State):
     """Replaces a field of each object with the value in an earlier version of the object."""
 
     def __init__(self, *arguments: Any, resource: str, path: Path, choose: Choose, **parts: Any) -> None:
@@ -82,12 +82,12 @@ class _FrozenField(State):
         return {**others, name: value} if there else others
 
 
-class _FrozenFieldOnRequest(_FrozenField, HintsOnRequest):
-    """A mutant like `StaleFields`, for a proxy that follows hints only if the Service requests them."""
+class _StaleFieldOnRequest(_StaleField, FollowsRequestedHints):
+    """A mutant like `_StaleField`, for a proxy that follows hints only if the Service requests them."""
 
 
 def _register(
-    name: str, sentence: str, path: str, choose: Choose, *, symptom: str = ANY, state: type[_FrozenField] = _FrozenField
+    name: str, sentence: str, path: str, choose: Choose, *, symptom: str = ANY, state: type[_StaleField] = _StaleField
 ) -> None:
     resource, *keys = path.split(".")
     made = partial(state, resource=resource, path=keys, choose=choose)
@@ -111,8 +111,8 @@ _freeze("freezes-external-ips", "services.spec.externalIPs")
 _freeze("freezes-ingress", "services.status.loadBalancer.ingress", choose=_first_given, symptom=REACHED)
 _freeze("freezes-node-ports", "services.spec.ports.*.nodePort", symptom=dropped_updates.ANY)
 _freeze("freezes-protocols", "services.spec.ports.*.protocol")
-_freeze("freezes-distribution", "services.spec.trafficDistribution", state=_FrozenFieldOnRequest)
-_freeze("freezes-annotations", "services.metadata.annotations", state=_FrozenFieldOnRequest)
+_freeze("freezes-distribution", "services.spec.trafficDistribution", state=_StaleFieldOnRequest)
+_freeze("freezes-annotations", "services.metadata.annotations", state=_StaleFieldOnRequest)
 _freeze("freezes-health-check-ports", "services.spec.healthCheckNodePort", symptom=WRITTEN)
 _freeze("freezes-hints", "endpointslices.endpoints.*.hints")
 _freeze("freezes-conditions", "endpointslices.endpoints.*.conditions")

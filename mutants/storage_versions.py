@@ -57,7 +57,7 @@ class _DropsStoredFields(Services):
             new["spec"].pop("trafficDistribution", None)
 
 
-class _RefusesStoredValues(Services):
+class _RejectsStoredValues(Services):
     """Validates a stored value as if it were new."""
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
@@ -120,7 +120,7 @@ MUTANTS = [
         "refuses-stored-values",
         "With the gate off, the API server rejects updates of Services that have one of the newer values stored.",
         symptom=WRITTEN,
-        kinds=lambda: (_RefusesStoredValues(),),
+        kinds=lambda: (_RejectsStoredValues(),),
     ),
     Mutant(
         "drops-zone-hints-too",

@@ -361,16 +361,16 @@ def _keys(obj: Object) -> list[str]:
 def _lenient(sentence: str, name: str, forgiven: Callable[[FieldError], bool]) -> None:
     """Create a mutant that ignores this validation error in topology keys."""
 
-    class Lenient(Services):
+    class IgnoresKeyErrors(Services):
         def validate(self, obj: Object, features: Features) -> list[FieldError]:
             found = super().validate(obj, features)
             return [each for each in found if not each.field.startswith(FIELD) or not forgiven(each)]
 
-    MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, kinds=lambda: (Lenient(),)))
+    MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, kinds=lambda: (IgnoresKeyErrors(),)))
 
 
 @_api_fault("fifteen-topology-keys", "The API server refuses a Service with sixteen topology keys.")
-class _FifteenKeys(Services):
+class _RejectsSixteenKeys(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         found = super().validate(obj, features)
         return [*found, errors.too_many(FIELD, 16, 15)] if len(_keys(obj)) == 16 else found
@@ -404,7 +404,7 @@ _lenient(
 
 
 @_api_fault("loses-topology-keys", "The API server removes topologyKeys from Services.")
-class _LosesTopologyKeys(Services):
+class _DropsTopologyKeys(Services):
     def decode(self, obj: Object, features: Features) -> list[str]:
         (obj.get("spec") or {}).pop("topologyKeys", None)
         return super().decode(obj, features)
@@ -419,7 +419,7 @@ class _SortsTopologyKeys(Services):
 
 
 @_api_fault("topology-keys-are-fixed", "The API server rejects changes of topology keys on an existing Service.")
-class _TopologyKeysAreFixed(Services):
+class _ImmutableTopologyKeys(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         fixed = [errors.invalid(FIELD, _keys(new), "field is immutable")] if _keys(new) != _keys(old) else []
         return super().validate_update(new, old, features) + fixed
@@ -428,7 +428,7 @@ class _TopologyKeysAreFixed(Services):
 @_api_fault(
     "topology-keys-exclude-everything", "The API server rejects topology keys together with any other routing field."
 )
-class _TopologyKeysExcludeEverything(Services):
+class _RejectsKeysWithOtherFields(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
         other = spec.get("trafficDistribution") or spec.get("internalTrafficPolicy") == "Local"

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from mutants.mutant import Mutant
-from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, distribution_of, rewritten, with_spec, without
+from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, distribution_of, rewritten, with_spec, without
 from reference.client import Object
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, ZONE, node_zone
 from reference.endpointslice.plan import Plan, plan_service
 
 MUTANTS: list[Mutant] = []
 
-_faults = PlanFaults(MUTANTS)
+_faults = PlanMutantRegistry(MUTANTS)
 
 
 @_faults.miswrites("writes-no-hints", "The controller writes no hints and reports no reason.", "kubernetes#103888")

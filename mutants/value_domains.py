@@ -19,7 +19,7 @@ FIELD = "spec.trafficDistribution"
 SAMPLE = "trafficdist.dev/PreferNextZone"
 
 
-class _RefusesDomains(Services):
+class _RejectsDomains(Services):
     """Rejects values with a domain prefix, as released Kubernetes does."""
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
@@ -46,7 +46,7 @@ def _unknown_is_close(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(service, *others, **options)
 
 
-class _OwnZoneOnly(PreferNextZone):
+class _HintsOwnZoneOnly(PreferNextZone):
     """Hints no endpoint for other zones."""
 
     def hints(self, endpoints: Any, nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
@@ -59,7 +59,7 @@ MUTANTS = [
         "The API server rejects values of trafficDistribution with a domain prefix.",
         "released kube-apiserver",
         WRITTEN,
-        kinds=lambda: (_RefusesDomains(),),
+        kinds=lambda: (_RejectsDomains(),),
     ),
     Mutant(
         "takes-any-value-with-a-slash",
@@ -87,6 +87,6 @@ MUTANTS = [
         "If a heuristic hints an endpoint for several zones, the controller writes only the first zone.",
         "",
         WRITTEN,
-        controller=partial(EndpointSliceController, heuristics={SAMPLE: _OwnZoneOnly()}),
+        controller=partial(EndpointSliceController, heuristics={SAMPLE: _HintsOwnZoneOnly()}),
     ),
 ]

@@ -22,7 +22,7 @@ Write = Callable[[Object, Object], Object]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanFaults:
+class PlanMutantRegistry:
     """Adds mutants to a list. With `about`, a planner is correct for Services that the fault does not affect."""
 
     mutants: list[Mutant]

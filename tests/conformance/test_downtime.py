@@ -93,7 +93,7 @@ def test_a_gap_is_reported_as_long_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    forgets = data_planes._ForgetsBeforeItLearns
+    forgets = data_planes._DeletesBeforeAdding
     monkeypatch.setattr(data_planes, "time", clock)
     monkeypatch.setattr(forgets, "apply", clock.times(forgets.apply))
     client = steady(trial(MUTANTS[name]), tmp_path / "history-1.jsonl")
