@@ -18,7 +18,7 @@ FOLDER = ROOT / ".pytest_cache/d"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequirementResult:
     """The result of one requirement: the verdict (passed, failed or inconclusive), the duration and the text."""
 
     requirement: str
@@ -36,16 +36,16 @@ class VariantResults:
 
     def __init__(self, folder: Path, name: str, reading: str) -> None:
         self._path = folder / f"{name}.{reading}.jsonl"
-        self.outcomes: dict[str, Outcome] = {each.requirement: each for each in self._read()}
+        self.outcomes: dict[str, RequirementResult] = {each.requirement: each for each in self._read()}
 
-    def _read(self) -> Iterator[Outcome]:
+    def _read(self) -> Iterator[RequirementResult]:
         for line in self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else ():
             try:
-                yield Outcome(**json.loads(line))
+                yield RequirementResult(**json.loads(line))
             except ValueError:  # the run was killed during a write
                 continue
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: RequirementResult) -> None:
         """Write a result to disk."""
         self.outcomes[outcome.requirement] = outcome
         with self._path.open("a", encoding="utf-8") as file:

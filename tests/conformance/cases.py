@@ -28,7 +28,7 @@ from harness.scenario.convergence import recheck
 from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw, parse_draw
 from harness.variation.node_names import cloud_names
-from tests.conformance.benign_results import Outcome
+from tests.conformance.benign_results import RequirementResult
 
 if TYPE_CHECKING:
     import pytest
@@ -158,7 +158,7 @@ class Trial:
                 self._ended.setdefault(error.component, str(error))
                 raise
 
-    def outcome(self, requirement_id: str, reading: str = "kep") -> Outcome:
+    def outcome(self, requirement_id: str, reading: str = "kep") -> RequirementResult:
         """Run a requirement's test. Return the verdict, the duration and the text.
 
         A `HarnessError` makes the result inconclusive. Any other error counts as a failure.
@@ -172,7 +172,7 @@ class Trial:
         except Exception as error:  # noqa: BLE001  a scenario that fails on a correct variant is a finding, and the run continues
             verdict, text = "failed", f"{type(error).__name__}: {error}"
         seconds, cpu_seconds = time.monotonic() - begin, time.process_time() - cpu
-        return Outcome(requirement_id, verdict, round(seconds, 3), round(cpu_seconds, 3), text)
+        return RequirementResult(requirement_id, verdict, round(seconds, 3), round(cpu_seconds, 3), text)
 
     def failure(self, requirement_id: str, reading: str = "kep") -> str:
         """Return the failure text of a requirement's test, or "" if the test passes.

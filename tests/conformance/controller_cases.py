@@ -64,7 +64,7 @@ Seen = Mapping[tuple[object, ...], object]
 
 
 @dataclass(frozen=True)
-class Case:
+class ControllerCase:
     """A release, a configuration, and steps.
 
     Each step is a list of actions on objects. The first step runs before the controller starts.
@@ -79,7 +79,7 @@ class Case:
 # Generated cases
 
 
-class _Generator:
+class _CaseGenerator:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.tidy = chance.random() < 0.5
@@ -88,7 +88,7 @@ class _Generator:
         self.nodes: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
 
-    def generate(self, steps: int) -> Case:
+    def generate(self, steps: int) -> ControllerCase:
         chance = self.chance
         for name in NODES[: chance.choice((1, 2, 4, 4, 4, 4))]:
             self.nodes[name] = self.node(name)
@@ -102,7 +102,7 @@ class _Generator:
         told = [deepcopy(begin), *([deepcopy(self.step())] for _ in range(steps))]
         features = chance.choice(FEATURES)
         level = chance.choice(NODE_LEVELS) if features.gates.get("NodeLevelTopology") else NodeLevel()
-        return Case(features, level, chance.choice((2, 3, 100, 100)), told)
+        return ControllerCase(features, level, chance.choice((2, 3, 100, 100)), told)
 
     def step(self) -> tuple[str, str, Object]:
         chance = self.chance
@@ -232,9 +232,9 @@ class _Generator:
         return {"metadata": {"namespace": NAMESPACE, "name": lease_name(node), "labels": behind}}
 
 
-def _node_without_endpoint_comes() -> Case:
+def _node_without_endpoint_comes() -> ControllerCase:
     """Return a handwritten case that adds a node without an endpoint while the configuration allows one such node."""
-    generator = _Generator(random.Random(1))
+    generator = _CaseGenerator(random.Random(1))
     generator.tidy, generator.owned = True, False
     nodes = [generator.node(name) for name in ("a1", "a2", "b1")]
     pod, web = generator.pod("p001", "a1"), generator.service()
@@ -244,20 +244,20 @@ def _node_without_endpoint_comes() -> Case:
     web["spec"].pop("trafficDistribution", None)
     begin = [*(("ADDED", "nodes", each) for each in nodes[:2]), ("ADDED", "pods", pod), ("ADDED", "services", web)]
     automatic = NodeLevel("automatic", MissingLimit(1), daemon_set=False)
-    return Case(Features(gates=BY_NODE), automatic, 100, [begin, [("ADDED", "nodes", nodes[2])]])
+    return ControllerCase(Features(gates=BY_NODE), automatic, 100, [begin, [("ADDED", "nodes", nodes[2])]])
 
 
-def generated_cases(count: int, *, steps: int = 5) -> list[Case]:
+def generated_cases(count: int, *, steps: int = 5) -> list[ControllerCase]:
     """Return deterministic cases: one case is written by hand, and the others are generated."""
     chance = random.Random(2433)
-    return [_node_without_endpoint_comes(), *(_Generator(chance).generate(steps) for _ in range(count - 1))]
+    return [_node_without_endpoint_comes(), *(_CaseGenerator(chance).generate(steps) for _ in range(count - 1))]
 
 
 # Running a case on a controller
 
 
 @dataclass
-class _Store:
+class _FakeApiServer:
     """A fake API server with the features that a controller requires."""
 
     objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
@@ -336,7 +336,7 @@ class _Store:
         self.sink(Event(kind, resource, obj))
 
 
-class _Clock:
+class _FakeClock:
     def __init__(self) -> None:
         self.now = 1000.0
 
@@ -345,8 +345,8 @@ class _Clock:
 
 
 @contextmanager
-def _clock() -> Iterator[_Clock]:
-    clock = _Clock()
+def _clock() -> Iterator[_FakeClock]:
+    clock = _FakeClock()
     with (
         mock.patch.object(controller, "time", clock),
         mock.patch.object(status, "time", clock),
@@ -355,9 +355,9 @@ def _clock() -> Iterator[_Clock]:
         yield clock
 
 
-def run_case(make: Callable[..., EndpointSliceController], case: Case, *, counted: bool) -> list[Seen]:
+def run_case(make: Callable[..., EndpointSliceController], case: ControllerCase, *, counted: bool) -> list[Seen]:
     """Run a case on a controller. Return the objects written after each step, with metrics if `counted`."""
-    store, seen = _Store(), []
+    store, seen = _FakeApiServer(), []
 
     def begin() -> tuple[EndpointSliceController, deque[Event]]:
         events: deque[Event] = deque()
@@ -390,7 +390,7 @@ def run_case(make: Callable[..., EndpointSliceController], case: Case, *, counte
     return seen
 
 
-def _settle(made: EndpointSliceController, events: deque[Event], clock: _Clock) -> None:
+def _settle(made: EndpointSliceController, events: deque[Event], clock: _FakeClock) -> None:
     for _ in range(300):
         while events:
             made._read(events.popleft())
@@ -404,7 +404,7 @@ def _settle(made: EndpointSliceController, events: deque[Event], clock: _Clock) 
     raise AssertionError("the controller works and works")
 
 
-def _seen(made: EndpointSliceController, store: _Store, *, counted: bool) -> Seen:
+def _seen(made: EndpointSliceController, store: _FakeApiServer, *, counted: bool) -> Seen:
     found: dict[tuple[object, ...], object] = {}
     for (resource, _, name), obj in store.objects.items():
         if resource == "services":

@@ -52,13 +52,13 @@ class UnsupportedOperationError(Exception):
     """The scenario uses an operation that the stage does not support."""
 
 
-class StageCluster:
+class FakeCluster:
     """A fake `Cluster` with the operations that the tables need."""
 
     def __init__(self) -> None:
         self.said: list[ExpectedCell] = []
         self.zones = {node.name: node.zone for node in THREE_ZONES.nodes}
-        self.nodes = _Nodes(self.zones)
+        self.nodes = _FakeNodes(self.zones)
         self.topology = THREE_ZONES
         self._numbers = itertools.count(1)
         self._slices: dict[tuple[str, str, str], tuple[list[Endpoint], Sequence[Port]]] = {}
@@ -160,7 +160,7 @@ class StageCluster:
             )
 
 
-class _Nodes:
+class _FakeNodes:
     def __init__(self, zones: dict[str, str]) -> None:
         self._zones = zones
 
@@ -171,29 +171,29 @@ class _Nodes:
         self._zones[node] = zone or ""
 
 
-def expect_traffic(stage: StageCluster, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
+def expect_traffic(stage: FakeCluster, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
     """Record the expectation of the scenario."""
     stage.say(service, expected, **address)
 
 
-def _expect_together(stage: StageCluster, questions: Sequence[Question], **_: Any) -> None:
+def _expect_together(stage: FakeCluster, questions: Sequence[Question], **_: Any) -> None:
     for each in questions:
         stage.say(each.service, each.expected, to=each.to, family=each.family, port=each.port, kept=each.kept)
 
 
 def _expect_kept(
-    stage: StageCluster, service: Service, allowed: Mapping[Any, AbstractSet[Pod]], **address: Any
+    stage: FakeCluster, service: Service, allowed: Mapping[Any, AbstractSet[Pod]], **address: Any
 ) -> dict[Any, Pod]:
     stage.say(service, allowed, kept=True, **address)
     return {who: min(pods, key=lambda each: each.name) for who, pods in allowed.items()}
 
 
 @contextlib.contextmanager
-def _beside(*_: Any, **__: Any) -> Iterator[_ConcurrentTraffic]:
-    yield _ConcurrentTraffic()
+def _beside(*_: Any, **__: Any) -> Iterator[_NoTraffic]:
+    yield _NoTraffic()
 
 
-class _ConcurrentTraffic:
+class _NoTraffic:
     def wait_for_samples(self) -> None:
         """Do nothing. The stage has no traffic."""
 
@@ -228,7 +228,7 @@ def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[Expected
                 monkeypatch.setattr(module, name, ON_STAGE.get(name, _stop))
     found = []
     for case in scenario.cases:
-        stage = StageCluster()
+        stage = FakeCluster()
         with contextlib.suppress(UnsupportedOperationError):
             scenario.test(stage, **case)
         found += stage.said

@@ -45,7 +45,7 @@ Seen = Mapping[tuple[object, ...], object]
 
 
 @dataclass(frozen=True)
-class Case:
+class ProxyCase:
     """A release, and steps.
 
     The events of a step arrive together. The first step has the objects that exist at the start.
@@ -58,13 +58,13 @@ class Case:
 # Generated cases
 
 
-class _Generator:
+class _CaseGenerator:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.objects: dict[tuple[str, str], Object] = {}
         self.hinted, self.noded = (chance.choice((0.0, 0.8, 1.0, 1.0)) for _ in range(2))
 
-    def generate(self, steps: int) -> Case:
+    def generate(self, steps: int) -> ProxyCase:
         for name in NODES:
             self.objects["nodes", name] = self.node(name)
         for number, name in enumerate(self.chance.sample(("web", "api"), self.chance.randint(1, 2))):
@@ -73,7 +73,7 @@ class _Generator:
                 for part in range(self.chance.choice((0, 1, 1, 2, 2))):
                     self.objects["endpointslices", f"{name}-{family}-{part}"] = self.slice(name, family, part)
         begin = [Event("ADDED", resource, deepcopy(each)) for (resource, _), each in self.objects.items()]
-        return Case(self.chance.choice(FEATURES), [[*begin, SYNCED], *(self.step() for _ in range(steps))])
+        return ProxyCase(self.chance.choice(FEATURES), [[*begin, SYNCED], *(self.step() for _ in range(steps))])
 
     def step(self) -> list[Event]:
         if self.chance.random() < 0.05:
@@ -204,16 +204,16 @@ class _Generator:
         return {**old, "endpoints": endpoints}
 
 
-def generated_cases(count: int, *, steps: int = 5) -> list[Case]:
+def generated_cases(count: int, *, steps: int = 5) -> list[ProxyCase]:
     """Return deterministic generated cases."""
     chance = random.Random(536)
-    return [_Generator(chance).generate(steps) for _ in range(count)]
+    return [_CaseGenerator(chance).generate(steps) for _ in range(count)]
 
 
 # Running a case on a proxy
 
 
-class _Server:
+class _FakeClient:
     """A fake API client that sends the existing objects first and then the events of a case."""
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ class _Server:
         self.tell = sink
 
 
-class _Kernel:
+class _FakeKernel:
     """A fake of the kernel interface that the proxy uses."""
 
     def __init__(self, state: State, pod_cidrs: Sequence[str], metrics: Any, kernel_table: object) -> None:
@@ -239,7 +239,7 @@ class _Kernel:
         """Do nothing."""
 
 
-class _Thread:
+class _FakeThread:
     """A fake thread that never runs."""
 
     def __init__(self, **options: Any) -> None:
@@ -253,16 +253,16 @@ class _Thread:
 def _no_system() -> Iterator[None]:
     """In this context, new proxies use no kernel, no sockets and no thread."""
     with (
-        mock.patch.object(proxies, "KernelWriter", _Kernel),
+        mock.patch.object(proxies, "KernelWriter", _FakeKernel),
         mock.patch.object(Listeners, "_listen", lambda self, port: self._open.setdefault(port, [])),
-        mock.patch.object(proxies.threading, "Thread", _Thread),
+        mock.patch.object(proxies.threading, "Thread", _FakeThread),
     ):
         yield
 
 
-def run_case(proxy: Callable[..., ServiceProxy], case: Case) -> list[Seen]:
+def run_case(proxy: Callable[..., ServiceProxy], case: ProxyCase) -> list[Seen]:
     """Run a case on a proxy. Return the proxy's behaviour after each step."""
-    server = _Server()
+    server = _FakeClient()
     seen: list[Seen] = []
     with _no_system():
         made = proxy(OWN, server, pod_cidrs=("10.244.0.0/16",), features=case.features, serving=object())

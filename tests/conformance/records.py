@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class CheckoutFiles:
     """The YAML files of a checkout."""
 
     root: Path = ROOT
@@ -47,7 +47,7 @@ class Records:
         (self.suite / name).write_text(text, encoding="utf-8")
 
 
-def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
+def missing(records: CheckoutFiles, requirements: Iterable[Requirement]) -> list[str]:
     """Return each missing entry with the line to add, and each entry of an unknown requirement."""
     suite = {each.id: each for each in requirements}
     needed = needs.read(records.suite)
@@ -72,7 +72,7 @@ def _dead(file: str, suite: Mapping[str, Requirement], listed: Iterable[str]) ->
         yield f"{file}: the suite has no requirement {each}: remove its line"
 
 
-def _unmapped(records: Records, suite: Mapping[str, Requirement]) -> Iterator[str]:
+def _unmapped(records: CheckoutFiles, suite: Mapping[str, Requirement]) -> Iterator[str]:
     for problem in coverage.problems(coverage.parse(records.text(coverage.FILE)), suite.keys()):
         found = suite.get(problem.rpartition(" ")[2])
         yield f"{problem}; {by_hand(records, found)}".rstrip() if found else problem
@@ -87,7 +87,7 @@ def _without_mutant(suite: Iterable[Requirement]) -> Iterator[str]:
             yield f'{each.id}: detects no mutant; add to its decorator:\n    kills={{"..."}},'
 
 
-def by_hand(records: Records, requirement: Requirement) -> str:
+def by_hand(records: CheckoutFiles, requirement: Requirement) -> str:
     """Return instructions for adding a requirement to `coverage.yaml` by hand, or "" if none are needed."""
     covered = coverage.parse(records.text(coverage.FILE))
     document = next((each for each in covered.documents if each.name == requirement.document), None)
@@ -101,7 +101,7 @@ def by_hand(records: Records, requirement: Requirement) -> str:
     )
 
 
-def add(records: Records, requirement: Requirement, needed: needs.Needs) -> list[str]:
+def add(records: CheckoutFiles, requirement: Requirement, needed: needs.Needs) -> list[str]:
     """Write the measured needs of a requirement. Return the changed files."""
     steps = {
         f"conformance/{needs.FILE}": lambda: _add_needs(records, requirement, needed),
@@ -109,7 +109,7 @@ def add(records: Records, requirement: Requirement, needed: needs.Needs) -> list
     return [file for file, step in steps.items() if step()]
 
 
-def _add_needs(records: Records, requirement: Requirement, needed: needs.Needs) -> bool:
+def _add_needs(records: CheckoutFiles, requirement: Requirement, needed: needs.Needs) -> bool:
     table = needs.read(records.suite)
     if table.get(requirement.id) == needed:
         return False
@@ -137,7 +137,7 @@ def measure(requirement: Requirement) -> needs.Needs:
 
 def main(arguments: list[str]) -> int:
     """Check all entries, or add the missing entries of one requirement."""
-    records, suite = Records(), {each.id: each for each in catalogue()}
+    records, suite = CheckoutFiles(), {each.id: each for each in catalogue()}
     match arguments:
         case ["check"]:
             found = missing(records, suite.values())

@@ -19,10 +19,10 @@ from tests.conformance.controller_cases import (
     SERVED,
     UNKNOWN,
     ZONE,
-    Case,
+    ControllerCase,
 )
 
-Without = Callable[[Case], Case]
+Without = Callable[[ControllerCase], ControllerCase]
 Done = tuple[str, str, Object]
 
 
@@ -85,7 +85,7 @@ def _conditions(pod: Object) -> Object:
     return {**pod, "status": {**pod["status"], "conditions": conditions}}
 
 
-def _several_zones(case: Case) -> Case:
+def _several_zones(case: ControllerCase) -> ControllerCase:
     """Ensure that two zones always have eligible nodes."""
     extra = [
         (
@@ -101,7 +101,7 @@ def _several_zones(case: Case) -> Case:
     return replace(case, steps=[[*extra, *case.steps[0]], *case.steps[1:]])
 
 
-def _nodes_stay(case: Case) -> Case:
+def _nodes_stay(case: ControllerCase) -> ControllerCase:
     return _no("DELETED", of="nodes")(
         replace(
             case,
@@ -113,7 +113,7 @@ def _nodes_stay(case: Case) -> Case:
     )
 
 
-def _missing(case: Case) -> list[Done]:
+def _missing(case: ControllerCase) -> list[Done]:
     there = {obj["metadata"]["name"] for _, resource, obj in case.steps[0] if resource == "nodes"}
     labels = {name: {ZONE: name[0]} for name in NODES}
     return [
@@ -123,7 +123,7 @@ def _missing(case: Case) -> list[Done]:
     ]
 
 
-def _many_pods(case: Case) -> Case:
+def _many_pods(case: ControllerCase) -> ControllerCase:
     """Add three pods that exist during the whole case."""
     pods = [
         (
@@ -148,14 +148,14 @@ def _many_pods(case: Case) -> Case:
     return replace(case, steps=[[*case.steps[0], *pods], *case.steps[1:]])
 
 
-def _empty(case: Case) -> Case:
+def _empty(case: ControllerCase) -> ControllerCase:
     """Start with only Nodes, and never restart the controller."""
     later = [[each for each in step if each[0] != RESTART] for step in case.steps[1:]]
     nodes = [each for each in case.steps[0] if each[1] == "nodes"]
     return replace(case, steps=[nodes, [each for each in case.steps[0] if each[1] != "nodes"], *later])
 
 
-def _one_port(case: Case) -> Case:
+def _one_port(case: ControllerCase) -> ControllerCase:
     return _spec(
         lambda spec: {
             **spec,
@@ -164,15 +164,15 @@ def _one_port(case: Case) -> Case:
     )(case)
 
 
-def _one_family(case: Case) -> Case:
+def _one_family(case: ControllerCase) -> ControllerCase:
     return _spec(lambda spec: {**spec, "ipFamilies": ["IPv4"]})(case)
 
 
-def _one_slice(case: Case) -> Case:
+def _one_slice(case: ControllerCase) -> ControllerCase:
     return replace(_one_port(_one_family(case)), most=1000)
 
 
-def _unasked(case: Case) -> Case:
+def _unasked(case: ControllerCase) -> ControllerCase:
     without = _annotations(lambda key, value: False)(_spec(lambda spec: _bare(spec, "trafficDistribution"))(case))
     return replace(without, node_level=NodeLevel())
 

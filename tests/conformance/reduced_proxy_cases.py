@@ -8,15 +8,15 @@ from typing import Any
 
 from reference.client import Event, Object
 from reference.features import Features
-from tests.conformance.proxy_cases import OWN, ZONE, Case
+from tests.conformance.proxy_cases import OWN, ZONE, ProxyCase
 
-Without = Callable[[Case], Case]
+Without = Callable[[ProxyCase], ProxyCase]
 
 
 def _events(change: Callable[[Event], Event | None]) -> Without:
     """Change or drop each event of a case."""
 
-    def without(case: Case) -> Case:
+    def without(case: ProxyCase) -> ProxyCase:
         steps = [[new for each in step if (new := change(each)) is not None] for step in case.steps]
         return replace(case, steps=steps)
 
@@ -54,7 +54,7 @@ def _no(resource: str, kind: str, *, of: Callable[[str], bool] = lambda _: True)
 def _no_deletes(resource: str) -> Without:
     """Drop deletions, and creations of objects that already exist."""
 
-    def without(case: Case) -> Case:
+    def without(case: ProxyCase) -> ProxyCase:
         there: set[str] = set()
 
         def kept(event: Event) -> Event | None:
@@ -83,7 +83,7 @@ def _gate(name: str, *, on: bool) -> Without:
     return _feature(changed)
 
 
-def _stays(case: Case) -> Case:
+def _stays(case: ProxyCase) -> ProxyCase:
     """Keep the set of endpoints constant.
 
     Each version of a slice also contains the endpoints of its other versions, marked as unusable.
@@ -105,7 +105,7 @@ def _stays(case: Case) -> Case:
     return _objects("endpointslices", filled)(case)
 
 
-def _one_slice(case: Case) -> Case:
+def _one_slice(case: ProxyCase) -> ProxyCase:
     return _events(
         lambda event: (
             None if event.resource == "endpointslices" and event.object["metadata"]["name"].endswith("-1") else event

@@ -35,7 +35,7 @@ NEWEST = "newest"
 
 
 @dataclass(frozen=True)
-class Request:
+class ObjectWrites:
     """An object to create, and optionally an update of it."""
 
     tags: AbstractSet[str]
@@ -44,18 +44,20 @@ class Request:
     change: Object | None = None
 
 
-def _service(tags: str, change: Object | None = None, *, annotations: Object | None = None, **spec: Any) -> Request:
+def _service(
+    tags: str, change: Object | None = None, *, annotations: Object | None = None, **spec: Any
+) -> ObjectWrites:
     known = {"internalTrafficPolicy": "Cluster", "ports": [{"port": 80}], **spec}
     obj = {"metadata": {"annotations": annotations or {}}, "spec": {k: v for k, v in known.items() if v is not None}}
-    return Request({*tags.split(", ")}, "services", obj, change)
+    return ObjectWrites({*tags.split(", ")}, "services", obj, change)
 
 
-def _slice(tags: str, *hints: Object, change: Object | None = None, ports: Sequence[Object] = ()) -> Request:
+def _slice(tags: str, *hints: Object, change: Object | None = None, ports: Sequence[Object] = ()) -> ObjectWrites:
     endpoints = [
         {"addresses": [f"10.0.{n >> 8}.{n & 255}"], **({"hints": each} if each else {})} for n, each in enumerate(hints)
     ]
     obj = {"metadata": {}, "addressType": "IPv4", "ports": [*ports], "endpoints": endpoints}
-    return Request({*tags.split(", ")}, "endpointslices", obj, change)
+    return ObjectWrites({*tags.split(", ")}, "endpointslices", obj, change)
 
 
 def _zones(*names: str) -> Object:
@@ -74,7 +76,7 @@ LABEL = {"metadata": {"labels": {"a": "b"}}}
 NODE_PORT = {"type": "NodePort", "externalTrafficPolicy": "Local"}
 MODE, AWARE = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
 
-REQUESTS: Mapping[str, Request] = {
+REQUESTS: Mapping[str, ObjectWrites] = {
     "plain": _service("plain"),
     "plain, changed": _service("plain, update", LABEL),
     "without policy": _service("no policy", internalTrafficPolicy=None),
@@ -220,7 +222,7 @@ def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None
     return server
 
 
-def _asked(server: ApiServer, name: str, request: Request) -> list[object]:
+def _asked(server: ApiServer, name: str, request: ObjectWrites) -> list[object]:
     """The response to a request: the objects or the reason for a rejection, and the warnings."""
     call, target = Call(), ObjectRef(request.resource, "default", "")
     obj = {**request.obj, "metadata": {**request.obj["metadata"], "name": _named(name)}}

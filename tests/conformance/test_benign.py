@@ -23,7 +23,7 @@ from reference.proxy.base_rules import fixed_chains
 from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
 from tests.conformance.benign_matrix import READINGS, TRIED, claimed, is_late, sample
-from tests.conformance.benign_results import ROOT, Outcome, VariantResults, folder, summary
+from tests.conformance.benign_results import ROOT, RequirementResult, VariantResults, folder, summary
 from tests.conformance.cases import SCENARIOS, Trial, fewer_probes, time_scaled
 
 SILENT = (
@@ -199,7 +199,7 @@ def test_fewer_probes_are_used_only_inside_the_block() -> None:
 def test_interrupted_run_continues_with_the_remaining_requirements(tmp_path: Path) -> None:
     seen = VariantResults(tmp_path, "takes-turns", "kep")
     for verdict in ("passed", "failed", "inconclusive"):
-        seen.note(Outcome(verdict, verdict, text=f"it {verdict}"))
+        seen.note(RequirementResult(verdict, verdict, text=f"it {verdict}"))
     with (tmp_path / "takes-turns.kep.jsonl").open("a") as file:
         file.write('{"requirement": "cut o')
     again = VariantResults(tmp_path, "takes-turns", "kep")

@@ -17,7 +17,7 @@ from mutants import MUTANTS
 from reference.client import Event, Object
 from reference.features import Features
 from tests.conformance.api_and_dns_requests import REFERENCE
-from tests.conformance.proxy_cases import HOST, NODES, OWN, OWN_ADDRESSES, SYNCED, ZONE, Case, Seen, run_case
+from tests.conformance.proxy_cases import HOST, NODES, OWN, OWN_ADDRESSES, SYNCED, ZONE, ProxyCase, Seen, run_case
 
 PORT = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30000}
 SERVICE: Object = {
@@ -255,11 +255,11 @@ MISSED: dict[str, set[str]] = {
 }
 
 
-def _case(change: str) -> Case:
+def _case(change: str) -> ProxyCase:
     begin = [*(Event("ADDED", "nodes", _node(name)) for name in NODES), Event("ADDED", "services", SERVICE)]
     begin += [Event("ADDED", "endpointslices", FIRST), SYNCED]
     told = [Event(*each) for each in CHANGES[change]]
-    return Case(Features(), [begin, told] if change in MANY else [begin, *([each] for each in told)])
+    return ProxyCase(Features(), [begin, told] if change in MANY else [begin, *([each] for each in told)])
 
 
 @cache

@@ -15,7 +15,7 @@ import pytest
 from mutants import MUTANTS
 from reference.endpointslice import EndpointSliceController
 from tests.conformance.api_and_dns_requests import REFERENCE
-from tests.conformance.controller_cases import Case, Seen, generated_cases, run_case
+from tests.conformance.controller_cases import ControllerCase, Seen, generated_cases, run_case
 from tests.conformance.reduced_controller_cases import WITHOUT
 
 FEW, MOST = 10, 800
@@ -262,12 +262,12 @@ OTHERWISE: Mapping[str, str] = {
 
 
 @cache
-def _all() -> list[Case]:
+def _all() -> list[ControllerCase]:
     return generated_cases(MOST)
 
 
 @cache
-def _told(number: int, need: str = "", *, counted: bool) -> tuple[Case, list[Seen]]:
+def _told(number: int, need: str = "", *, counted: bool) -> tuple[ControllerCase, list[Seen]]:
     """Return a case without the condition `need`, and the output of the reference for it."""
     case = WITHOUT[need](_all()[number]) if need else _all()[number]
     return case, run_case(REFERENCE.controller, case, counted=counted)
@@ -278,7 +278,7 @@ def _counts(name: str) -> bool:
     return "metrics" in SAID[name].at
 
 
-def _wrong_at(name: str, case: Case, right: list[Seen]) -> set[str]:
+def _wrong_at(name: str, case: ControllerCase, right: list[Seen]) -> set[str]:
     wrong: set[str] = set()
     its_own = run_case(MUTANTS[name].controller, case, counted=_counts(name))
     for mine, its in zip(right, its_own, strict=True):

@@ -57,7 +57,7 @@ def unasked_ms(path: Path) -> float:
     return 1000 * (lost[0] - begin + end - lost[-1])
 
 
-class Clock:
+class FakeTime:
     """Replaces `time` in mutants. Measures in ms how long they sleep and how long the rules are missing."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def test_a_gap_is_reported_as_long_as_it_was(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = Clock()
+    clock = FakeTime()
     forgets = data_planes._DeletesBeforeAdding
     monkeypatch.setattr(data_planes, "time", clock)
     monkeypatch.setattr(forgets, "apply", clock.times(forgets.apply))

@@ -33,7 +33,7 @@ TIME = r"\+[\d,]+ ms"
 
 
 @dataclass(frozen=True)
-class Row:
+class ExpectedEvidence:
     """A failure, the facts expected in its text, and the facts expected in its files."""
 
     mutant: str
@@ -43,7 +43,7 @@ class Row:
 
 
 ROWS = [
-    Row(
+    ExpectedEvidence(
         "no-hints-mean-nobody",
         "KEP-4444/no-hints-use-every-endpoint",
         rf"{TIME}  write slice web-1-slice-ipv4, \d endpoints: a1 \({ADDRESS}\).*\n +{TIME}  → the measuring window",
@@ -56,7 +56,7 @@ ROWS = [
             "network-fabric.txt": r"^rule IPv6 100: from all iif external lookup 100$",
         },
     ),
-    Row(
+    ExpectedEvidence(
         "rejects-where-drop-is-due",
         "SERVICE/external-local-without-endpoints-drops",
         r"the proxy reports: node",
@@ -66,7 +66,7 @@ ROWS = [
             "decisions-a1.txt": rf"external addresses, from external clients: forward to a1 \({ADDRESS}\) \(external",
         },
     ),
-    Row(
+    ExpectedEvidence(
         "cuts-open-connections",
         "KEP-1669/established-connections-outlive-the-choice",
         rf"a1 \({ADDRESS}\) not ready terminating.*\n +{TIME}  → server of the open connection of a2: 'Refused'",
@@ -75,13 +75,13 @@ ROWS = [
             "connections-a2.txt": rf"^tcp \d+ [A-Z_]+ src={ADDRESS} dst=10\.96\.[\d.]+ sport=\d+ dport=80 src=",
         },
     ),
-    Row(
+    ExpectedEvidence(
         "forgets-before-it-learns",
         "KEP-2433/partial-hints-leave-nobody-with-less",
         rf"{TIME}  write slice web-1-\w+-ipv4, .*\n +{TIME}  → \w+ got no answer: the first of \d+ wrong of",
         {"decisions-a1.txt": rf"forward to a1 \({ADDRESS}\), b1"},
     ),
-    Row(
+    ExpectedEvidence(
         "writes-no-hints",
         "KEP-4444/one-endpoint-is-hinted-too",
         rf"{TIME}  create pod p1, ready true\n +{TIME}  → IPv4 endpoints and hints of service web-1",
@@ -91,13 +91,13 @@ ROWS = [
             "events.yaml": r"there are no events in namespace td-3|kind: Event",
         },
     ),
-    Row(
+    ExpectedEvidence(
         "topology-keys-may-repeat",
         "KEP-536/api-refuses-a-key-that-repeats",
         rf"{TIME}  restart api-server, release .*\n +{TIME}  → answer to topologyKeys that repeat: .*201",
         {"api-requests.txt": rf"{TIME}  create service new -n td-3", "services.yaml": r"^  topologyKeys:$"},
     ),
-    Row(
+    ExpectedEvidence(
         "dns-ignores-topology-keys",
         "KEP-536/dns-tells-of-the-clients-place",
         r"label node a1, labels .*rack",
@@ -118,7 +118,7 @@ def stack(netns_allowed: None) -> Iterator[ExitStack]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=[each.mutant for each in ROWS])
-def test_failure_leaves_its_evidence(row: Row, stack: ExitStack, tmp_path: Path) -> None:
+def test_failure_leaves_its_evidence(row: ExpectedEvidence, stack: ExitStack, tmp_path: Path) -> None:
     history = stack.enter_context(History(tmp_path / "history.jsonl"))
     backend = stack.enter_context(NetnsBackend(implementation=reference(MUTANTS[row.mutant])))
     cluster = Cluster(backend, "td-3", history=history, test=row.requirement)

@@ -11,7 +11,7 @@ from conformance.interactions.cell_runner import group_of
 from conformance.interactions.cell_source import as_text
 from conformance.interactions.dimensions import DIMENSIONS, why_impossible
 from tests.conformance.cases import SCENARIOS
-from tests.conformance.expected_tables import ON_STAGE, StageCluster
+from tests.conformance.expected_tables import ON_STAGE, FakeCluster
 
 SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
 """The names of `trafficdist` that the generated scenario of a cell uses, in addition to `expect_traffic`."""
@@ -52,7 +52,7 @@ def test_every_group_has_a_requirement_with_cells() -> None:
 
 def test_cell_has_the_same_result_as_its_own_scenario() -> None:
     for cell in covering.cells():
-        stage = StageCluster()
+        stage = FakeCluster()
         names = {name: getattr(trafficdist, name) for name in SPOKEN} | {
             name: ON_STAGE[name] for name in ("expect_affinity", "expect_traffic")
         }

@@ -18,7 +18,7 @@ from conformance.interactions.change_steps import Publish, Step, Unpublish
 from conformance.interactions.changes import Change, ServiceAddress
 from conformance.interactions.test_grid import CORE
 from tests.conformance.cases import SCENARIOS
-from tests.conformance.expected_tables import ON_STAGE, StageCluster
+from tests.conformance.expected_tables import ON_STAGE, FakeCluster
 from trafficdist import Service
 
 LIVE = change_covering.of_all()
@@ -126,7 +126,7 @@ def test_proxies_with_core_features_see_every_possible_ordered_pair() -> None:
     assert [each for each in TRANSITIONS - core if not needing & {*each[1:]}] == []
 
 
-class _UpdatingStage(StageCluster):
+class _UpdatableFakeCluster(FakeCluster):
     """A stage that also supports updates of Services."""
 
     def patch_service(self, service: Service, patch: Any) -> None:
@@ -139,7 +139,7 @@ class _UpdatingStage(StageCluster):
 
 def test_change_has_the_same_result_as_its_own_scenario() -> None:
     for change in LIVE:
-        stage = _UpdatingStage()
+        stage = _UpdatableFakeCluster()
         names: dict[str, Callable[..., Any]] = {name: getattr(trafficdist, name) for name in SPOKEN}
         names |= {name: ON_STAGE[name] for name in ("expect_affinity", "expect_traffic")}
         exec(as_text(change), scope := names | {"replace": replace, "set_addresses": lambda *_: None})

@@ -21,7 +21,7 @@ from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
 from tests.conformance import test_change_mutants, test_decision_mutants, test_rates
 from tests.conformance.api_and_dns_requests import REFERENCE
-from tests.conformance.proxy_cases import Case, Seen, generated_cases, run_case
+from tests.conformance.proxy_cases import ProxyCase, Seen, generated_cases, run_case
 from tests.conformance.reduced_proxy_cases import WITHOUT
 
 FEW, MOST = 10, 500
@@ -227,23 +227,23 @@ OTHERWISE: Mapping[str, str] = {
 """Mutants whose fault only real packets reveal: it is in timing, in the kernel, or in a situation that no case has."""
 
 
-def _answers(mutant: Mutant, case: Case) -> list[Seen]:
+def _answers(mutant: Mutant, case: ProxyCase) -> list[Seen]:
     return run_case(mutant.proxy, case)
 
 
 @cache
-def _all() -> list[Case]:
+def _all() -> list[ProxyCase]:
     return generated_cases(MOST)
 
 
 @cache
-def _told(number: int, need: str = "") -> tuple[Case, list[Seen]]:
+def _told(number: int, need: str = "") -> tuple[ProxyCase, list[Seen]]:
     """Return a case without the condition `need`, and the behaviour of the reference for it."""
     case = WITHOUT[need](_all()[number]) if need else _all()[number]
     return case, _answers(REFERENCE, case)
 
 
-def _wrong_at(name: str, case: Case, right: list[Seen]) -> set[str]:
+def _wrong_at(name: str, case: ProxyCase, right: list[Seen]) -> set[str]:
     wrong: set[str] = set()
     for mine, its in zip(right, _answers(MUTANTS[name], case), strict=True):
         if mine != its:

@@ -39,7 +39,7 @@ def _key(element: Element) -> tuple[object, ...]:
     return element if isinstance(element, HairpinElement) else (*element[:-1], type(element))
 
 
-class Kernel:
+class FakeKernel:
     """The maps of a fake kernel, to which the changes of a mutant's tables are applied."""
 
     def __init__(self, mutant: Mutant) -> None:
@@ -130,7 +130,7 @@ MADE = {name: (MUTANTS | BENIGN)[name] for name in RATES}
 def test_mutant_has_its_rate_for_every_order_of_endpoints(name: str) -> None:
     hinted, shares = RATES[name]
     for order in itertools.permutations(PODS):
-        kernel = Kernel(MADE[name])
+        kernel = FakeKernel(MADE[name])
         for count in range(1, len(order) + 1):  # endpoints are added one by one, or all at once
             kernel.publish(order[:count], hinted=hinted)
         assert kernel.shares() == shares(order)
@@ -140,14 +140,14 @@ def test_mutant_has_its_rate_for_every_order_of_endpoints(name: str) -> None:
 @given(versions=st.lists(st.permutations(list(PODS)).flatmap(lambda each: st.integers(1, 5).map(lambda n: each[:n]))))
 def test_a_mutant_has_its_rate_after_every_change(name: str, versions: list[list[str]]) -> None:
     hinted, shares = RATES[name]
-    kernel = Kernel(MADE[name])
+    kernel = FakeKernel(MADE[name])
     for each in versions:
         kernel.publish(each, hinted=hinted)
         assert kernel.shares() == shares(each)
 
 
 def test_shares_accumulate_with_each_new_endpoint() -> None:
-    kernel = Kernel(MUTANTS["shares-pile-up"])
+    kernel = FakeKernel(MUTANTS["shares-pile-up"])
     first, second, third = list(PODS)[:3]
     for present in ([first], [first, second], [first, second, third]):
         kernel.publish(present, hinted=False)
@@ -157,7 +157,7 @@ def test_shares_accumulate_with_each_new_endpoint() -> None:
 
 @pytest.mark.parametrize(("name", "times"), [("refuses-half", 1), ("refuses-three-quarters", 3)])
 def test_connections_are_refused_at_the_rate_in_the_name(name: str, times: int) -> None:
-    kernel = Kernel(MUTANTS[name])
+    kernel = FakeKernel(MUTANTS[name])
     kernel.publish(list(PODS), hinted=True)
     slots = Counter(kernel._find(WEB, each, EndpointElement).endpoint for each in range(kernel.mark().endpoints))
     near = in_zone(list(PODS))
@@ -169,14 +169,14 @@ def test_the_leak_is_five_percent_whatever_the_number_of_endpoints(near: int) ->
     addresses = {f"10.244.{each >> 8}.{each & 255}": "a1" for each in range(near)} | {"10.245.0.1": "b1"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{__name__}.PODS", addresses)
-        kernel = Kernel(MUTANTS["leaks-five-percent"])
+        kernel = FakeKernel(MUTANTS["leaks-five-percent"])
         kernel.publish(list(addresses), hinted=True)
         assert float(kernel.shares()["10.245.0.1"]) == pytest.approx(0.05, rel=0.001)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["10.244.1.2", "10.244.3.2", "10.244.5.2"])))
 def test_spilling_mutant_has_a_chain_with_the_zones_endpoint_first(order: Sequence[str]) -> None:
-    kernel = Kernel(MUTANTS["spills-under-load"])
+    kernel = FakeKernel(MUTANTS["spills-under-load"])
     for count in (3, 1, 2, 3):
         kernel.publish(order[:count], hinted=True)
 
@@ -185,7 +185,7 @@ def test_spilling_mutant_has_a_chain_with_the_zones_endpoint_first(order: Sequen
 
 
 def test_spilling_mutant_does_not_affect_zones_with_two_endpoints() -> None:
-    kernel = Kernel(MUTANTS["spills-under-load"])
+    kernel = FakeKernel(MUTANTS["spills-under-load"])
     kernel.publish(["10.244.1.2", "10.244.2.2", "10.244.3.2"], hinted=True)
 
     assert kernel.mark() == (2, 0, 0)

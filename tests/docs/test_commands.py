@@ -40,7 +40,7 @@ REQUIREMENTS = {
 NIGHTS = ("monday", "tuesday", "wednesday", "last-night/here", "tonight/here")
 
 
-class Session:
+class ShellSession:
     """A shell session with its folder and its environment variables."""
 
     def __init__(self, folder: Path, *, requirements: str) -> None:
@@ -77,7 +77,7 @@ class Session:
 
 
 @pytest.fixture
-def session(tmp_path: Path, page: str) -> Iterator[Session]:
+def session(tmp_path: Path, page: str) -> Iterator[ShellSession]:
     """A folder like a checkout, with reports of a few nights and a cluster that has Service shop/web."""
     for name in ("deploy", "kind-configs", "reference", "reports"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -86,7 +86,7 @@ def session(tmp_path: Path, page: str) -> Iterator[Session]:
     for night in NIGHTS:
         (tmp_path / night).mkdir(parents=True)
         shutil.copy(report, tmp_path / night / "report.yaml")
-    session = Session(tmp_path, requirements=REQUIREMENTS.get(page, SOME))
+    session = ShellSession(tmp_path, requirements=REQUIREMENTS.get(page, SOME))
     up = session.run("trafficdist cluster up --name cluster")
     assert up.returncode == 0, up.stdout
     made = session.run("kubectl create namespace shop && kubectl -n shop create service clusterip web --tcp=80")
@@ -97,7 +97,7 @@ def session(tmp_path: Path, page: str) -> Iterator[Session]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if RUN[page]])
-def test_commands_work_as_they_are_written(page: str, session: Session) -> None:
+def test_commands_work_as_they_are_written(page: str, session: ShellSession) -> None:
     for shown in RUN[page]:
         done = session.run(shown.text)
         assert done.returncode == EXIT_CODES.get(shown.text, 0), f"{shown}\n{done.stdout}"

@@ -67,7 +67,7 @@ def running(plane: BinaryControlPlane) -> Iterator[dict[str, str]]:
         plane.stop()
 
 
-class Slices:
+class RecordingController:
     """A controller that only records its calls."""
 
     def __init__(self) -> None:
@@ -98,10 +98,10 @@ def test_run_has_the_judged_controller_few_groups_and_no_scheduler() -> None:
 
 @pytest.mark.usefixtures("programs")
 def test_reference_controller_writes_slices_in_place_of_the_manager() -> None:
-    made: list[tuple[Slices, dict[str, Any]]] = []
+    made: list[tuple[RecordingController, dict[str, Any]]] = []
 
     def slices(_: object, **options: Any) -> Any:
-        made.append((Slices(), options))
+        made.append((RecordingController(), options))
         return made[-1][0]
 
     plane = FullControlPlane(Release("1.37"), slices=slices)

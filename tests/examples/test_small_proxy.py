@@ -32,7 +32,7 @@ def test_missing_program_or_file_is_named(program: str, said: str, monkeypatch: 
     monkeypatch.syspath_prepend(RECIPE.parent)
     small_proxy = importlib.import_module("small_proxy")
 
-    class Writing(small_proxy.Proxy):  # type: ignore[misc, name-defined]
+    class ProxyWithoutApiServer(small_proxy.Proxy):  # type: ignore[misc, name-defined]
         """A proxy that knows nothing of an API server, and writes its first rules."""
 
         paths, synced = (), True
@@ -44,7 +44,7 @@ def test_missing_program_or_file_is_named(program: str, said: str, monkeypatch: 
             small_proxy.run(program) if program else Path(self.kubeconfig).read_bytes()
 
     with pytest.raises(SystemExit, match=said):
-        small_proxy.main("a1", "kubeconfig", "", "0", kind=Writing)
+        small_proxy.main("a1", "kubeconfig", "", "0", kind=ProxyWithoutApiServer)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from tests.explain.headlines import parts_of
 
 
 @dataclass(frozen=True)
-class Seen:
+class ServiceAnswer:
     """An answer about one Service, its row of `--all`, and the objects that it is about."""
 
     found: Diagnosis
@@ -69,11 +69,11 @@ def violations(objects: Objects) -> Iterator[str]:
             for each in objects.endpointslices
             if each["metadata"]["labels"]["kubernetes.io/service-name"] == metadata["name"]
         ]
-        seen = Seen(found, answer(found), rows.get(name), service, slices, objects)
+        seen = ServiceAnswer(found, answer(found), rows.get(name), service, slices, objects)
         yield from (f"{name}: {rule.__name__}: {broken}" for rule in RULES for broken in rule(seen))
 
 
-def row_of_the_overview(seen: Seen) -> Iterator[str]:
+def row_of_the_overview(seen: ServiceAnswer) -> Iterator[str]:
     """The row has the id and the remedy of the finding that its headline quotes first, which is the first cause."""
     if seen.row and seen.row.wanting:
         first = seen.found.findings[0]
@@ -84,7 +84,7 @@ def row_of_the_overview(seen: Seen) -> Iterator[str]:
             yield f"{first.says!r} is not quoted first in {seen.says!r}"
 
 
-def terminating_endpoints(seen: Seen) -> Iterator[str]:
+def terminating_endpoints(seen: ServiceAnswer) -> Iterator[str]:
     """All endpoints that are said to terminate do so."""
     ends = {name_of(each) for each in seen.endpoints if each["conditions"].get("terminating")}
     for each in seen.found.findings:
@@ -92,7 +92,7 @@ def terminating_endpoints(seen: Seen) -> Iterator[str]:
             yield f"{sorted(names - ends)} do not terminate: {each.says}"
 
 
-def pods_that_exist(seen: Seen) -> Iterator[str]:
+def pods_that_exist(seen: ServiceAnswer) -> Iterator[str]:
     """A zone without endpoints has neither a ready endpoint at another port, nor a ready pod that no slice has."""
     ready = {seen.zone_of(each) for each in seen.endpoints if each["conditions"].get("ready", True)}
     listed = {name_of(each) for each in seen.endpoints}
@@ -108,7 +108,7 @@ def pods_that_exist(seen: Seen) -> Iterator[str]:
             yield f"{sorted(names)} are scaled to {scaled[1]}"
 
 
-def tolerations(seen: Seen) -> Iterator[str]:
+def tolerations(seen: ServiceAnswer) -> Iterator[str]:
     """Tolerations are advised only for nodes with these taints, where no pod of the Service runs."""
     taints = {
         each["metadata"]["name"]: {one["key"] for one in each.get("spec", {}).get("taints", ())}
@@ -122,7 +122,7 @@ def tolerations(seen: Seen) -> Iterator[str]:
                 yield f"{wrong} need no toleration {keys}: {each.remedy}"
 
 
-def causes_and_table(seen: Seen) -> Iterator[str]:
+def causes_and_table(seen: ServiceAnswer) -> Iterator[str]:
     """Nodes that are said to use other zones do, and those that are said not to use hints do not."""
     for each in seen.found.findings:
         nodes = {*each.nodes}
@@ -139,7 +139,7 @@ def causes_and_table(seen: Seen) -> Iterator[str]:
                 yield f"the table has routes that are right, or by hints: {each.says}"
 
 
-def removed_annotations(seen: Seen) -> Iterator[str]:
+def removed_annotations(seen: ServiceAnswer) -> Iterator[str]:
     """Removing the annotation that an old kube-proxy needs for hints is said to be that."""
     annotations = seen.service["metadata"]["annotations"]
     value = annotations.get("service.kubernetes.io/topology-mode")
@@ -155,7 +155,7 @@ def removed_annotations(seen: Seen) -> Iterator[str]:
                 yield f"no controller counts CPU: {each.says}"
 
 
-def one_wish(seen: Seen) -> Iterator[str]:
+def one_wish(seen: ServiceAnswer) -> Iterator[str]:
     """What decides is said together with the wish that the overview has."""
     decided = ("EndpointSlices, by their writer", "is Local", "waypoint", "the load balancer")
     if seen.row and seen.row.asks and not any(each in seen.found.asks for each in decided):
@@ -164,7 +164,7 @@ def one_wish(seen: Seen) -> Iterator[str]:
             yield f"{seen.row.asks} in --all, and decided by {seen.found.asks}"
 
 
-def releases(seen: Seen) -> Iterator[str]:
+def releases(seen: ServiceAnswer) -> Iterator[str]:
     """PreferSameNode needs kube-proxy 1.34. Nothing is said of a proxy that was not seen."""
     served = {each["spec"]["nodeName"] for each in seen.objects.proxies}
     for each in seen.found.findings:
@@ -176,7 +176,7 @@ def releases(seen: Seen) -> Iterator[str]:
             yield f"no proxy was seen on {sorted(unseen)}: {each.says}"
 
 
-def empty_slices(seen: Seen) -> Iterator[str]:
+def empty_slices(seen: ServiceAnswer) -> Iterator[str]:
     """A slice that has the port, but no endpoints, is named, and its number is the one in patches."""
     for each in seen.found.findings:
         if each.cause.id != "port-without-endpoints":
@@ -197,7 +197,7 @@ def empty_slices(seen: Seen) -> Iterator[str]:
                     yield f"a slice has another number: {each.remedy}"
 
 
-def slice_patches(seen: Seen) -> Iterator[str]:
+def slice_patches(seen: ServiceAnswer) -> Iterator[str]:
     """No two patches of an answer write hints of one slice, and all say the same about its writer."""
     hints, rewritten = dict[str, set[str]](), dict[str, set[bool]]()
     for each in seen.found.findings:
@@ -212,7 +212,7 @@ def slice_patches(seen: Seen) -> Iterator[str]:
             yield f"the writer of {name} may change it back"
 
 
-def remedies_with_effect(seen: Seen) -> Iterator[str]:
+def remedies_with_effect(seen: ServiceAnswer) -> Iterator[str]:
     """A remedy changes something: not what is so already, nor what a kind of workload does not have."""
     budgets = {each["metadata"]["name"]: each["spec"] for each in seen.objects.further.get("poddisruptionbudgets", ())}
     listed = {name_of(each) for each in seen.endpoints}
@@ -229,7 +229,7 @@ def remedies_with_effect(seen: Seen) -> Iterator[str]:
             yield f"there is a ready pod: {shown}"
 
 
-def local_policies(seen: Seen) -> Iterator[str]:
+def local_policies(seen: ServiceAnswer) -> Iterator[str]:
     """A node with an endpoint that is not ready has one, and only nodes with a ready one are recommended."""
     ready = {each["nodeName"] for each in seen.endpoints if each["conditions"].get("ready", True)}
     well = {
@@ -255,7 +255,7 @@ def local_policies(seen: Seen) -> Iterator[str]:
                     yield f"{ill[node]} on {node} is not ready: {each.remedy}"
 
 
-def both_policies(seen: Seen) -> Iterator[str]:
+def both_policies(seen: ServiceAnswer) -> Iterator[str]:
     """kube-proxy before 1.24 ignores internalTrafficPolicy Local beside externalTrafficPolicy Local."""
     spec = seen.service["spec"]
     if {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")} == {"Local"} and spec[
@@ -267,7 +267,7 @@ def both_policies(seen: Seen) -> Iterator[str]:
                 yield f"{one.nodes} follow the policy: {one.because}"
 
 
-def services_without_pods(seen: Seen) -> Iterator[str]:
+def services_without_pods(seen: ServiceAnswer) -> Iterator[str]:
     """If no pod matches the selector, and others write the endpoints, no remedy is about pods or the controller."""
     ours = [one for one in seen.slices if one["endpoints"] and one["metadata"]["labels"][MANAGED_BY] == CONTROLLER]
     matched = any(

@@ -65,7 +65,7 @@ def contradictions(seen: Objects, folder: Path, shapes: Sequence[str] = tuple(SH
     The first of `shapes` is "recording".
     """
     found: list[str] = []
-    first: Answers | None = None
+    first: DumpAnswers | None = None
     for name in shapes:
         source = str(SHAPES[name](seen, folder / name))
         answers = _answers(seen, source)
@@ -77,7 +77,7 @@ def contradictions(seen: Objects, folder: Path, shapes: Sequence[str] = tuple(SH
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceAnswers:
     """The answers about one Service as text and JSON, its row of `--all`, and the exit code for each `--fail-on`."""
 
     name: str
@@ -88,8 +88,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    services: tuple[Answer, ...]
+class DumpAnswers:
+    services: tuple[ServiceAnswers, ...]
     overview: Mapping[str, object]
     text: str
     codes: tuple[int, ...]
@@ -101,7 +101,7 @@ def _run(source: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["explain", *arguments, "--from", place], input=text, env={"COLUMNS": "400"})
 
 
-def _answers(seen: Objects, source: str) -> Answers:
+def _answers(seen: Objects, source: str) -> DumpAnswers:
     overview = json.loads(_run(source, "--all", "--format", "json").stdout)
     rows = {each["service"]: each for each in overview["services"]}
     whole = source.endswith("recording")  # exit codes and text are derived from the same values for each form
@@ -111,12 +111,12 @@ def _answers(seen: Objects, source: str) -> Answers:
         asked = _run(source, name, "--format", "json")
         codes = [_run(source, name, "--fail-on", one).exit_code for one in _FAIL_ON] if whole else [asked.exit_code]
         text = _run(source, name).stdout
-        found.append(Answer(name, text, json.loads(asked.stdout), rows.get(name), tuple(codes)))
+        found.append(ServiceAnswers(name, text, json.loads(asked.stdout), rows.get(name), tuple(codes)))
     codes = tuple(_run(source, "--all", "--fail-on", one).exit_code for one in _FAIL_ON) if whole else ()
-    return Answers(tuple(found), overview, _run(source, "--all").stdout, codes)
+    return DumpAnswers(tuple(found), overview, _run(source, "--all").stdout, codes)
 
 
-def _differ(first: Answers, other: Answers) -> Iterator[str]:
+def _differ(first: DumpAnswers, other: DumpAnswers) -> Iterator[str]:
     """Yield what differs between the answers about two forms of one dump, besides what was not read."""
     for one, two in zip(first.services, other.services, strict=True):
         for key in one.told.keys() | two.told.keys():
@@ -140,7 +140,7 @@ def _without_unread(text: str) -> list[str]:
 # What must be so
 
 
-def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
+def _wrong(answer: ServiceAnswers, answers: DumpAnswers, seen: Objects) -> Iterator[str]:
     service = next(each for each in seen.services if answer.name.endswith(f"/{each['metadata']['name']}"))
     zones = {each["metadata"]["name"]: each["metadata"]["labels"].get(ZONE, "") for each in seen.nodes}
     routes, told = answer.told["routes"], answer.told

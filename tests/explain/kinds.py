@@ -11,7 +11,7 @@ from reference.apiserver.kinds.strategy import Resource, Strategy
 from reference.features import Features
 
 
-class _Kind(Strategy):
+class _LenientStrategy(Strategy):
     shape: ClassVar[shapes.Shape] = {shapes.OTHERS: shapes.ANY, **shapes.of_object(spec=shapes.ANY, status=shapes.ANY)}
 
     def wrong(self, spec: Object) -> str:
@@ -23,11 +23,11 @@ class _Kind(Strategy):
         return super().validate(obj, features) + ([errors.invalid("spec", obj["spec"], said)] if said else [])
 
 
-class Ingresses(_Kind):
+class Ingresses(_LenientStrategy):
     resource = Resource("networking.k8s.io", "v1", "Ingress", "ingresses", "ingress", has_status=True)
 
 
-class Deployments(_Kind):
+class Deployments(_LenientStrategy):
     resource = Resource("apps", "v1", "Deployment", "deployments", "deployment", has_status=True)
 
     def wrong(self, spec: Object) -> str:
@@ -38,7 +38,7 @@ class Deployments(_Kind):
         return "may not be 0 when maxSurge is 0" if none else ""
 
 
-class Autoscalers(_Kind):
+class HorizontalPodAutoscalers(_LenientStrategy):
     resource = Resource(
         "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler"
     )
@@ -48,7 +48,7 @@ class Autoscalers(_Kind):
         return "must be greater than or equal to minReplicas" if spec["maxReplicas"] < least or least < 1 else ""
 
 
-class Budgets(_Kind):
+class PodDisruptionBudgets(_LenientStrategy):
     resource = Resource(
         "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", has_status=True
     )
@@ -58,7 +58,7 @@ class Budgets(_Kind):
         return "minAvailable and maxUnavailable cannot be both set" if both else ""
 
 
-KINDS = (Ingresses(), Deployments(), Autoscalers(), Budgets())
+KINDS = (Ingresses(), Deployments(), HorizontalPodAutoscalers(), PodDisruptionBudgets())
 
 
 def with_disruptions_allowed(budget: Object, pods: int) -> Object:

@@ -29,7 +29,7 @@ UNSEEN = "not known: no pod of a service proxy was seen; predicted as kube-proxy
 
 
 @dataclass(frozen=True)
-class RightAnswer:
+class ExpectedAnswer:
     """The right answer about a Service. `routes` are the nodes with the addresses that they use, for the first port."""
 
     service: str
@@ -56,7 +56,7 @@ CILIUM = (
 )
 PREDICTED = "not known: no pod of a service proxy was seen; predicted as kube-proxy of a current release"
 RIGHT = {
-    "two-pods-one-address": RightAnswer(
+    "two-pods-one-address": ExpectedAnswer(
         "reuse",
         f"connections leave their zone from 1 of the 2 nodes {NODES_UNREAD}: "
         "neither trafficDistribution nor a topology annotation requests hints",
@@ -68,7 +68,7 @@ RIGHT = {
         served=PREDICTED,
         in_all=False,
     ),
-    "port-name-differs": RightAnswer(
+    "port-name-differs": ExpectedAnswer(
         "ext",
         f"connections fail on the one node {NODES_UNREAD}: "
         "no endpoint has port http/TCP, because the slices name their ports otherwise ('' TCP)",
@@ -80,7 +80,7 @@ RIGHT = {
         routes="b2=",
         served=PREDICTED,
     ),
-    "named-target-port": RightAnswer(
+    "named-target-port": ExpectedAnswer(
         "named",
         "connections fail on all 3 nodes: no endpoint has port http/TCP, because no pod has a port named 'web'",
         unmet="n1 n2 n3",
@@ -89,7 +89,7 @@ RIGHT = {
         remedy=f"{LOOK_AT_PORTS}targetPort of port http/TCP",
         routes="n1= n2= n3=",
     ),
-    "one-of-two-ports-unserved": RightAnswer(
+    "one-of-two-ports-unserved": ExpectedAnswer(
         "ext",
         "connections to port grpc/TCP fail on all 3 nodes: no endpoint has port grpc/TCP, whose "
         "targetPort is the name 'grpc': pods were not read",
@@ -99,7 +99,7 @@ RIGHT = {
         remedy=f"{LOOK_AT_PORTS}targetPort of port grpc/TCP",
         routes="n1=10.1.0.1 n2=10.1.0.2 n3=10.1.0.3",
     ),
-    "cilium-without-kube-proxy": RightAnswer(
+    "cilium-without-kube-proxy": ExpectedAnswer(
         "web",
         f"it is not known whether connections stay in the zone: {CILIUM}",
         causes=("info not-kube-proxy",),
@@ -108,7 +108,7 @@ RIGHT = {
         served="Cilium 1.18.0, by its image quay.io/cilium/cilium:v1.18.0",
         uncertain="n1 n2 n3",
     ),
-    "same-node-old-proxy": RightAnswer(
+    "same-node-old-proxy": ExpectedAnswer(
         "dns",
         f"connections do not prefer their own node, from all 3 nodes: {OLD} (registry.k8s.io/kube-proxy:v1.32.4)",
         unmet="n1 n1b n3",
@@ -117,7 +117,7 @@ RIGHT = {
         routes="n1=10.1.0.1,10.1.0.2 n1b=10.1.0.1,10.1.0.2 n3=10.1.0.3",
         served="kube-proxy 1.32.4, by its image registry.k8s.io/kube-proxy:v1.32.4",
     ),
-    "kube-proxy-labelled-component": RightAnswer(
+    "kube-proxy-labelled-component": ExpectedAnswer(
         "web",
         "connections do not prefer their own node, from all 3 nodes: "
         f"{OLD} (gke.gcr.io/kube-proxy-amd64:v1.32.4-gke.100)",
@@ -127,7 +127,7 @@ RIGHT = {
         routes="n1=10.1.0.1 n2=10.1.0.2 n3=10.1.0.3",
         served="kube-proxy 1.32.4, by its image gke.gcr.io/kube-proxy-amd64:v1.32.4-gke.100",
     ),
-    "remedy-deletes-the-only-slice": RightAnswer(
+    "remedy-deletes-the-only-slice": ExpectedAnswer(
         "kubernetes",
         "connections leave their zone from all 3 nodes: none of 2 ready endpoints has hints: slice kubernetes is "
         "managed by an unnamed writer, and no controller writes hints for a Service without a selector",
@@ -137,7 +137,7 @@ RIGHT = {
         "the API server writes these endpoints, and takes hints away",
         routes="n1=10.9.0.1,10.9.0.2 n2=10.9.0.1,10.9.0.2 n3=10.9.0.1,10.9.0.2",
     ),
-    "one-dump": RightAnswer(
+    "one-dump": ExpectedAnswer(
         "web",
         "connections stay in the zone of the client, from all 2 nodes, if kube-proxy serves them",
         routes="n1=10.1.0.1 n2=10.1.0.2",
@@ -169,7 +169,7 @@ def test_each_case_has_its_right_answer() -> None:
 
 
 @pytest.mark.parametrize(("name", "right"), RIGHT.items(), ids=RIGHT)
-def test_answer_about_a_case_is_right(name: str, right: RightAnswer) -> None:
+def test_answer_about_a_case_is_right(name: str, right: ExpectedAnswer) -> None:
     service = f"default/{right.service}"
     text, asked = run(name, service), run(name, service, "--format", "json")
     told = json.loads(asked.stdout)

@@ -33,7 +33,7 @@ GATE = 'kubernetes_feature_enabled{name="PreferSameTrafficDistribution",stage="B
 NAME = "PreferSameTrafficDistribution"
 
 
-class Server:
+class FakeApiServer:
     """An API server that serves these metrics, by path. The server rejects requests for other pods."""
 
     def __init__(self, metrics: dict[str, str]) -> None:
@@ -48,7 +48,10 @@ class Server:
 def read(metrics: dict[str, str], version: str = "v1.34.1", *, manager: bool = True) -> tuple[object, dict[str, str]]:
     managers = [{**pod("kcm-1", "a1"), "metadata": {"name": "kcm-1", "namespace": "kube-system"}}] if manager else []
     return read_gates(
-        cast("Api", Server(metrics)), version, [proxy("a1", "v1.34.1"), proxy("a2", "v1.34.2"), proxy("b1")], managers
+        cast("Api", FakeApiServer(metrics)),
+        version,
+        [proxy("a1", "v1.34.1"), proxy("a2", "v1.34.2"), proxy("b1")],
+        managers,
     )
 
 
@@ -76,7 +79,7 @@ def test_unreadable_component_is_reported_with_the_remedy() -> None:
 
 
 def test_gates_that_are_permanent_are_not_asked_for() -> None:
-    assert read_gates(cast("Api", Server({})), "v1.37.0", [proxy("a1")], []) == ({}, {})
+    assert read_gates(cast("Api", FakeApiServer({})), "v1.37.0", [proxy("a1")], []) == ({}, {})
 
 
 ZONES_OF_129 = nodes(**{each: node(each, zone, version="v1.29.4") for each, zone in ZONES.items()})

@@ -110,7 +110,7 @@ def test_foreign_text_is_escaped(form: str, hidden: str) -> None:
 def test_the_page_is_well_formed() -> None:
     open_now: list[str] = []
 
-    class Parser(HTMLParser):
+    class TagMatcher(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             if tag != "meta":
                 open_now.append(tag)
@@ -118,7 +118,7 @@ def test_the_page_is_well_formed() -> None:
         def handle_endtag(self, tag: str) -> None:
             assert open_now.pop() == tag
 
-    Parser().feed(FORMATS["html"](overview(Cluster(shop(), "released"))))
+    TagMatcher().feed(FORMATS["html"](overview(Cluster(shop(), "released"))))
     assert open_now == []
 
 

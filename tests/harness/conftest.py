@@ -56,7 +56,7 @@ def suite(*names: str, extra: str = "") -> str:
 
 
 @dataclass(frozen=True)
-class Certified:
+class CertifiedRun:
     """The result of a run of a small suite."""
 
     code: int
@@ -73,7 +73,7 @@ class Certified:
         return {test["id"].partition("/")[2]: test["verdict"] for test in self.report["tests"]}
 
 
-Certify = Callable[..., Certified]
+Certify = Callable[..., CertifiedRun]
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def certify(imported: None, pytester: pytest.Pytester, monkeypatch: pytest.Monke
     monkeypatch.setattr(sandbox, "enter", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps the user's cache out of the test
 
-    def run(*names: str, options: tuple[str, ...] = (), extra: str = "") -> Certified:
+    def run(*names: str, options: tuple[str, ...] = (), extra: str = "") -> CertifiedRun:
         pytester.makepyfile(test_sample=suite(*names, extra=extra))
         folder = pytester.path / "out"
         workers = any(o.startswith(("-n", "--td-workers")) and o != "--td-workers=0" for o in options)
@@ -115,7 +115,7 @@ def certify(imported: None, pytester: pytest.Pytester, monkeypatch: pytest.Monke
         start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
         ours = ("-p", "no:hypothesispytest", "--td-backend=netns", f"--td-output-dir={folder}")  # slow to import
         result = start(*ours, *options)
-        return Certified(int(result.ret), folder, result.stdout.str() + result.stderr.str())
+        return CertifiedRun(int(result.ret), folder, result.stdout.str() + result.stderr.str())
 
     return run
 

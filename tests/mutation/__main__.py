@@ -67,7 +67,7 @@ def shuffled(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
         yield from (each for each in turn if each is not None)
 
 
-class Results:
+class ResultsFile:
     """A file with one result per line. Each result is written immediately."""
 
     def __init__(self, file: Path) -> None:
@@ -82,7 +82,7 @@ class Results:
             if values["end"] in evaluation.ENDS:  # older versions had other names for some results
                 self.lines[tuple(values["name"])] = values
 
-    def note(self, mutation: Mutation, result: evaluation.Result) -> None:
+    def note(self, mutation: Mutation, result: evaluation.MutantResult) -> None:
         """Write the result of a mutant."""
         values = {"name": mutation.name, "kind": mutation.kind, **asdict(result)}
         with self._lock, self._file.open("a", encoding="utf-8") as file:
@@ -103,10 +103,10 @@ class Results:
         return found
 
 
-class Judge:
+class MutationRunner:
     """Runs requirements on mutations. Requirements with the most expected kills per second run first."""
 
-    def __init__(self, results: Results, reached: line_coverage.Reach, *, cluster: bool = False) -> None:
+    def __init__(self, results: ResultsFile, reached: line_coverage.ExecutedLines, *, cluster: bool = False) -> None:
         self._results, self._reached, self._cluster = results, reached, cluster
         self._seconds = seconds()
 
@@ -132,7 +132,7 @@ class Judge:
         able = self._reached.executing(mutation, asked)
         return sorted(((name, reading) for name in able for reading in line_coverage.readings_of(name)), key=cost)
 
-    def __call__(self, mutation: Mutation) -> evaluation.Result:
+    def __call__(self, mutation: Mutation) -> evaluation.MutantResult:
         """Run the requirements on a mutation, and write the result."""
         text = mutation.apply(text_of(mutation.module))
         result = evaluation.judge(mutation.module, text, self.order(mutation))
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--measure", action="store_true", help="measure again which requirements execute which lines")
     options = parser.parse_args(arguments)
-    results = Results(options.into)
+    results = ResultsFile(options.into)
     sample = list(islice(shuffled(options.module or MODULES, options.seed), options.sample))
     listed = survivors.read()
     settled = {name for kind in survivors.SETTLED for name in listed[kind]}
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
         and (each.name not in results.lines or (options.again and results.survived(each)))
     ]
     if left:
-        judge = Judge(
+        judge = MutationRunner(
             results,
             line_coverage.known(options.into.with_name("reach.json"), anew=options.measure),
             cluster=options.cluster,
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
     return _report(sample, results, listed)
 
 
-def _report(sample: Sequence[Mutation], results: Results, listed: Mapping[str, Collection[survivors.Name]]) -> int:
+def _report(sample: Sequence[Mutation], results: ResultsFile, listed: Mapping[str, Collection[survivors.Name]]) -> int:
     tried = [each for each in sample if each.name in results.lines]
     survived = [each for each in tried if results.survived(each)]
     unknown = [each for each in survived if not any(each.name in some for some in listed.values())]

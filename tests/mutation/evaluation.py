@@ -42,7 +42,7 @@ ENDS = {KILLED, BROKE, HUNG, GIVEN_UP, SURVIVED, INCONCLUSIVE}
 
 
 @dataclass(slots=True)
-class Result:
+class MutantResult:
     """The result of a mutant: the requirement that killed it, and the requirements that were inconclusive before."""
 
     end: str
@@ -63,10 +63,10 @@ FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 
 
-def judge(module: str, text: str, requirements: Sequence[Reading]) -> Result:
+def judge(module: str, text: str, requirements: Sequence[Reading]) -> MutantResult:
     """Run the requirements in this order against a mutant, the changed source of a module. Return the result."""
     begin, at, tried = time.monotonic(), "", 0
-    result: Result | None = None
+    result: MutantResult | None = None
     receiver, sender = FORKS.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
         process = FORKS.Process(target=_in_child, args=(sender, folder, module, text, requirements))
@@ -78,13 +78,13 @@ def judge(module: str, text: str, requirements: Sequence[Reading]) -> Result:
                     case str(at):
                         tried += 1
                     case dict(values):
-                        result = Result(**values)
+                        result = MutantResult(**values)
         except EOFError:  # the process exited without a report
             process.join()
             if process.exitcode in _STOPPED:
                 raise RuntimeError(f"the trial was ended by signal {-process.exitcode}") from None
             end = HUNG if process.exitcode == -signal.SIGALRM else BROKE
-            result = Result(end, text=f"exit code {process.exitcode}")
+            result = MutantResult(end, text=f"exit code {process.exitcode}")
         except BaseException:
             process.kill()
             raise
@@ -105,7 +105,7 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
             instead(module, text)
             cluster = stack.enter_context(booted(Path(folder)))
         except Exception as error:  # noqa: BLE001  any error ends the mutant
-            result = Result(BROKE, text=_first(f"{type(error).__name__}: {error}"))
+            result = MutantResult(BROKE, text=_first(f"{type(error).__name__}: {error}"))
         else:
             result = _run(cluster, requirements, sender)
         sender.send(asdict(result))
@@ -126,7 +126,7 @@ def booted(folder: Path) -> Iterator[Trial]:
         yield Trial(backend, history)
 
 
-def _run(cluster: Trial, requirements: Iterable[Reading], sender: Connection) -> Result:
+def _run(cluster: Trial, requirements: Iterable[Reading], sender: Connection) -> MutantResult:
     inconclusive: dict[str, str] = {}
     silent = 0
     for each, reading in requirements:
@@ -137,13 +137,13 @@ def _run(cluster: Trial, requirements: Iterable[Reading], sender: Connection) ->
             with time_scaled(1.0):  # repeat with normal limits: the machine may be slow, but a fault persists
                 is_judged, text = _trial(cluster, each, reading)
         if is_judged:
-            return Result(KILLED, each, _first(text), inconclusive=inconclusive)
+            return MutantResult(KILLED, each, _first(text), inconclusive=inconclusive)
         silent = silent + 1 if text else 0
         if text:
             inconclusive[each] = _first(text)
         if silent == MOST_INCONCLUSIVE:
-            return Result(GIVEN_UP, each, _first(text), inconclusive=inconclusive)
-    return Result(INCONCLUSIVE if inconclusive else SURVIVED, inconclusive=inconclusive)
+            return MutantResult(GIVEN_UP, each, _first(text), inconclusive=inconclusive)
+    return MutantResult(INCONCLUSIVE if inconclusive else SURVIVED, inconclusive=inconclusive)
 
 
 def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:

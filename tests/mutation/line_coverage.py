@@ -49,7 +49,7 @@ def readings_of(requirement: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ExecutedLines:
     """The measured requirements, and the lines of each module that a requirement executed."""
 
     requirements: AbstractSet[str] = frozenset()
@@ -65,7 +65,7 @@ class Reach:
         return [each for each in requirements if each not in self.requirements or lines & of.get(each, frozenset())]
 
 
-def known(file: Path, *, anew: bool = False) -> Reach:
+def known(file: Path, *, anew: bool = False) -> ExecutedLines:
     """Read the map from a file, or measure it, which takes minutes. Modules that have changed are left out."""
     if anew or not file.exists():
         sys.stdout.write("measuring which requirements run which lines of the reference\n")
@@ -78,7 +78,7 @@ def known(file: Path, *, anew: bool = False) -> Reach:
         for module, of in measured["modules"].items()
         if of["digest"] == _digest(module)
     }
-    return Reach(frozenset(measured["requirements"]), modules)
+    return ExecutedLines(frozenset(measured["requirements"]), modules)
 
 
 def _digest(module: str) -> str:

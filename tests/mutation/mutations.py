@@ -73,7 +73,7 @@ class Mutation:
 
 def mutations(module: str, text: str) -> list[Mutation]:
     """Return all mutations of a module, in the order of its text."""
-    finder = _Finder(text)
+    finder = _MutationFinder(text)
     finder.visit(ast.parse(text))
     found, numbers = [], Counter[tuple[str, str, str]]()
     for (begin, end, new), kind, function, lines in sorted(set(finder.found)):
@@ -95,7 +95,7 @@ def _changed_lines(source: bytes, begin: int, end: int, new: str) -> tuple[str, 
     return " ".join(was.split()), " ".join(becomes.split())
 
 
-class _Finder(ast.NodeVisitor):
+class _MutationFinder(ast.NodeVisitor):
     """Walks a module and collects edits with their kind, function and lines."""
 
     def __init__(self, text: str) -> None:

@@ -21,10 +21,10 @@ def instead(module: str, text: str) -> None:
     """Import `module` from this text, only in this process. Raises `RuntimeError` if it is already imported."""
     if module in sys.modules:
         raise RuntimeError(f"{module} has been imported already")
-    sys.meta_path.insert(0, _Finder(module, text))
+    sys.meta_path.insert(0, _PatchedFinder(module, text))
 
 
-class _Finder(MetaPathFinder):
+class _PatchedFinder(MetaPathFinder):
     def __init__(self, module: str, text: str) -> None:
         self._module, self._text = module, text
 
@@ -34,11 +34,11 @@ class _Finder(MetaPathFinder):
         """Return the import spec of the module, with a loader for the replacement text."""
         spec = PathFinder.find_spec(fullname, path) if fullname == self._module else None
         if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin, self._text)
+            spec.loader = _PatchedLoader(fullname, spec.origin, self._text)
         return spec
 
 
-class _Loader(SourceFileLoader):
+class _PatchedLoader(SourceFileLoader):
     def __init__(self, fullname: str, path: str, text: str) -> None:
         super().__init__(fullname, path)
         self._text = text

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutation import __main__ as series
 from tests.mutation import evaluation, line_coverage, survivors
-from tests.mutation.evaluation import Result
+from tests.mutation.evaluation import MutantResult
 from tests.mutation.mutations import Mutation, mutations
 from tests.mutation.patched_import import text_of
 
@@ -23,16 +23,16 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[evaluation.Reading]]
     """Fake runs of mutants that record the requirements. Every second mutant survives."""
     asked: list[Sequence[evaluation.Reading]] = []
 
-    def judge(module: str, text: str, requirements: Sequence[evaluation.Reading]) -> Result:
+    def judge(module: str, text: str, requirements: Sequence[evaluation.Reading]) -> MutantResult:
         asked.append(requirements)
         return (
-            Result(evaluation.SURVIVED)
+            MutantResult(evaluation.SURVIVED)
             if len(asked) % 2
-            else Result(evaluation.KILLED, by=requirements[0][0], seconds=2.0)
+            else MutantResult(evaluation.KILLED, by=requirements[0][0], seconds=2.0)
         )
 
     monkeypatch.setattr(evaluation, "judge", judge)
-    monkeypatch.setattr(line_coverage, "known", lambda file, anew: line_coverage.Reach())
+    monkeypatch.setattr(line_coverage, "known", lambda file, anew: line_coverage.ExecutedLines())
     return asked
 
 
@@ -81,10 +81,13 @@ def test_seed_determines_the_mutants_drawn_from_each_module() -> None:
 
 
 def test_tests_that_killed_in_the_same_function_run_first(tmp_path: Path) -> None:
-    results = series.Results(tmp_path / "results.jsonl")
+    results = series.ResultsFile(tmp_path / "results.jsonl")
     before, mutation = mutations(HINTS, text_of(HINTS))[-2:]
-    results.note(before, Result(evaluation.KILLED, by="KEP-4444/hints-follow-the-field"))
-    assert series.Judge(results, line_coverage.Reach()).order(mutation)[0] == ("KEP-4444/hints-follow-the-field", "kep")
+    results.note(before, MutantResult(evaluation.KILLED, by="KEP-4444/hints-follow-the-field"))
+    assert series.MutationRunner(results, line_coverage.ExecutedLines()).order(mutation)[0] == (
+        "KEP-4444/hints-follow-the-field",
+        "kep",
+    )
 
 
 def _of(function: str) -> Mutation:
@@ -95,11 +98,11 @@ def test_test_that_does_not_run_a_line_is_not_tried_on_it() -> None:
     mutation = _of("_by_annotation")
     lines = frozenset({mutation.lines[0]})
     known = {"a", "b", "c"}
-    reached = line_coverage.Reach(known, {HINTS: {"a": lines, "b": frozenset({1})}})
+    reached = line_coverage.ExecutedLines(known, {HINTS: {"a": lines, "b": frozenset({1})}})
     assert reached.executing(mutation, ["a", "b", "c", "new"]) == ["a", "new"]
-    at_boot = line_coverage.Reach(known, {HINTS: {"a": lines, line_coverage.ALWAYS: lines}})
+    at_boot = line_coverage.ExecutedLines(known, {HINTS: {"a": lines, line_coverage.ALWAYS: lines}})
     assert at_boot.executing(mutation, ["a", "b"]) == ["a", "b"]
-    assert line_coverage.Reach(known).executing(mutation, ["a", "b"]) == ["a", "b"]
+    assert line_coverage.ExecutedLines(known).executing(mutation, ["a", "b"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", survivors.KINDS)

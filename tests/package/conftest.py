@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.environment import ROOT, Installed, pip
+from tests.package.environment import ROOT, WheelEnvironment, pip
 
 
 @pytest.fixture(scope="session")
@@ -21,13 +21,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> WheelEnvironment:
     """Install the wheel in a new virtual environment. The dependencies come from the current environment.
 
     A .pth file adds the current site-packages. The .pth files in those site-packages are not read, so the checkout
     itself is not on the path.
     """
-    environment = Installed(tmp_path_factory.mktemp("installed"))
+    environment = WheelEnvironment(tmp_path_factory.mktemp("installed"))
     venv.create(environment.folder)
     pip("--python", environment.folder / "bin/python", "install", "--no-compile", wheel)
     (environment.packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")

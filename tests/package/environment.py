@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
-class Installed:
+class WheelEnvironment:
     """A virtual environment with the wheel."""
 
     folder: Path

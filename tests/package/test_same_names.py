@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.environment import Installed
+from tests.package.environment import WheelEnvironment
 
 NAMES = ("harness", "conformance", "reference", "explain", "emulator", "mutants", "tools")
 OWN_TEST = "from harness import answer\n\ndef test_answer():\n    assert answer == 42\n"
@@ -41,18 +41,18 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_pytest_runs_the_tests_of_the_project(installed: Installed, project: Path) -> None:
+def test_pytest_runs_the_tests_of_the_project(installed: WheelEnvironment, project: Path) -> None:
     run = installed.run("python", "-m", "pytest", "-q", "test_own.py", cwd=project)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("command", [("trafficdist",), ("python", "-m", "trafficdist")])
-def test_command_finds_its_own_packages(installed: Installed, project: Path, command: tuple[str, ...]) -> None:
+def test_command_finds_its_own_packages(installed: WheelEnvironment, project: Path, command: tuple[str, ...]) -> None:
     run = installed.run(*command, "list", "KEP-3015/node-then-zone-then-anywhere", cwd=project)
     assert (run.returncode, "KEP-3015/node-then-zone-then-anywhere" in run.stdout) == (0, True), run.stdout + run.stderr
 
 
-def test_pytest_judges_a_requirement_of_the_project(installed: Installed, project: Path) -> None:
+def test_pytest_judges_a_requirement_of_the_project(installed: WheelEnvironment, project: Path) -> None:
     """The worker imports all that a run without workers imports, and the controller imports the rest."""
     (project / "test_suite.py").write_text(REQUIREMENT, encoding="utf-8")
     options = ("--td-backend=netns", "--td-workers=1", "test_suite.py")
@@ -60,7 +60,7 @@ def test_pytest_judges_a_requirement_of_the_project(installed: Installed, projec
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_project_package_imported_before_is_named(installed: Installed, project: Path) -> None:
+def test_project_package_imported_before_is_named(installed: WheelEnvironment, project: Path) -> None:
     if not (project / "harness/__init__.py").exists():
         pytest.skip("a folder without __init__.py does not hide a package")
     asked = "import harness, trafficdist; trafficdist.Cluster"

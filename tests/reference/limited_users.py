@@ -43,7 +43,7 @@ _OPEN_TO_ALL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Attributes:
+class RequestAttributes:
     """A verb, and its resource or non-resource URL (`path`)."""
 
     verb: str
@@ -60,7 +60,7 @@ class Attributes:
 
 
 @dataclass
-class Users:
+class LimitedUsers:
     """The users of a server by their tokens. The first one with a token replaces the checks of the server."""
 
     access: AccessChecks
@@ -94,7 +94,7 @@ class Users:
             if not self.allows(user, each):
                 raise forbidden(user["username"], each)
 
-    def allows(self, user: Object, wanted: Attributes) -> bool:
+    def allows(self, user: Object, wanted: RequestAttributes) -> bool:
         if user is ADMIN:
             return True
         return any(_covers(each, wanted) for each in (*self.rules[user["username"]], *_OPEN_TO_ALL))
@@ -110,12 +110,12 @@ def revoke(server: HttpServer, token: str) -> None:
     del _users(server).tokens[f"Bearer {token}"]
 
 
-def _users(server: HttpServer) -> Users:
+def _users(server: HttpServer) -> LimitedUsers:
     owner = getattr(server.access.authenticate, "__self__", None)
-    return owner if isinstance(owner, Users) else Users(server.access)
+    return owner if isinstance(owner, LimitedUsers) else LimitedUsers(server.access)
 
 
-def forbidden(user: str, wanted: Attributes) -> ApiError:
+def forbidden(user: str, wanted: RequestAttributes) -> ApiError:
     """Return the 403 error with the message that Kubernetes uses."""
     if wanted.path:
         return status.failure(403, "Forbidden", f'forbidden: User "{user}" cannot {wanted.verb} path "{wanted.path}"')
@@ -132,32 +132,35 @@ def forbidden(user: str, wanted: Attributes) -> ApiError:
     )
 
 
-def _attributes(asked: HttpRequest, target: Any) -> list[Attributes]:
+def _attributes(asked: HttpRequest, target: Any) -> list[RequestAttributes]:
     """Return all that a user must be allowed for a request."""
     verb = _VERBS.get((asked.method, True), asked.method.lower())
     if isinstance(target, PodRequest):
         verbs = [verb]
         if target.subresource in _CREATED and verb == "get":
             verbs.append("create")
-        return [Attributes(each, "", "pods", target.subresource, target.namespace, target.identifier) for each in verbs]
+        return [
+            RequestAttributes(each, "", "pods", target.subresource, target.namespace, target.identifier)
+            for each in verbs
+        ]
     if not isinstance(target, Route):
-        return [Attributes(verb, path=asked.path)]
+        return [RequestAttributes(verb, path=asked.path)]
     verb = "watch" if asked.streams else _VERBS.get((asked.method, bool(target.name)), asked.method.lower())
     resource = target.strategy.resource
     namespace = target.name if resource.plural == "namespaces" else target.namespace
     group = target.view.group if target.view else resource.group
-    return [Attributes(verb, group, resource.plural, target.subresource, namespace, target.name)]
+    return [RequestAttributes(verb, group, resource.plural, target.subresource, namespace, target.name)]
 
 
-def _reviewed(spec: Object) -> Attributes:
+def _reviewed(spec: Object) -> RequestAttributes:
     if not isinstance(asked := spec.get("resourceAttributes"), dict):
         asked = spec["nonResourceAttributes"]
-        return Attributes(str(asked.get("verb", "")), path=str(asked.get("path", "")))
+        return RequestAttributes(str(asked.get("verb", "")), path=str(asked.get("path", "")))
     names = ("verb", "group", "resource", "subresource", "namespace", "name")
-    return Attributes(**{name: str(asked.get(name) or "") for name in names})
+    return RequestAttributes(**{name: str(asked.get(name) or "") for name in names})
 
 
-def _covers(rule: Object, wanted: Attributes) -> bool:
+def _covers(rule: Object, wanted: RequestAttributes) -> bool:
     if not _has(rule.get("verbs"), wanted.verb):
         return False
     if wanted.path:
@@ -174,7 +177,7 @@ def _has(listed: Sequence[str] | None, wanted: str) -> bool:
     return listed is not None and ("*" in listed or wanted in listed)
 
 
-def _has_resource(listed: Sequence[str], wanted: Attributes) -> bool:
+def _has_resource(listed: Sequence[str], wanted: RequestAttributes) -> bool:
     if _has(listed, wanted.full_resource):
         return True
     return bool(wanted.subresource) and f"*/{wanted.subresource}" in listed

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER", help="folder for logs and reports")
     options = parser.parse_args(arguments)
     try:
-        suite = running.Suite.of(options.version)
+        suite = running.CompiledSpecs.of(options.version)
         names = suite.names(options.group or GROUPS)
         ran: dict[str, list[Result]] = {}
         for name, made_of in proxies(suite.version).items():

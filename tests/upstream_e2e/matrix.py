@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     known = records.read()
     try:
-        suite = running.Suite.of(options.version, seed=options.seed)
+        suite = running.CompiledSpecs.of(options.version, seed=options.seed)
         specs = suite.names(TOPOLOGY)
     except HarnessError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tried(
-    suite: running.Suite, specs: Sequence[str], faults: Sequence[str], *, at_once: int
+    suite: running.CompiledSpecs, specs: Sequence[str], faults: Sequence[str], *, at_once: int
 ) -> Iterator[records.Trial | None]:
     """Yield the trial of each fault when it ends, or None if the trial could not run."""
     with ThreadPoolExecutor(at_once) as pool:
@@ -81,7 +81,7 @@ def _tried(
             raise
 
 
-def _try(suite: running.Suite, specs: Sequence[str], mutant: str) -> records.Trial | None:
+def _try(suite: running.CompiledSpecs, specs: Sequence[str], mutant: str) -> records.Trial | None:
     fault = "" if mutant == records.NO_FAULT else mutant
     try:
         with (

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.run.folder import write_whole
 from mutants import MUTANTS
 from tests.upstream_e2e import records
-from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, Group, Trial
+from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, FaultGroup, Trial
 
 PAGE = records.ROOT / "docs/what-upstream-sees.md"
 COMPARISON = records.ROOT / "docs/comparison.md"
@@ -28,7 +28,7 @@ _FEW = (
 """The faults in the short table of the comparison page."""
 
 
-def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, FastestRequirement]) -> str:
+def text(known: Mapping[str, Trial], groups: Sequence[FaultGroup], ours: Mapping[str, FastestRequirement]) -> str:
     """Return the page."""
     tables = "\n".join(_table(group, known, ours) for group in groups)
     prose = PROSE.read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str,
 
 
 def comparison(
-    page: str, known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, FastestRequirement]
+    page: str, known: Mapping[str, Trial], groups: Sequence[FaultGroup], ours: Mapping[str, FastestRequirement]
 ) -> str:
     """Return the comparison page with the current findings and the table of a few faults, between its two markers."""
     before, mark, rest = page.partition(_BEGIN)
@@ -44,14 +44,14 @@ def comparison(
     return f"{before}{mark}\n\n{_counted(known, groups)}\n\n{_rows(_FEW, known, ours)}\n\n{_END}{after}"
 
 
-def summary(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
+def summary(known: Mapping[str, Trial], groups: Sequence[FaultGroup]) -> str:
     """Return the findings: a sentence, the versions, and a table with a row for each function that a fault breaks."""
     rows = ["| kind of fault | faults tested | pass all seven specs | detected |", "|---|---|---|---|"]
     rows += [_sum(group, known) for group in groups]
     return "\n".join([f"{_counted(known, groups)}\n\n{_made(known)}\n", *rows])
 
 
-def _counted(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
+def _counted(known: Mapping[str, Trial], groups: Sequence[FaultGroup]) -> str:
     names = [name for group in groups for name in group.mutants]
     tried = [known[name] for name in names if name in known]
     passing = sum(not trial.noticed for trial in tried)
@@ -60,7 +60,7 @@ def _counted(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
     return f"{ended}{waiting}"
 
 
-def _sum(group: Group, known: Mapping[str, Trial]) -> str:
+def _sum(group: FaultGroup, known: Mapping[str, Trial]) -> str:
     tried = [known[name] for name in group.mutants if name in known]
     noticed = sum(bool(trial.noticed) for trial in tried)
     return f"| {_link(group.breaks)} | {len(tried)} | {len(tried) - noticed} | {noticed} |"
@@ -86,7 +86,7 @@ def _passed(trial: Trial) -> str:
     return f"{trial.specs - len(trial.noticed)} of {trial.specs} pass"
 
 
-def _table(group: Group, known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
+def _table(group: FaultGroup, known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
     return f"## {group.breaks}\n\n{_rows(group.mutants, known, ours)}\n"
 
 

@@ -25,7 +25,7 @@ NO_FAULT = "reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FaultGroup:
     """Faults that break the same function."""
 
     breaks: str
@@ -54,10 +54,10 @@ class FastestRequirement:
     seconds: float
 
 
-def groups(file: Path = FAULTS) -> list[Group]:
+def groups(file: Path = FAULTS) -> list[FaultGroup]:
     """Return the groups of faults in order."""
     listed = strict_yaml.read(str(file), what="list of faults")
-    return [Group(each["breaks"], tuple(each["mutants"])) for each in listed]
+    return [FaultGroup(each["breaks"], tuple(each["mutants"])) for each in listed]
 
 
 def trial_of(mutant: str, ends: Sequence[Result], **made: Any) -> Trial:

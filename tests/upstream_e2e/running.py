@@ -46,7 +46,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Suite:
+class CompiledSpecs:
     """The compiled specs of a Kubernetes version, and kubectl of that version."""
 
     version: str
@@ -57,7 +57,7 @@ class Suite:
     """When this event is set, the running specs are stopped."""
 
     @classmethod
-    def of(cls, version: str, *, seed: int = 1) -> Suite:
+    def of(cls, version: str, *, seed: int = 1) -> CompiledSpecs:
         """Find the suite in the cache.
 
         Version "" means the latest one. Raises `UnavailableError` if the suite or agnhost is missing.
@@ -129,7 +129,7 @@ def cluster(**options: Any) -> Iterator[Path]:
         watcher.communicate()
 
 
-def run(suite: Suite, kubeconfig: Path, specs: Sequence[str], folder: Path, *, at_once: int) -> list[Result]:
+def run(suite: CompiledSpecs, kubeconfig: Path, specs: Sequence[str], folder: Path, *, at_once: int) -> list[Result]:
     """Run specs on a cluster, with `at_once` specs in parallel. Each spec writes to a folder named by its number."""
 
     def one(number: int, spec: str) -> Result:

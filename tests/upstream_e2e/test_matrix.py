@@ -19,12 +19,12 @@ from reference.proxy.decision import Behaviour
 from reference.proxy.state import State
 from tests.reference.endpointslice.objects import NODES, apply, make_service, plan, pods_on
 from tests.upstream_e2e import matrix, page, records, running
-from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, Group, Trial
+from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, FaultGroup, Trial
 from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
 
 ZONE = "[sig-network] Traffic Distribution should route traffic to an endpoint in the same zone when using PreferClose"
 HINTS = "[sig-network] Topology Hints should distribute endpoints evenly"
-GROUPS = [Group("Whether it works", ("skips-zone-tier", "node-as-zone", "zone-before-node"))]
+GROUPS = [FaultGroup("Whether it works", ("skips-zone-tier", "node-as-zone", "zone-before-node"))]
 
 SLICE = {
     "metadata": {"namespace": "default", "name": "web-x", "labels": {"kubernetes.io/service-name": "web"}},
@@ -98,13 +98,13 @@ def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     tried: list[str] = []
     known: dict[str, Trial] = {}
 
-    def one(suite: running.Suite, specs: object, fault: str) -> Trial | None:
+    def one(suite: running.CompiledSpecs, specs: object, fault: str) -> Trial | None:
         tried.append(fault)
         return None if fault == "node-as-zone" else trial(fault)
 
-    suite = running.Suite("1.37.2", tmp_path, tmp_path)
-    monkeypatch.setattr(running.Suite, "of", lambda version, seed: suite)
-    monkeypatch.setattr(running.Suite, "names", lambda self, groups: [ZONE])
+    suite = running.CompiledSpecs("1.37.2", tmp_path, tmp_path)
+    monkeypatch.setattr(running.CompiledSpecs, "of", lambda version, seed: suite)
+    monkeypatch.setattr(running.CompiledSpecs, "names", lambda self, groups: [ZONE])
     monkeypatch.setattr(matrix, "_try", one)
     monkeypatch.setattr(records, "groups", lambda: GROUPS)
     monkeypatch.setattr(records, "read", lambda: known)

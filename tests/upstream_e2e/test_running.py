@@ -17,7 +17,7 @@ from emulator import control as cluster_control
 from emulator import state as cluster_state
 from harness.eventually import eventually
 from tests.upstream_e2e import records, running
-from tests.upstream_e2e.running import Suite
+from tests.upstream_e2e.running import CompiledSpecs
 from tests.upstream_e2e.specs import FAILED, PASSED, Result
 
 SPEC = "[sig-network] Topology Hints should distribute endpoints evenly"
@@ -35,20 +35,20 @@ echo "$@"
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Suite:
+def suite(tmp_path: Path) -> CompiledSpecs:
     """A suite whose program writes a report and prints its arguments."""
     (tmp_path / "made.json").write_text(json.dumps([{"SpecReports": [PASSES]}]))
     return _suite(tmp_path, WRITES.format(report=tmp_path / "made.json"))
 
 
-def _suite(folder: Path, script: str) -> Suite:
+def _suite(folder: Path, script: str) -> CompiledSpecs:
     program = folder / "e2e"
     program.write_text(script)
     program.chmod(0o755)
-    return Suite("1.37.2", program, folder / "kubectl", seed=7)
+    return CompiledSpecs("1.37.2", program, folder / "kubectl", seed=7)
 
 
-def test_a_spec_is_run_by_its_name_on_the_cluster_and_leaves_its_log(suite: Suite, tmp_path: Path) -> None:
+def test_a_spec_is_run_by_its_name_on_the_cluster_and_leaves_its_log(suite: CompiledSpecs, tmp_path: Path) -> None:
     assert running.run(suite, Path("/k"), [SPEC], tmp_path / "left", at_once=2) == [Result(SPEC, PASSED, 2.0)]
     said = (tmp_path / "left/1/log").read_text()
     assert "--kubeconfig=/k" in said
@@ -56,7 +56,7 @@ def test_a_spec_is_run_by_its_name_on_the_cluster_and_leaves_its_log(suite: Suit
     assert r"--ginkgo.focus=\[sig\-network\]\ Topology" in said
 
 
-def test_specs_are_those_of_the_groups(suite: Suite) -> None:
+def test_specs_are_those_of_the_groups(suite: CompiledSpecs) -> None:
     assert suite.names(["Topology Hints"]) == [SPEC]
     assert suite.names(["Services"]) == []
 

@@ -34,7 +34,7 @@ class ExitedProgram:
     output: str
 
 
-class SandboxRuns:
+class SandboxRunner:
     """Runs programs in a sandbox and waits until they exit."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -65,14 +65,14 @@ class SandboxRuns:
 
 
 @pytest.fixture
-def make(network: Network) -> Iterator[Callable[[], SandboxRuns]]:
+def make(network: Network) -> Iterator[Callable[[], SandboxRunner]]:
     """Yield a function that creates a sandbox in a pod on a1. Skip the test if the machine cannot create one."""
     made: list[Sandbox] = []
     pod = network.add_pod("a1")
 
-    def one() -> SandboxRuns:
+    def one() -> SandboxRunner:
         made.append(Sandbox(pod.namespace, hostname="web-1", files={"/etc/resolv.conf": "nameserver 192.0.2.1\n"}))
-        runs = SandboxRuns(made[-1])
+        runs = SandboxRunner(made[-1])
         try:
             runs.run("true")
         except UnavailableError as error:
@@ -85,38 +85,38 @@ def make(network: Network) -> Iterator[Callable[[], SandboxRuns]]:
 
 
 @pytest.fixture
-def inside(make: Callable[[], SandboxRuns]) -> SandboxRuns:
+def inside(make: Callable[[], SandboxRunner]) -> SandboxRunner:
     return make()
 
 
-def test_program_has_its_exit_code_output_environment_and_host_name(inside: SandboxRuns) -> None:
+def test_program_has_its_exit_code_output_environment_and_host_name(inside: SandboxRunner) -> None:
     assert inside.sh('echo "$WHO at $(cat /proc/sys/kernel/hostname)"; exit 3', WHO="me") == ExitedProgram(
         3, "me at web-1\n"
     )
 
 
-def test_program_sees_files_of_its_own_in_place_of_the_machine_s(inside: SandboxRuns) -> None:
+def test_program_sees_files_of_its_own_in_place_of_the_machine_s(inside: SandboxRunner) -> None:
     assert inside.run("cat", "/etc/resolv.conf").output == "nameserver 192.0.2.1\n"
 
 
-def test_program_is_in_the_netns_of_its_pod(inside: SandboxRuns) -> None:
+def test_program_is_in_the_netns_of_its_pod(inside: SandboxRunner) -> None:
     outside = Path("/proc/self/ns/net").readlink()
     assert inside.run("readlink", "/proc/self/ns/net").output.strip() != str(outside)
     assert "eth0" in inside.run("cat", "/proc/self/net/dev").output
 
 
 @pytest.mark.parametrize("place", ["/", "/etc", "/usr", "/usr/bin", "/.etc", "/proc/sys/net/ipv4", "/dev"])
-def test_program_cannot_write_the_machine_s_files(inside: SandboxRuns, place: str) -> None:
+def test_program_cannot_write_the_machine_s_files(inside: SandboxRunner, place: str) -> None:
     ended = inside.sh(f"echo x > {place}/written-by-a-pod")
     assert ended.code != 0
     assert not Path(place, "written-by-a-pod").exists()
 
 
-def test_program_cannot_change_its_node_s_sysctls(inside: SandboxRuns) -> None:
+def test_program_cannot_change_its_node_s_sysctls(inside: SandboxRunner) -> None:
     assert inside.sh("echo 1 > /proc/sys/net/ipv4/ip_forward").code != 0
 
 
-def test_program_sees_neither_homes_nor_the_repository(inside: SandboxRuns, tmp_path: Path) -> None:
+def test_program_sees_neither_homes_nor_the_repository(inside: SandboxRunner, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     for path in (REPOSITORY / "pyproject.toml", tmp_path / "secret", Path.home() / ".profile", Path("/home")):
         assert inside.run("ls", str(path)).code != 0, path
@@ -125,19 +125,19 @@ def test_program_sees_neither_homes_nor_the_repository(inside: SandboxRuns, tmp_
     assert not own.exists()
 
 
-def test_program_has_no_capabilities_and_gets_none(inside: SandboxRuns) -> None:
+def test_program_has_no_capabilities_and_gets_none(inside: SandboxRunner) -> None:
     status = dict(line.split(":\t") for line in inside.run("cat", "/proc/self/status").output.splitlines())
     assert {int(status[f"Cap{kind}"], 16) for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {0}
     assert status["NoNewPrivs"] == "1"
 
 
-def test_program_does_not_see_other_processes(inside: SandboxRuns) -> None:
+def test_program_does_not_see_other_processes(inside: SandboxRunner) -> None:
     ids = [name for name in inside.run("ls", "/proc").output.split() if name.isdigit()]
     assert len(ids) == 2, "the sandbox must have two processes: its first process and the program"
 
 
 @pytest.mark.skipif(shutil.which("bash", path=PATH) is None, reason="bash is not installed")
-def test_program_cannot_reach_the_machine_s_network(inside: SandboxRuns) -> None:
+def test_program_cannot_reach_the_machine_s_network(inside: SandboxRunner) -> None:
     with socket.create_server(("", 0)) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         port = server.getsockname()[1]
         asking.connect_ex(("192.0.2.1", 9))  # sends nothing
@@ -146,7 +146,7 @@ def test_program_cannot_reach_the_machine_s_network(inside: SandboxRuns) -> None
             assert ended.code != 0, f"{address}: {ended.output}"
 
 
-def test_missing_program_is_reported_as_by_a_container_runtime(inside: SandboxRuns) -> None:
+def test_missing_program_is_reported_as_by_a_container_runtime(inside: SandboxRunner) -> None:
     with pytest.raises(NoProgramError, match=r'^exec: "nope": executable file not found in \$PATH$'):
         inside.run("nope")
     with pytest.raises(NoProgramError, match=r'^exec: "/nope": stat /nope: no such file or directory$'):
@@ -155,7 +155,7 @@ def test_missing_program_is_reported_as_by_a_container_runtime(inside: SandboxRu
         inside.run("/etc")
 
 
-def test_programs_of_one_sandbox_share_files_and_processes(inside: SandboxRuns) -> None:
+def test_programs_of_one_sandbox_share_files_and_processes(inside: SandboxRunner) -> None:
     sleeping = inside.start("sleep", "600")
     inside.sh("echo shared > /tmp/it")
     assert inside.run("cat", "/tmp/it").output == "shared\n"
@@ -163,25 +163,25 @@ def test_programs_of_one_sandbox_share_files_and_processes(inside: SandboxRuns) 
     assert wait(sleeping) == 128 + 15
 
 
-def test_program_has_only_three_descriptors(inside: SandboxRuns) -> None:
+def test_program_has_only_three_descriptors(inside: SandboxRunner) -> None:
     inside.start("sleep", "600")
     assert inside.sh("ls /proc/$$/fd; exit").output == "0\n1\n2\n"
 
 
-def test_sandboxes_share_nothing(make: Callable[[], SandboxRuns]) -> None:
+def test_sandboxes_share_nothing(make: Callable[[], SandboxRunner]) -> None:
     one, other = make(), make()
     one.sh("echo mine > /tmp/it")
     assert other.run("cat", "/tmp/it").code != 0
 
 
-def test_signal_ends_a_program(inside: SandboxRuns) -> None:
+def test_signal_ends_a_program(inside: SandboxRunner) -> None:
     sleeping = inside.start("sleep", "600")
     assert sleeping.poll() is None
     sleeping.signal(15)
     assert wait(sleeping) == 128 + 15
 
 
-def test_program_starts_with_no_blocked_signals(make: Callable[[], SandboxRuns]) -> None:
+def test_program_starts_with_no_blocked_signals(make: Callable[[], SandboxRunner]) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
     try:
         inside = make()
@@ -190,14 +190,14 @@ def test_program_starts_with_no_blocked_signals(make: Callable[[], SandboxRuns])
     assert "SigBlk:\t0000000000000000\n" in inside.run("cat", "/proc/self/status").output
 
 
-def test_closed_process_is_killed(inside: SandboxRuns) -> None:
+def test_closed_process_is_killed(inside: SandboxRunner) -> None:
     inside.start("sleep", "600").close()
     eventually(
         lambda: "sleep" not in inside.sh("cat /proc/[0-9]*/comm").output, within=10, describe="no sleep to be left"
     )
 
 
-def test_close_ends_all_programs_and_their_children(inside: SandboxRuns) -> None:
+def test_close_ends_all_programs_and_their_children(inside: SandboxRunner) -> None:
     reading, writing = os.pipe()
     process = inside.start("/bin/sh", "-c", "(setsid sleep 600 &); sleep 600", output=writing)
     os.close(writing)
@@ -209,7 +209,7 @@ def test_close_ends_all_programs_and_their_children(inside: SandboxRuns) -> None
         inside.run("true")
 
 
-def test_program_has_a_controlling_terminal_on_request(inside: SandboxRuns) -> None:
+def test_program_has_a_controlling_terminal_on_request(inside: SandboxRunner) -> None:
     ours, theirs = os.openpty()
     process = inside.sandbox.start(
         ["/bin/sh", "-c", "echo it is > /dev/tty"],
@@ -225,7 +225,7 @@ def test_program_has_a_controlling_terminal_on_request(inside: SandboxRuns) -> N
     os.close(ours)
 
 
-def test_programs_end_with_their_starter_even_after_sigkill(inside: SandboxRuns) -> None:
+def test_programs_end_with_their_starter_even_after_sigkill(inside: SandboxRunner) -> None:
     script = textwrap.dedent("""
         import os
         from emulator.kubelet.sandbox import PATH, Sandbox

@@ -52,7 +52,7 @@ def test_a_client_writes_no_certificate_to_the_temp_folder(tmp_path: Path, monke
         server.stop()
 
 
-class _Busy(BaseHTTPRequestHandler):
+class _BusyServer(BaseHTTPRequestHandler):
     """An HTTP server. It answers 429 with the next of `waits` as Retry-After, and 200 after the last one."""
 
     waits: list[str]
@@ -75,8 +75,8 @@ class _Busy(BaseHTTPRequestHandler):
 @pytest.fixture
 def busy() -> Iterator[str]:
     """Return the URL of the busy server."""
-    _Busy.waits, _Busy.asked = [], []
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Busy) as server:
+    _BusyServer.waits, _BusyServer.asked = [], []
+    with ThreadingHTTPServer(("127.0.0.1", 0), _BusyServer) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -116,17 +116,17 @@ def _ask(url: str) -> Response:
 def test_client_retries_after_the_delay_the_server_requests(
     busy: str, waits: list[str], code: int, requests: int
 ) -> None:
-    _Busy.waits = waits
+    _BusyServer.waits = waits
 
     answer = _ask(busy)
 
-    assert (answer.code, len(_Busy.asked)) == (code, requests)
+    assert (answer.code, len(_BusyServer.asked)) == (code, requests)
 
 
 def test_client_waits_for_the_retry_after_time(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr("harness.api.client.time.sleep", waited.append)
-    _Busy.waits = ["2", "1"]
+    _BusyServer.waits = ["2", "1"]
 
     assert _ask(busy).code == 200
     assert waited == [2, 1]

@@ -15,7 +15,7 @@ from harness.eventually import eventually
 from harness.run_delay import RunDelay
 
 
-class _Answers:
+class _ComponentStatuses:
     """Returns the given status of each component: idle, busy, or a text about its crash."""
 
     def __init__(self, **said: bool | str) -> None:
@@ -29,7 +29,9 @@ class _Answers:
 
 
 def test_crashed_component_is_reported_immediately() -> None:
-    components = ComponentSync(("controller", "proxy"), _Answers(controller=True, proxy="proxy on a1 exited with 2"))
+    components = ComponentSync(
+        ("controller", "proxy"), _ComponentStatuses(controller=True, proxy="proxy on a1 exited with 2")
+    )
     with pytest.raises(EndedError, match="proxy on a1 exited with 2") as ended:
         components.settle(30)
     assert ended.value.component == "proxy"
@@ -51,7 +53,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_component_timeout_is_waited_for_only_once(waits: list[float]) -> None:
-    answers = _Answers(controller=True, proxy=False)
+    answers = _ComponentStatuses(controller=True, proxy=False)
     components = ComponentSync(("controller", "proxy"), answers)
     with pytest.raises(InconclusiveError, match=r"proxy has stopped processing changes: waited .* for proxy"):
         components.settle(5)
@@ -68,7 +70,7 @@ def test_component_timeout_is_waited_for_only_once(waits: list[float]) -> None:
 
 
 def test_first_late_component_is_reported(waits: list[float]) -> None:
-    answers = _Answers(controller=True, proxy=False)
+    answers = _ComponentStatuses(controller=True, proxy=False)
     components = ComponentSync(("controller", "proxy"), answers)
     with pytest.raises(EndedError):
         components.settle(1)
@@ -79,7 +81,7 @@ def test_first_late_component_is_reported(waits: list[float]) -> None:
 
 
 def test_replaced_component_gets_the_full_wait_again(waits: list[float]) -> None:
-    components = ComponentSync(("proxy",), _Answers(proxy=False))
+    components = ComponentSync(("proxy",), _ComponentStatuses(proxy=False))
     for _ in range(2):
         with pytest.raises(EndedError, match="waited"):
             components.settle(20)
@@ -87,7 +89,7 @@ def test_replaced_component_gets_the_full_wait_again(waits: list[float]) -> None
     assert waits == [20, 20]
 
 
-class _Machine(RunDelay):
+class _BusyMachine(RunDelay):
     """A machine on which the programs cannot run if it is busy."""
 
     busy = True
@@ -97,11 +99,11 @@ class _Machine(RunDelay):
 
 
 def test_wait_after_one_without_a_processor_is_short_until_the_machine_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = _Machine()
+    machine = _BusyMachine()
     for module in (component_sync, eventually_module):
         monkeypatch.setattr(module, "RUN_DELAY", machine)
     monkeypatch.setattr(component_sync, "AGAIN", 0.05)
-    answers = _Answers(proxy=False)
+    answers = _ComponentStatuses(proxy=False)
     components = ComponentSync(("proxy",), answers)
     with pytest.raises(StarvedError, match=r"waited .* for proxy .*too busy"):
         components.settle(0.02)

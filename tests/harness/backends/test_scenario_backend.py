@@ -31,7 +31,7 @@ from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Client, external_client, pod_client
 
 
-class _Api:
+class _UnusedApi:
     """An API to which no request is sent."""
 
     asked = ()
@@ -41,7 +41,7 @@ class _Api:
 
 def backend(*abilities: Ability) -> ScenarioBackend:
     """Return a backend that claims these abilities. The backend's class implements only a few of the protocols."""
-    api: Any = _Api()
+    api: Any = _UnusedApi()
     target = ClusterTarget("", "", "abcd1234", Names(), THREE_ZONES, frozenset(abilities))
     return ScenarioBackend(KubeconfigBackend(target, api))
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.binaries.cache import Cache
 from tests import ports
-from tests.harness.binaries.servers import Handler, Mirror
+from tests.harness.binaries.servers import Mirror, MirrorHandler
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def mirrors() -> Iterator[tuple[Mirror, Mirror]]:
     started = []
     for _ in range(2):
         mirror = Mirror()
-        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Serving", (Handler,), {"mirror": mirror}))
+        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Serving", (MirrorHandler,), {"mirror": mirror}))
         mirror.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()

@@ -63,7 +63,7 @@ class Mirror:
         return path
 
 
-class Handler(BaseHTTPRequestHandler):
+class MirrorHandler(BaseHTTPRequestHandler):
     mirror: Mirror
 
     def do_GET(self) -> None:
@@ -94,7 +94,7 @@ def releases(*mirrors: Mirror | str, attempts: int = 4) -> Releases:
     return Releases(urls, Fetcher(timeout=5, attempts=attempts, pause=lambda seconds: None), f"{urls[0]}/listing")
 
 
-class RecordedProgress(Watcher):
+class ProgressRecorder(Watcher):
     """Records progress messages."""
 
     def __init__(self) -> None:

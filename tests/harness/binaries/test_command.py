@@ -19,7 +19,7 @@ from harness.binaries.fetching import ReleaseSource, fetch
 from harness.binaries.versions import Version, parse_wanted
 from harness.commands.main import main
 from harness.model.files import sha256_of
-from tests.harness.binaries.servers import Mirror, RecordedProgress, releases
+from tests.harness.binaries.servers import Mirror, ProgressRecorder, releases
 
 
 @pytest.fixture(autouse=True)
@@ -111,12 +111,12 @@ def test_second_process_waits_and_finds_the_file(mirror: Mirror, cache: Cache) -
     path = mirror.publish("kube-proxy", "1.34.2")
     waits, version = threading.Event(), Version(1, 34, 2)
 
-    class Second(RecordedProgress):
+    class SecondFetch(ProgressRecorder):
         def say(self, text: str) -> None:
             self.lines.append(text)
             waits.set()
 
-    second = Second()
+    second = SecondFetch()
     fetching = (component_named("kube-proxy"), parse_wanted("1.34"), ReleaseSource(releases(mirror)), cache)
     with ThreadPoolExecutor() as threads:
         with cache.locked(f"kube-proxy-{version.tag}", waiting=pytest.fail):

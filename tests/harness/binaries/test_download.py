@@ -9,16 +9,16 @@ import pytest
 
 from harness.binaries.download import Fetcher, FileMissingError
 from harness.errors import UnavailableError, UsageError
-from tests.harness.binaries.servers import Mirror, RecordedProgress
+from tests.harness.binaries.servers import Mirror, ProgressRecorder
 
 CONTENT = bytes(range(256)) * 1000
 SUM = hashlib.sha256(CONTENT).hexdigest()
 FETCHER = Fetcher(timeout=5, attempts=3, pause=lambda seconds: None)
 
 
-def get(mirror: Mirror | list[str], target: Path, heard: RecordedProgress | None = None) -> str:
+def get(mirror: Mirror | list[str], target: Path, heard: ProgressRecorder | None = None) -> str:
     urls = [f"{mirror.url}/file"] if isinstance(mirror, Mirror) else mirror
-    return FETCHER.file(urls, target, SUM, heard or RecordedProgress())
+    return FETCHER.file(urls, target, SUM, heard or ProgressRecorder())
 
 
 def test_file_is_complete(mirror: Mirror, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_file_is_complete(mirror: Mirror, tmp_path: Path) -> None:
 def test_interrupted_download_is_repeated(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"] = CONTENT
     mirror.break_off["/file"] = [100_000, 50_000]
-    heard = RecordedProgress()
+    heard = ProgressRecorder()
     get(mirror, tmp_path / "file", heard)
     assert [line.partition(" (")[0] for line in heard.lines] == ["interrupted after 0.1 MB"] * 2
     assert (tmp_path / "file").read_bytes() == CONTENT
@@ -62,7 +62,7 @@ def test_mirror_that_sends_nothing_is_left_at_once_after_one_that_was_interrupte
     broken, good = mirrors
     broken.files["/file"] = good.files["/file"] = CONTENT
     broken.break_off["/file"] = [100_000, 100_000, 100_000]
-    heard = RecordedProgress()
+    heard = ProgressRecorder()
     urls = [f"{broken.url}/file", f"{closed_port}/file", f"{good.url}/file"]
     assert get(urls, tmp_path / "file", heard) == f"{good.url}/file"
     assert len([each for each in heard.lines if each.startswith("interrupted")]) == 2

@@ -13,12 +13,12 @@ from harness.binaries.fetching import ReleaseSource, fetch
 from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
-from tests.harness.binaries.servers import Mirror, RecordedProgress, releases, script
+from tests.harness.binaries.servers import Mirror, ProgressRecorder, releases, script
 
 
 def get(component: str, version: str, origin: Releases, cache: Cache, *, again: bool = False) -> Entry:
     return fetch(
-        component_named(component), parse_wanted(version), ReleaseSource(origin), cache, RecordedProgress(), again=again
+        component_named(component), parse_wanted(version), ReleaseSource(origin), cache, ProgressRecorder(), again=again
     )
 
 

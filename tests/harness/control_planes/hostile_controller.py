@@ -24,7 +24,7 @@ EACH, SLICES_OF_EACH = 1000, 5
 WHAT, KUBECONFIG, *_ = [*sys.argv[1:], "", ""]
 
 
-class Api:
+class ApiClient:
     def __init__(self) -> None:
         config = json.loads(Path(KUBECONFIG).read_text(encoding="utf-8"))
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
@@ -70,7 +70,7 @@ def hostile_slice(service: dict[str, Any], number: int, count: int, text: str) -
 
 
 def write_endpoints() -> None:
-    api = Api()
+    api = ApiClient()
     while True:
         for service in api.services():
             for number in range(SLICES_OF_EACH):
@@ -83,7 +83,7 @@ def flood() -> None:
     numbers = itertools.count()
 
     def write() -> None:
-        api = Api()
+        api = ApiClient()
         for number in numbers:
             slice_ = hostile_slice({"name": "flood", "namespace": "default"}, number, 10, HOSTILE * 20)
             api.ask("POST", SLICES.format("default"), slice_)
@@ -105,7 +105,7 @@ def spin() -> None:
 
 
 def delete_nodes() -> None:
-    api = Api()
+    api = ApiClient()
     while True:
         api.ask("DELETE", "/api/v1/nodes")
         serve()  # only now, so that the run finds it however busy the machine is

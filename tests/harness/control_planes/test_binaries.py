@@ -170,13 +170,13 @@ def test_kube_apiserver_reaches_pods(plane: BinaryControlPlane, api: Api) -> Non
     """The harness creates the sockets. Here they are on loopback instead of in another netns."""
     made: list[socket.socket] = []
 
-    class Inside(socket.socket):
+    class LoopbackSocket(socket.socket):
         def connect(self, address: Any) -> None:
             made.append(self)
             super().connect(("127.0.0.1", address[1]))
 
     _run_service(api, "reached")
-    plane.reach_pods(Inside)
+    plane.reach_pods(LoopbackSocket)
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as others:
         path = f"/api/v1/namespaces/reached/pods/p1:{listening.getsockname()[1]}/proxy/hostname?a=b"
         asked = others.submit(api.request, "GET", path)

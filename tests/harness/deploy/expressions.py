@@ -28,7 +28,7 @@ def fill(text: str, values: Mapping[str, Any], functions: Functions) -> str:
 def evaluate(text: str, values: Mapping[str, Any], functions: Functions) -> Any:
     """Return the value of an expression, with or without its `${{ }}`. Raises `ExpressionError`."""
     inside = _INSIDE.fullmatch(text.strip())
-    reader = _Reader(_tokens(inside[1] if inside else text), values, functions)
+    reader = _ExpressionParser(_tokens(inside[1] if inside else text), values, functions)
     value = reader.either()
     if reader.left:
         raise ExpressionError(f"{text!r}: nothing is known of what begins at {reader.left[0]!r}")
@@ -46,7 +46,7 @@ def _tokens(text: str) -> list[str]:
     return found
 
 
-class _Reader:
+class _ExpressionParser:
     """Parses tokens from left to right. `either` accepts a whole expression; later methods bind more tightly."""
 
     def __init__(self, tokens: list[str], values: Mapping[str, Any], functions: Functions) -> None:

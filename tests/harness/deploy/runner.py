@@ -29,7 +29,7 @@ class StepFailedError(AssertionError):
 
 
 @dataclass(frozen=True)
-class GitHub:
+class FakeGitHub:
     """The state outside of jobs, in a folder: caches by key, and the artifacts of one run.
 
     `seen` are the contexts of the run.
@@ -55,11 +55,11 @@ class GitHub:
 
 
 @dataclass
-class Job:
+class WorkflowJob:
     """A running job. `left_out` has steps that do not run here, with reasons. `told` has the result of each step."""
 
     text: Mapping[str, Any]
-    github: GitHub
+    github: FakeGitHub
     workspace: Path
     source: Path
     matrix: Mapping[str, Any] = field(default_factory=dict)

@@ -55,7 +55,7 @@ def volume(node: str) -> str:
 
 
 @dataclass(frozen=True)
-class Shell:
+class UserShell:
     """The shell of a user with access to a cluster, in a folder like a checkout."""
 
     folder: Path
@@ -102,12 +102,12 @@ def ours(engine: ContainerEngine) -> str:
 
 
 @pytest.fixture(scope="module")
-def shell(engine: ContainerEngine, node_image: str, ours: str, tmp_path_factory: Any) -> Iterator[Shell]:
+def shell(engine: ContainerEngine, node_image: str, ours: str, tmp_path_factory: Any) -> Iterator[UserShell]:
     """Create a cluster with two zones, and load our image onto its nodes."""
     folder = tmp_path_factory.mktemp("deployed")
     (folder / "deploy").symlink_to(ROOT / "deploy")
     with KindCluster(parse_topology("a=1,b=1"), image=node_image, mode="nftables") as cluster:
-        shell = Shell(folder, cluster)
+        shell = UserShell(folder, cluster)
         shell.load(engine, ours)
         yield shell
 
@@ -117,7 +117,7 @@ def verdicts(report: str) -> dict[str, str]:
     return {each["id"]: each["verdict"] for each in yaml.safe_load(report)["tests"] if each["verdict"] != "skipped"}
 
 
-def test_job_leaves_its_reports_on_the_volume(shell: Shell, engine: ContainerEngine) -> None:
+def test_job_leaves_its_reports_on_the_volume(shell: UserShell, engine: ContainerEngine) -> None:
     node = shell.cluster.node_names["b1"]
     engine.execute(node, "mkdir", "/var/trafficdist-results")
     shell.run("kubectl apply -f -", given=volume(node))
@@ -139,7 +139,7 @@ def test_job_leaves_its_reports_on_the_volume(shell: Shell, engine: ContainerEng
     assert "trafficdist" not in shell.run("kubectl get namespaces --output name")
 
 
-def sonobuoy_image(shell: Shell, engine: ContainerEngine) -> str:
+def sonobuoy_image(shell: UserShell, engine: ContainerEngine) -> str:
     """Build the image that `sonobuoy gen` names.
 
     The image contains the `sonobuoy` command from PATH, which is a static binary.
@@ -155,7 +155,7 @@ def sonobuoy_image(shell: Shell, engine: ContainerEngine) -> str:
 
 
 @pytest.mark.skipif(shutil.which("sonobuoy") is None, reason="unavailable: sonobuoy is not on PATH")
-def test_sonobuoy_hands_results_over(shell: Shell, engine: ContainerEngine) -> None:
+def test_sonobuoy_hands_results_over(shell: UserShell, engine: ContainerEngine) -> None:
     shell.load(engine, sonobuoy_image(shell, engine))
     chosen = f"--plugin-env trafficdist.TRAFFICDIST_RUN_TEST={','.join(FEW)}"
     start = f"{documented('sonobuoy run')} {chosen}"

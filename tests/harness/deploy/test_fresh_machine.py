@@ -37,7 +37,7 @@ wait:
 """
 
 
-class Project:
+class ScriptCheckout:
     """A checkout that has the script, and the temp folder of the script."""
 
     def __init__(self, folder: Path, temp: Path) -> None:
@@ -68,14 +68,14 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def project(tmp_path: Path) -> Iterator[ScriptCheckout]:
     with tempfile.TemporaryDirectory() as temp:  # tmp_path is readable only by its owner
         Path(temp).chmod(0o755)
-        yield Project(tmp_path, Path(temp))
+        yield ScriptCheckout(tmp_path, Path(temp))
         assert list(Path(temp).iterdir()) == []
 
 
-def test_targets_run_as_an_ordinary_user_with_few_programs(project: Project) -> None:
+def test_targets_run_as_an_ordinary_user_with_few_programs(project: ScriptCheckout) -> None:
     code, said = project.run("show")
     assert code == 0, said
     title, user, home, python = said.splitlines()
@@ -86,21 +86,21 @@ def test_targets_run_as_an_ordinary_user_with_few_programs(project: Project) -> 
 
 
 @pytest.mark.parametrize(("target", "left"), [("leave", "/tmp/left\n"), ("stay", "sleep 600 \n")])
-def test_leftover_process_is_an_error_and_is_stopped(project: Project, target: str, left: str) -> None:
+def test_leftover_process_is_an_error_and_is_stopped(project: ScriptCheckout, target: str, left: str) -> None:
     code, said = project.run(target)  # returns after every process that could write has ended
     assert code == 1
     assert f"error: make {target} left this behind: " in said
     assert said.endswith(left)
 
 
-def test_failing_target_ends_the_script(project: Project) -> None:
+def test_failing_target_ends_the_script(project: ScriptCheckout) -> None:
     code, said = project.run("fail", "show")
     assert code == 2
     assert "make show" not in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_nothing_is_left_after_ctrl_c(project: Project, number: signal.Signals) -> None:
+def test_nothing_is_left_after_ctrl_c(project: ScriptCheckout, number: signal.Signals) -> None:
     with project.start("wait") as process:
         assert process.stdout is not None
         for line in process.stdout:

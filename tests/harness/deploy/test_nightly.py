@@ -22,7 +22,7 @@ import yaml
 
 from harness.backends.kind.checks import find_kind
 from harness.binaries.cache import default_folder
-from tests.harness.deploy.runner import GitHub, Job, workflow
+from tests.harness.deploy.runner import FakeGitHub, WorkflowJob, workflow
 from tests.harness.report.npm import ALLURE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -108,7 +108,7 @@ class NightlyRuns:
 
     folder: Path
 
-    def job(self, name: str, night: str, *, matrix: Any = None, left_out: Any = None, **variables: str) -> Job:
+    def job(self, name: str, night: str, *, matrix: Any = None, left_out: Any = None, **variables: str) -> WorkflowJob:
         """Return a job of one nightly run. Without access to packages it uses the environment of this checkout."""
         text = workflow("nightly-kind.yml", ROOT)["jobs"][name]
         workspace = self.folder / f"night-{night}" / f"{name}-{(matrix or {}).get('mode', '')}"
@@ -123,8 +123,8 @@ class NightlyRuns:
             programs = variables["PATH"]
         variables["PATH"] = f"{self.folder}/bin:{programs}"
         seen = {"github": github(night), "needs": {"kind": {"result": "success"}}}
-        hosted = GitHub(self.folder / "github", seen)
-        return Job(text, hosted, workspace, ROOT, matrix=matrix or {}, left_out=left, extra=variables)
+        hosted = FakeGitHub(self.folder / "github", seen)
+        return WorkflowJob(text, hosted, workspace, ROOT, matrix=matrix or {}, left_out=left, extra=variables)
 
     def artifact(self, night: str, mode: str) -> Path:
         return self.folder / "github/artifacts" / night / f"night-1.34-{mode}"
@@ -177,7 +177,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> NightlyRuns:
 
 
 @pytest.fixture(scope="module")
-def first(nights: NightlyRuns, node_image: str) -> dict[str, Job]:
+def first(nights: NightlyRuns, node_image: str) -> dict[str, WorkflowJob]:
     """Run job `kind` of the first night in both modes.
 
     One mode probes with agnhost, as a runner without privileges does.
@@ -219,7 +219,7 @@ def check_artifact(artifact: Path, mode: str, *, allure: bool) -> None:
     assert (artifact / "allure-report/index.html").exists() == allure
 
 
-def test_nightly_workflow_runs_and_a_change_opens_an_issue(nights: NightlyRuns, first: dict[str, Job]) -> None:
+def test_nightly_workflow_runs_and_a_change_opens_an_issue(nights: NightlyRuns, first: dict[str, WorkflowJob]) -> None:
     for mode, job in first.items():
         check_artifact(nights.artifact("1", mode), mode, allure=ALLURE_STEP not in job.left_out)
     summary = nights.changes("1")

@@ -23,7 +23,7 @@ from harness.scenario.cluster import Cluster
 OLD, BOOTED = release("1.33"), release("1.34")
 
 
-class _Backend(NetnsBackend):
+class _RecordingBackend(NetnsBackend):
     """A cluster without components. The cluster records the requests of a scenario."""
 
     def __init__(self) -> None:
@@ -58,12 +58,12 @@ class _Backend(NetnsBackend):
 
 
 @pytest.fixture
-def backend() -> _Backend:
-    return _Backend()
+def backend() -> _RecordingBackend:
+    return _RecordingBackend()
 
 
 @pytest.fixture
-def new_cluster(backend: _Backend, tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+def new_cluster(backend: _RecordingBackend, tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     with History(tmp_path / "history.jsonl") as history:
         yield partial(Cluster, backend, "td-1", history=history, test="t")
 
@@ -73,26 +73,26 @@ def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
     return new_cluster()
 
 
-def test_component_with_the_requested_release_is_unchanged(cluster: Cluster, backend: _Backend) -> None:
+def test_component_with_the_requested_release_is_unchanged(cluster: Cluster, backend: _RecordingBackend) -> None:
     for component in Component:
         cluster.bring_to(component, BOOTED)
     cluster.close()
     assert backend.asked == []
 
 
-def test_only_proxies_of_other_releases_are_replaced(cluster: Cluster, backend: _Backend) -> None:
+def test_only_proxies_of_other_releases_are_replaced(cluster: Cluster, backend: _RecordingBackend) -> None:
     cluster.restart(PROXY, OLD, on=["b1"])
     cluster.bring_to(PROXY, BOOTED)
     cluster.bring_to(PROXY, OLD)
     assert backend.asked == [f"{PROXY} 1.33 on b1", f"{PROXY} 1.34 on b1", f"{PROXY} 1.33 on a1 b1"]
 
 
-def test_restart_happens_for_any_running_release(cluster: Cluster, backend: _Backend) -> None:
+def test_restart_happens_for_any_running_release(cluster: Cluster, backend: _RecordingBackend) -> None:
     cluster.restart(CONTROLLER, BOOTED)
     assert backend.asked == [f"{CONTROLLER} 1.34"]
 
 
-def test_only_changed_components_are_restored_at_the_end(cluster: Cluster, backend: _Backend) -> None:
+def test_only_changed_components_are_restored_at_the_end(cluster: Cluster, backend: _RecordingBackend) -> None:
     cluster.restart(PROXY, OLD, on=["a1"])
     cluster.stop(CONTROLLER)
     cluster.bring_to(API_SERVER, OLD)
@@ -102,7 +102,7 @@ def test_only_changed_components_are_restored_at_the_end(cluster: Cluster, backe
     assert backend.asked == [f"{CONTROLLER} 1.34", f"{PROXY} 1.34 on a1"]
 
 
-def test_component_that_did_not_start_is_restored(cluster: Cluster, backend: _Backend) -> None:
+def test_component_that_did_not_start_is_restored(cluster: Cluster, backend: _RecordingBackend) -> None:
     with pytest.raises(UnavailableError, match=r"no 1\.99"):
         cluster.restart(CONTROLLER, release("1.99"))
     cluster.close()
@@ -113,7 +113,7 @@ def test_component_that_did_not_start_is_restored(cluster: Cluster, backend: _Ba
 
 
 @pytest.fixture
-def left(new_cluster: Callable[..., Cluster], backend: _Backend) -> Releases:
+def left(new_cluster: Callable[..., Cluster], backend: _RecordingBackend) -> Releases:
     """Return the releases after a scenario that downgrades all components. At its end it restarts the proxy of b1."""
     releases: Releases = {}
     first = new_cluster(releases=releases)
@@ -128,7 +128,7 @@ def left(new_cluster: Callable[..., Cluster], backend: _Backend) -> Releases:
 
 
 def test_releases_that_the_next_scenario_wants_are_not_restored_in_between(
-    new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases
+    new_cluster: Callable[..., Cluster], backend: _RecordingBackend, left: Releases
 ) -> None:
     following = new_cluster(releases=left)
     for component, wanted in ((API_SERVER, OLD), (CONTROLLER, BOOTED), (PROXY, OLD)):
@@ -138,7 +138,7 @@ def test_releases_that_the_next_scenario_wants_are_not_restored_in_between(
 
 
 def test_other_scenarios_begin_with_the_releases_at_boot(
-    new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases
+    new_cluster: Callable[..., Cluster], backend: _RecordingBackend, left: Releases
 ) -> None:
     following = new_cluster(releases=left)
     following.run_servers(["a1"])
@@ -159,7 +159,7 @@ FIRST: dict[str, Callable[[Cluster], object]] = {
 
 @pytest.mark.parametrize("first", FIRST)
 def test_any_other_action_first_restores_components_of_earlier_scenarios(
-    new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases, first: str
+    new_cluster: Callable[..., Cluster], backend: _RecordingBackend, left: Releases, first: str
 ) -> None:
     following = new_cluster(releases=left)
     following.bring_to(PROXY, OLD)
@@ -169,7 +169,7 @@ def test_any_other_action_first_restores_components_of_earlier_scenarios(
 
 @pytest.mark.parametrize("change", [Cluster.restart, Cluster.stop])
 def test_a_restart_or_a_stop_begins_with_the_releases_at_boot(
-    new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases, change: Callable[..., None]
+    new_cluster: Callable[..., Cluster], backend: _RecordingBackend, left: Releases, change: Callable[..., None]
 ) -> None:
     change(new_cluster(releases=left), CONTROLLER)
     assert backend.asked[:3] == [f"{API_SERVER} 1.34", f"{CONTROLLER} 1.34", f"{PROXY} 1.34 on a1"]
@@ -177,7 +177,7 @@ def test_a_restart_or_a_stop_begins_with_the_releases_at_boot(
 
 
 def test_component_that_exited_is_restored_before_the_next_scenario(
-    new_cluster: Callable[..., Cluster], backend: _Backend
+    new_cluster: Callable[..., Cluster], backend: _RecordingBackend
 ) -> None:
     releases: Releases = {}
     first = new_cluster(releases=releases)
@@ -193,7 +193,7 @@ def test_component_that_exited_is_restored_before_the_next_scenario(
 
 
 def test_failed_restore_is_retried(
-    new_cluster: Callable[..., Cluster], backend: _Backend, monkeypatch: pytest.MonkeyPatch
+    new_cluster: Callable[..., Cluster], backend: _RecordingBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases: Releases = {CONTROLLER: {"a1": OLD, "b1": OLD}}
     with monkeypatch.context() as patched:

@@ -80,7 +80,7 @@ def test_questions_are_those_of_requirements_that_run() -> None:
     }
 
 
-class _Failed(Cluster):
+class _FailedScenario(Cluster):
     """A scenario that has failed, in a cluster without UDP."""
 
     def __init__(self, history: History, test: str, used: set[str]) -> None:
@@ -96,7 +96,7 @@ class _Failed(Cluster):
 
 
 def test_scenario_that_rests_on_an_unanswered_question_is_inconclusive(history: History, tmp_path: Path) -> None:
-    failed = _Failed(history, "KEP-1/hints", {TCP, UDP})
+    failed = _FailedScenario(history, "KEP-1/hints", {TCP, UDP})
     with pytest.raises(InconclusiveJudgementError) as told, with_instruments_checked({"three_zones": failed}):
         failed.fail()
     judgement, text = told.value.judgement, str(told.value)
@@ -113,7 +113,7 @@ def test_scenario_that_rests_on_an_unanswered_question_is_inconclusive(history: 
 def test_failure_remains_if_the_scenario_asks_the_question_itself_or_rests_on_others(
     history: History, test: str, used: set[str]
 ) -> None:
-    failed = _Failed(history, test, used)
+    failed = _FailedScenario(history, test, used)
     with pytest.raises(UnmetError), with_instruments_checked({"three_zones": failed}):
         failed.fail()
 

@@ -53,7 +53,7 @@ def deaf(namespace: Namespace) -> Iterator[None]:
 
 
 @dataclass
-class ApiRequest:
+class AddressProbe:
     """Probes an address of the server. The probe loop uses these control targets."""
 
     pair: tuple[Namespace, Namespace]
@@ -69,42 +69,42 @@ class ApiRequest:
 
 
 @pytest.fixture
-def asked(pair: tuple[Namespace, Namespace]) -> ApiRequest:
-    return ApiRequest(pair, ControlTargets())
+def asked(pair: tuple[Namespace, Namespace]) -> AddressProbe:
+    return AddressProbe(pair, ControlTargets())
 
 
 LOST = "control probes directly to pods were lost too: from a1 to pod b1"
 
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
-def test_timeout_of_a_pod_that_receives_nothing_is_unknown(asked: ApiRequest, protocol: str) -> None:
+def test_timeout_of_a_pod_that_receives_nothing_is_unknown(asked: AddressProbe, protocol: str) -> None:
     outcome = asked.probe(SERVER, PORT, broken=True, protocol=protocol)
     assert outcome == Unknown(f"it got no answer, and {LOST}")
 
 
-def test_timeout_and_refusal_stand_when_control_probes_succeed(asked: ApiRequest) -> None:
+def test_timeout_and_refusal_stand_when_control_probes_succeed(asked: AddressProbe) -> None:
     assert asked.probe(SILENT, PORT) == TIMED_OUT
     assert asked.probe(SERVER, CLOSED) == REFUSED
     assert asked.probe(SERVER, PORT) == Reached("b1", CLIENT)
 
 
-def test_control_probe_of_a_deleted_pod_is_not_lost(asked: ApiRequest) -> None:
-    class Leaving(ControlTargets):
+def test_control_probe_of_a_deleted_pod_is_not_lost(asked: AddressProbe) -> None:
+    class RemovedPod(ControlTargets):
         def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
             there = super().pods(family)
             return there if self.asked == 1 else {}
 
-    asked.targets = Leaving()
+    asked.targets = RemovedPod()
     assert asked.probe(SERVER, PORT, broken=True) == TIMED_OUT
     assert asked.targets.asked > 1
 
 
-def test_timeout_while_conntrack_is_full_is_unknown(asked: ApiRequest) -> None:
-    class Filling(ControlTargets):
+def test_timeout_while_conntrack_is_full_is_unknown(asked: AddressProbe) -> None:
+    class FullConntrackTable(ControlTargets):
         def overflows(self) -> Callable[[], int]:
             return lambda: 3
 
-    asked.targets = Filling()
+    asked.targets = FullConntrackTable()
     why = "conntrack of this machine was full: it had no room for 3 connections"
     assert asked.probe(SILENT, PORT) == Unknown(f"it got no answer, and {why}")
 

@@ -19,7 +19,7 @@ import websocket
 from harness.eventually import eventually
 
 
-class Page:
+class BrowserPage:
     """A page in a browser, for measurements, scripts and screenshots."""
 
     def __init__(self, address: str) -> None:
@@ -90,7 +90,7 @@ class Page:
 
 
 @contextmanager
-def browser(folder: Path) -> Iterator[Page]:
+def browser(folder: Path) -> Iterator[BrowserPage]:
     """Start Chromium with a profile in this folder."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
@@ -102,7 +102,7 @@ def browser(folder: Path) -> Iterator[Page]:
         port = folder / "DevToolsActivePort"
         eventually(lambda: port.exists() and port.read_text().count("\n") == 1, within=30.0, describe="Chromium")
         number = port.read_text().split("\n")[0]
-        page = Page(_first_page(number))
+        page = BrowserPage(_first_page(number))
         try:
             yield page
         finally:

@@ -17,7 +17,7 @@ from harness.plugin import pytest_plugin
 from harness.plugin.suite import catalogue
 from harness.report import environment, verified
 from harness.scenario.rehearsal import ExpectedRecords
-from tests.harness.report.browser import Page, browser
+from tests.harness.report.browser import BrowserPage, browser
 from tests.harness.report.forged import ForgedRun
 from tests.harness.report.npm import installed
 
@@ -97,7 +97,7 @@ AXE = "4.10.3"
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserPage]:
     with browser(tmp_path_factory.mktemp("chromium")) as page:
         yield page
 

@@ -72,7 +72,7 @@ WORDS = {
 WORST_FIRST = ("failed", "unmet", "inconclusive", "skipped", "passed")
 
 
-class Page:
+class AllurePage:
     """The content of Allure's report, which is one HTML file."""
 
     def __init__(self, html: str) -> None:
@@ -161,12 +161,12 @@ def allure() -> Path:
 
 
 @pytest.fixture
-def generate(allure: Path) -> Callable[[Any], Page]:
+def generate(allure: Path) -> Callable[[Any], AllurePage]:
     """Return a function that makes the report of a run as in docs/reports.md, with one download for all tests."""
 
-    def generate(run: Any) -> Page:
+    def generate(run: Any) -> AllurePage:
         subprocess.run([allure, "generate", "allure-results"], cwd=run.folder, check=True, capture_output=True)
-        return Page((run.folder / "allure-report/index.html").read_text(encoding="utf-8"))
+        return AllurePage((run.folder / "allure-report/index.html").read_text(encoding="utf-8"))
 
     return generate
 
@@ -189,7 +189,7 @@ def test_all_files_name_the_same_allure_version() -> None:
     ],
 )
 def test_every_report_gives_each_requirement_the_same_verdict(
-    certify: Any, generate: Callable[[Any], Page], names: tuple[str, ...], options: tuple[str, ...]
+    certify: Any, generate: Callable[[Any], AllurePage], names: tuple[str, ...], options: tuple[str, ...]
 ) -> None:
     run = certify(*names, extra=EXTRA, options=(*OPTIONS, *options))
     page = generate(run)
@@ -208,7 +208,7 @@ def test_every_report_gives_each_requirement_the_same_verdict(
 
 
 def test_skipped_requirement_is_grey_and_in_the_category_of_its_reason(
-    certify: Any, generate: Callable[[Any], Page]
+    certify: Any, generate: Callable[[Any], AllurePage]
 ) -> None:
     page = generate(certify(*EVERYTHING, extra=EXTRA, options=OPTIONS))
     assert page.categories() == {
@@ -227,7 +227,7 @@ def test_skipped_requirement_is_grey_and_in_the_category_of_its_reason(
     assert page.categories() == {"Requirement not met": 1, "Deselected": 10, "Not claimed": 2}
 
 
-def test_unmet_should_is_neither_green_nor_red(certify: Any, generate: Callable[[Any], Page]) -> None:
+def test_unmet_should_is_neither_green_nor_red(certify: Any, generate: Callable[[Any], AllurePage]) -> None:
     page = generate(certify("passes", extra=EXTRA, options=(*OPTIONS, "-k", "passes or should or may")))
     assert page.widget("statistic") == {"passed": 1, "unknown": 3, "total": 4}
     should, told, may = (page.result(f"KEP-2/{each}") for each in ("should", "should-be-told", "may"))
@@ -237,7 +237,7 @@ def test_unmet_should_is_neither_green_nor_red(certify: Any, generate: Callable[
     assert told["error"]["message"] == "warning, SHOULD inconclusive: no route"
 
 
-def test_tree_is_document_section_requirement(certify: Any, generate: Callable[[Any], Page]) -> None:
+def test_tree_is_document_section_requirement(certify: Any, generate: Callable[[Any], AllurePage]) -> None:
     page = generate(certify("passes", extra=EXTRA, options=OPTIONS))
     ways = set(page.tree())
     assert ("KEP-1", "Design", "KEP-1/passes") in ways
@@ -245,7 +245,7 @@ def test_tree_is_document_section_requirement(certify: Any, generate: Callable[[
     assert len(ways) == page.widget("statistic")["total"]
 
 
-def test_failure_has_all_its_evidence(certify: Any, generate: Callable[[Any], Page]) -> None:
+def test_failure_has_all_its_evidence(certify: Any, generate: Callable[[Any], AllurePage]) -> None:
     run = certify("passes", extra=EXTRA, options=("-n2", *OPTIONS))
     page = generate(run)
     told = page.result("KEP-2/told")

@@ -46,7 +46,7 @@ ID = "KEP-1/never-empty"
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFiles:
     folder: Path
     page: str
     """The text of the page, with | between its elements."""
@@ -72,7 +72,7 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, netns_allowed: None) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory, netns_allowed: None) -> RunFiles:
     """Run a requirement that is not met: a Service loses its only endpoint for more than a second."""
     place = tmp_path_factory.mktemp("clocks")
     (place / "pack").mkdir()
@@ -83,10 +83,10 @@ def run(tmp_path_factory: pytest.TempPathFactory, netns_allowed: None) -> Run:
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=200, cwd=place)
     assert done.returncode == 1, done.stdout + done.stderr
     text = (place / "out" / "report.html").read_text(encoding="utf-8")
-    return Run(place / "out", html.unescape(re.sub(r"<[^>]*>", "|", text)), done.stdout + done.stderr)
+    return RunFiles(place / "out", html.unescape(re.sub(r"<[^>]*>", "|", text)), done.stdout + done.stderr)
 
 
-def test_changes_have_one_zero_on_the_page_in_the_explanation_and_in_the_history(run: Run) -> None:
+def test_changes_have_one_zero_on_the_page_in_the_explanation_and_in_the_history(run: RunFiles) -> None:
     judged = judge(read(run.folder / "run.jsonl").records, run.folder)
     story = judged.stories[ID, ""]
     assert story.begun is not None
@@ -98,7 +98,7 @@ def test_changes_have_one_zero_on_the_page_in_the_explanation_and_in_the_history
     assert "after the start of the scenario" in run.page
 
 
-def test_the_gap_has_one_length_and_one_beginning(run: Run) -> None:
+def test_the_gap_has_one_length_and_one_beginning(run: RunFiles) -> None:
     story = judge(read(run.folder / "run.jsonl").records, run.folder).stories[ID, ""]
     (flow,) = [each for each in story.windows if each.flows]
     begin, end = max(lossy_gaps(flow.flows["a2"]), key=lambda gap: gap[1] - gap[0])
@@ -114,7 +114,7 @@ def test_the_gap_has_one_length_and_one_beginning(run: Run) -> None:
     assert drawn == [(whole, since_start(begin - story.begun))]
 
 
-def test_the_table_of_numbers_is_that_of_the_report(run: Run) -> None:
+def test_the_table_of_numbers_is_that_of_the_report(run: RunFiles) -> None:
     client = run.client
     (reaction,) = client["reactions"]
     values = [client["longestGapMs"], client["longestPauseMs"]]
@@ -124,7 +124,7 @@ def test_the_table_of_numbers_is_that_of_the_report(run: Run) -> None:
     assert [found[1], found[2], *found[-2:]] == cells
 
 
-def test_a_comparison_has_the_numbers_of_the_page(run: Run) -> None:
+def test_a_comparison_has_the_numbers_of_the_page(run: RunFiles) -> None:
     (reaction,) = run.client["reactions"]
     (row,) = re.findall(rf"^\| {reaction['change']} \| (.*) \|$", as_markdown([run.report]), re.MULTILINE)
     until_right = f"{max(reaction['firstRightMs'], reaction['allRightMs']):,.0f}"
@@ -132,14 +132,14 @@ def test_a_comparison_has_the_numbers_of_the_page(run: Run) -> None:
     assert until_right in run.page.split("|")
 
 
-def test_the_lines_of_a_run_have_the_durations_of_the_report(run: Run) -> None:
+def test_the_lines_of_a_run_have_the_durations_of_the_report(run: RunFiles) -> None:
     (test,) = run.report["tests"]
     assert re.findall(rf"{ID} +(\S+ s)$", run.printed, re.MULTILINE) == [f"{test['durationSeconds']:.1f} s"]
     (slowest,) = [each["slowestSeconds"] for each in test["observed"].values() if "slowestSeconds" in each]
     assert f"The slowest change took {slowest:.1f} s" in run.printed
 
 
-def test_the_duration_is_one_value_in_all_files(run: Run) -> None:
+def test_the_duration_is_one_value_in_all_files(run: RunFiles) -> None:
     (took,) = [each for each in read(run.folder / "run.jsonl").records if each["kind"] == "took"]
     seconds = round(took["seconds"], 3)
     (test,) = run.report["tests"]

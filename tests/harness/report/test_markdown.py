@@ -17,7 +17,7 @@ from harness.judging.verdict import Cell, Mark, Row
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.report.markdown import as_markdown
 from harness.report.page.cluster_map import MOST_ARROWS, TIMES, as_mermaid, map_of
-from tests.harness.report.browser import Page
+from tests.harness.report.browser import BrowserPage
 from tests.harness.report.conftest import JUDGED
 from tests.harness.report.npm import installed
 
@@ -91,7 +91,7 @@ def mermaid() -> str:
 
 
 @pytest.fixture
-def picture(chromium: Page, mermaid: str, tmp_path: Path) -> Callable[[str], str]:
+def picture(chromium: BrowserPage, mermaid: str, tmp_path: Path) -> Callable[[str], str]:
     """Render a text with Mermaid in strict mode, as GitHub does. Return all words in the diagram."""
     (tmp_path / "page.html").write_text("<title>Mermaid</title><body></body>")
     chromium.open((tmp_path / "page.html").as_uri())
@@ -106,7 +106,7 @@ def picture(chromium: Page, mermaid: str, tmp_path: Path) -> Callable[[str], str
     return make
 
 
-def test_mermaid_shows_foreign_names_unchanged(picture: Callable[[str], str], chromium: Page) -> None:
+def test_mermaid_shows_foreign_names_unchanged(picture: Callable[[str], str], chromium: BrowserPage) -> None:
     nodes = ((ODD, ODD), ("b1", "b"))
     shown = map_of(nodes, [ODD, "b1"], [Row(ODD, "", {"b1": Cell(2, Mark.WRONG), "timed out": Cell(3, Mark.WRONG)})])
     words = picture(as_mermaid(shown))
@@ -122,7 +122,7 @@ def summary(run: Any) -> str:
 
 
 def test_failures_come_first_each_with_its_diagram(
-    certify: Any, picture: Callable[[str], str], tmp_path: Path, chromium: Page
+    certify: Any, picture: Callable[[str], str], tmp_path: Path, chromium: BrowserPage
 ) -> None:
     said = summary(certify("passes", "inconclusive", "unavailable", extra=JUDGED + FAILS))
     headings = re.findall(r"^### (.+)$", said, re.MULTILINE)

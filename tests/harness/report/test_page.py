@@ -23,7 +23,7 @@ from harness.judging.judge import Judged
 from harness.report.conformance import read_report
 from harness.report.page import page as maker
 from harness.report.page.rewrite import evidence_in
-from tests.harness.report.browser import Page
+from tests.harness.report.browser import BrowserPage
 from tests.harness.report.conftest import JUDGED
 
 pytest_plugins = ["pytester"]
@@ -54,7 +54,7 @@ def test_loses(watch):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """The folder of a run."""
 
     folder: Path
@@ -66,20 +66,20 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
+def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> RunFolder:
     """Return a copy of a run. The run has requirements with each outcome, and names that contain markup."""
     if not kept.exists():
         certify = request.getfixturevalue("certify")
         made = certify("passes", "fails", "inconclusive", "unavailable", extra=JUDGED + HOSTILE)
         shutil.copytree(made.folder, kept)
-    return Run(Path(shutil.copytree(kept, tmp_path / "run")))
+    return RunFolder(Path(shutil.copytree(kept, tmp_path / "run")))
 
 
-def text_of(run: Run) -> str:
+def text_of(run: RunFolder) -> str:
     return (run.folder / "report.html").read_text(encoding="utf-8")
 
 
-def opened(chromium: Page, run: Run, anchor: str = "") -> Page:
+def opened(chromium: BrowserPage, run: RunFolder, anchor: str = "") -> BrowserPage:
     chromium.errors.clear()
     chromium.requests.clear()
     chromium.open((run.folder / "report.html").as_uri() + anchor)
@@ -97,7 +97,7 @@ UNFOLD = """(async () => {
 })()"""
 
 
-def test_page_has_no_errors_requests_or_injected_markup(chromium: Page, run: Run) -> None:
+def test_page_has_no_errors_requests_or_injected_markup(chromium: BrowserPage, run: RunFolder) -> None:
     page = opened(chromium, run)
     assert page.run(UNFOLD) > 10
     assert page.run("document.title").endswith("conformance report")
@@ -109,7 +109,7 @@ def test_page_has_no_errors_requests_or_injected_markup(chromium: Page, run: Run
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_nothing_serious(chromium: Page, run: Run, axe: str, dark: bool) -> None:
+def test_axe_finds_nothing_serious(chromium: BrowserPage, run: RunFolder, axe: str, dark: bool) -> None:
     chromium.size(1280, dark=dark)
     page = opened(chromium, run)
     page.run(UNFOLD)
@@ -117,7 +117,7 @@ def test_axe_finds_nothing_serious(chromium: Page, run: Run, axe: str, dark: boo
 
 
 @pytest.mark.parametrize("width", [390, 820, 1440])
-def test_the_page_is_as_wide_as_its_window(chromium: Page, run: Run, tmp_path: Path, width: int) -> None:
+def test_the_page_is_as_wide_as_its_window(chromium: BrowserPage, run: RunFolder, tmp_path: Path, width: int) -> None:
     chromium.size(width)
     page = opened(chromium, run)
     page.run(UNFOLD)
@@ -126,7 +126,9 @@ def test_the_page_is_as_wide_as_its_window(chromium: Page, run: Run, tmp_path: P
     assert (tmp_path / "page.png").stat().st_size > 10_000
 
 
-def test_a_print_is_black_on_white_and_fits_the_paper(chromium: Page, run: Run, request: pytest.FixtureRequest) -> None:
+def test_a_print_is_black_on_white_and_fits_the_paper(
+    chromium: BrowserPage, run: RunFolder, request: pytest.FixtureRequest
+) -> None:
     chromium.size(760, dark=True)
     dark = {"name": "prefers-color-scheme", "value": "dark"}
     chromium.call("Emulation.setEmulatedMedia", media="print", features=[dark])
@@ -137,14 +139,14 @@ def test_a_print_is_black_on_white_and_fits_the_paper(chromium: Page, run: Run, 
     assert page.run("document.documentElement.scrollWidth") <= 760
 
 
-def test_an_address_opens_its_requirement(chromium: Page, run: Run) -> None:
+def test_an_address_opens_its_requirement(chromium: BrowserPage, run: RunFolder) -> None:
     page = opened(chromium, run, "#KEP-2/holds")
     eventually(lambda: page.run("!!document.querySelector('[id=\"KEP-2/holds\"][open] .map')"), within=5.0,
                describe="the map of what is folded in")  # fmt: skip
     assert page.run("document.activeElement.closest('details').id") == "KEP-2/holds"
 
 
-def test_the_list_is_filtered_and_the_filter_stands_in_the_address(chromium: Page, run: Run) -> None:
+def test_the_list_is_filtered_and_the_filter_stands_in_the_address(chromium: BrowserPage, run: RunFolder) -> None:
     page = opened(chromium, run)
     shown = "[...document.querySelectorAll('.requirement:not([hidden])')].map(each => each.id)"
     page.run("document.querySelector('[name=q]').focus()")
@@ -157,7 +159,7 @@ def test_the_list_is_filtered_and_the_filter_stands_in_the_address(chromium: Pag
     assert page.run("document.querySelector('output').textContent").startswith("1 of ")
 
 
-def test_long_content_is_collapsed(chromium: Page, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_content_is_collapsed(chromium: BrowserPage, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maker, "MOST_OPEN", 0)
     assert CliRunner().invoke(main, ["report", str(run.folder)]).exit_code == 0
     assert 'class="map"' not in text_of(run)
@@ -168,7 +170,7 @@ def test_long_content_is_collapsed(chromium: Page, run: Run, monkeypatch: pytest
     assert page.errors == []
 
 
-def test_a_summary_is_opened_by_keyboard(chromium: Page, run: Run) -> None:
+def test_a_summary_is_opened_by_keyboard(chromium: BrowserPage, run: RunFolder) -> None:
     page = opened(chromium, run)
     page.run("document.querySelector('[id=\"KEP-2/holds\"] summary').focus()")
     for kind in ("keyDown", "keyUp"):
@@ -176,7 +178,7 @@ def test_a_summary_is_opened_by_keyboard(chromium: Page, run: Run) -> None:
     assert page.run("document.getElementById('KEP-2/holds').open") is True
 
 
-def test_a_failure_has_map_grid_timeline_evidence_and_command(run: Run) -> None:
+def test_a_failure_has_map_grid_timeline_evidence_and_command(run: RunFolder) -> None:
     entries = re.split('(?=<details class="requirement)', text_of(run))
     failed = next(each for each in entries if 'id="KEP-2/loses"' in each)
     for part in ('class="map"', 'class="timeline"', '<table class="grid">', 'class="numbers"', "::test_loses"):
@@ -185,7 +187,7 @@ def test_a_failure_has_map_grid_timeline_evidence_and_command(run: Run) -> None:
     assert "explanation.txt" in failed
 
 
-def test_packet_path_is_open_before_other_evidence_and_links_its_capture(run: Run) -> None:
+def test_packet_path_is_open_before_other_evidence_and_links_its_capture(run: RunFolder) -> None:
     entries = re.split('(?=<details class="requirement)', text_of(run))
     evidence = next(each for each in entries if 'id="KEP-2/odd"' in each).split('class="evidence"')[1]
     shown, capture, other = (
@@ -196,14 +198,14 @@ def test_packet_path_is_open_before_other_evidence_and_links_its_capture(run: Ru
     assert (run.folder / "evidence/KEP-2/odd/path-a1.pcap").read_bytes() == b"\x4d\0\xff"
 
 
-def test_failures_come_first_and_are_open(run: Run) -> None:
+def test_failures_come_first_and_are_open(run: RunFolder) -> None:
     outcomes = re.findall(r'<details class="requirement [a-z-]+" id="[^"]+" data-outcome="([^"]+)"', text_of(run))
     order = ["failure", "inconclusive", "warning", "note", "met", "not run"]
     assert outcomes == sorted(outcomes, key=order.index)
     assert set(outcomes) >= {"failure", "inconclusive", "met", "not run"}
 
 
-def test_command_creates_the_same_page_from_a_stored_run(run: Run) -> None:
+def test_command_creates_the_same_page_from_a_stored_run(run: RunFolder) -> None:
     before = text_of(run)
     (run.folder / "report.html").unlink()
     done = CliRunner().invoke(main, ["report", str(run.folder)])
@@ -212,7 +214,7 @@ def test_command_creates_the_same_page_from_a_stored_run(run: Run) -> None:
     assert ids.findall(text_of(run)) == ids.findall(before)
 
 
-def test_a_run_of_an_older_release_has_a_page_without_timelines(run: Run) -> None:
+def test_a_run_of_an_older_release_has_a_page_without_timelines(run: RunFolder) -> None:
     path = run.folder / "run.jsonl"
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
 
@@ -236,14 +238,14 @@ def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     assert "has no run.jsonl" in done.output
 
 
-def test_a_run_without_its_report_is_refused(run: Run) -> None:
+def test_a_run_without_its_report_is_refused(run: RunFolder) -> None:
     (run.folder / "report.yaml").unlink()
     done = CliRunner().invoke(main, ["report", str(run.folder)])
     assert done.exit_code == 4
     assert "has no run.jsonl and report.yaml" in done.output
 
 
-def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -> None:
+def test_evidence_outside_of_the_folder_is_not_shown(run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("outside of it")
 
     read: Callable[[str], str | None] = evidence_in(run.folder)
@@ -253,7 +255,7 @@ def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -
     assert read("run.jsonl") is not None
 
 
-def test_page_shows_judged_decisions_and_added_service_fields(run: Run) -> None:
+def test_page_shows_judged_decisions_and_added_service_fields(run: RunFolder) -> None:
     report = read_report(str(run.folder))
     nothing = {"found": [], "read": evidence_in(run.folder)}
     assert "(decisions)" not in maker.as_html(report, [], Judged(), {}, **nothing)

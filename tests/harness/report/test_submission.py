@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @dataclass(frozen=True)
-class Fork:
+class ForkWithReport:
     """A fork in which a report has been added to the shelf but not committed."""
 
     place: Path
@@ -72,13 +72,13 @@ main()" "$@"
 
 
 @pytest.fixture
-def fork(publishable: ForgedRun, kept: OriginalRun, tmp_path: Path) -> Fork:
+def fork(publishable: ForgedRun, kept: OriginalRun, tmp_path: Path) -> ForkWithReport:
     place = tmp_path / "fork"
     (place / ".ci").mkdir(parents=True)
     shutil.copy(ROOT / ".ci/submission.py", place / ".ci")
     target, refused = add(str(publishable.folder), place / "reports", lambda: publishable.requirements)
     assert refused == []
-    fork = Fork(place, target)
+    fork = ForkWithReport(place, target)
     shutil.move(target, tmp_path / "added")
     fork.git("init", "--quiet")
     other = place / "reports/1.36/other-one/1-x"
@@ -96,7 +96,7 @@ def fork(publishable: ForgedRun, kept: OriginalRun, tmp_path: Path) -> Fork:
     return fork
 
 
-def submitted(fork: Fork, **variables: str) -> tuple[int, str]:
+def submitted(fork: ForkWithReport, **variables: str) -> tuple[int, str]:
     """Commit the changes in the fork, and run the workflow's scripts. Return the exit code and the complete output."""
     base, head = fork.git("rev-parse", "HEAD"), fork.commit()
     workflow = yaml.safe_load((ROOT / ".github/workflows/submission.yml").read_text(encoding="utf-8"))
@@ -122,24 +122,24 @@ def submitted(fork: Fork, **variables: str) -> tuple[int, str]:
     return 0, said
 
 
-def test_a_good_submission_is_verified_by_the_release_that_made_it(fork: Fork) -> None:
+def test_a_good_submission_is_verified_by_the_release_that_made_it(fork: ForkWithReport) -> None:
     code, said = submitted(fork)
     assert (code, "can be published" in said) == (0, True), said
     assert "| feature |" in (fork.place.parent / "runner/summary.md").read_text(encoding="utf-8")
 
 
-def rewrite_history(fork: Fork) -> None:
+def rewrite_history(fork: ForkWithReport) -> None:
     path = fork.report / "run.jsonl.xz"
     lines = lzma.decompress(path.read_bytes()).splitlines(keepends=True)
     path.write_bytes(lzma.compress(b"".join(lines[:5] + lines[6:])))
 
 
-def link(fork: Fork) -> None:
+def link(fork: ForkWithReport) -> None:
     (fork.report / "evidence.txt").unlink()
     (fork.report / "evidence.txt").symlink_to("/etc/passwd")
 
 
-BAD: dict[str, tuple[Callable[[Fork], object], str]] = {
+BAD: dict[str, tuple[Callable[[ForkWithReport], object], str]] = {
     "a verdict that is better": (
         lambda f: f.change("report.yaml", "verdict: failed", "verdict: passed"), "verdicts: KEP-2/"),
     "a line of the history that is gone": (rewrite_history, "history: "),
@@ -182,7 +182,9 @@ BAD: dict[str, tuple[Callable[[Fork], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "why"), BAD.values(), ids=list(BAD))
-def test_a_bad_submission_is_refused_for_its_reason(fork: Fork, spoil: Callable[[Fork], object], why: str) -> None:
+def test_a_bad_submission_is_refused_for_its_reason(
+    fork: ForkWithReport, spoil: Callable[[ForkWithReport], object], why: str
+) -> None:
     spoil(fork)
     code, said = submitted(fork, SUMMARY="no")
     assert code in (1, 13), said

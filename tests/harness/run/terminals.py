@@ -113,7 +113,7 @@ TRAFFICDIST = str(Path(sys.executable).with_name("trafficdist"))
 
 
 @dataclass
-class Terminal:
+class TerminalRun:
     """A run on its own pseudo-terminal."""
 
     command: list[str]
@@ -196,10 +196,10 @@ class RunEnvironment:
         what = [f"--suite={self.suite}", f"--output-dir={self.out}", f"--workers={workers}"]
         return [TRAFFICDIST, "run", f"--backend={self.backend}", *where, *what, *options]
 
-    def begin(self, moment: str, *, workers: int, before: tuple[str, ...] = ()) -> Terminal:
+    def begin(self, moment: str, *, workers: int, before: tuple[str, ...] = ()) -> TerminalRun:
         """Start a run, and return when it reaches this moment. The run pauses there until `go_on` is called."""
         (self.suite / f"wait-{moment}").touch()
-        run = Terminal([*before, *self.command(workers=workers)], self.environment)
+        run = TerminalRun([*before, *self.command(workers=workers)], self.environment)
         at = self.suite / f"at-{moment}"
 
         def reached() -> bool:

@@ -23,7 +23,7 @@ import yaml
 
 from harness.eventually import eventually
 from harness.judging.exit_codes import ExitCode
-from tests.harness.run.terminals import TRAFFICDIST, RunEnvironment, Terminal, marked
+from tests.harness.run.terminals import TRAFFICDIST, RunEnvironment, TerminalRun, marked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -61,7 +61,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[RunEnvironment]:
         yield RunEnvironment(Path(folder), request.param, kubeconfig)
 
 
-def again_and_again(run: Terminal) -> None:
+def again_and_again(run: TerminalRun) -> None:
     """Press Ctrl-C ten times a second until the process has ended."""
 
     def press() -> None:
@@ -74,12 +74,12 @@ def again_and_again(run: Terminal) -> None:
     threading.Thread(target=press, daemon=True).start()
 
 
-INTERRUPTIONS: dict[str, Callable[[Terminal], object]] = {
-    "ctrl-c": Terminal.ctrl_c,
+INTERRUPTIONS: dict[str, Callable[[TerminalRun], object]] = {
+    "ctrl-c": TerminalRun.ctrl_c,
     "ctrl-c-again-and-again": again_and_again,
     "sigterm": lambda run: run.process.terminate(),
     "sigterm-to-all": lambda run: os.killpg(run.process.pid, signal.SIGTERM),
-    "closed-terminal": Terminal.close,
+    "closed-terminal": TerminalRun.close,
 }
 
 
@@ -166,7 +166,7 @@ def test_worker_killed_at_start_is_started_again(place: RunEnvironment, dies: Se
     for each in dies:
         (born / f"dies-{each}").touch()
     place.environment["PYTHONPATH"] = str(born)
-    run = Terminal(place.command(workers=2), place.environment)
+    run = TerminalRun(place.command(workers=2), place.environment)
     assert run.end() == 0, run.text
     assert len(list(born.glob("born-*"))) == made
     assert set(place.verdicts().values()) == {"passed"}

@@ -200,9 +200,9 @@ def test_resolv_conf_is_that_of_a_kubelet(cluster: Cluster) -> None:
 
 
 def test_control_plane_of_others_has_no_locators() -> None:
-    class Other:
+    class OtherControlPlane:
         """A control plane other than the embedded one."""
 
-    plane: ControlPlane = Other()  # type: ignore[assignment]
+    plane: ControlPlane = OtherControlPlane()  # type: ignore[assignment]
     with pytest.raises(UnavailableError, match="only the embedded control plane serves PodLocators"):
         ReferenceDns(plane)

@@ -19,7 +19,7 @@ from harness.scenario.service import Service
 WEB = Service({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}, ())
 
 
-class _WrittenSlices:
+class _ClusterWithSlices:
     """A cluster with these EndpointSlices."""
 
     converges_within = 0.0
@@ -49,7 +49,7 @@ class _WrittenSlices:
 
 
 def _cluster(*slices: Object) -> Cluster:
-    return cast("Cluster", _WrittenSlices(*slices))
+    return cast("Cluster", _ClusterWithSlices(*slices))
 
 
 def _slice(name: str, port: str, *endpoints: Object) -> Object:
@@ -84,13 +84,13 @@ def test_omitted_conditions_have_their_api_defaults() -> None:
         _endpoint("starting", ready=False),
         _endpoint("leaving", ready=False, terminating=True),
     )
-    cluster = _WrittenSlices(_slice("one", "web", *endpoints))
+    cluster = _ClusterWithSlices(_slice("one", "web", *endpoints))
     expected = {"ready": (True, True, False), "starting": (False, False, False), "leaving": (False, True, True)}
     expect_conditions(cast("Cluster", cluster), WEB, expected)
     assert [observed for _, observed in cluster.compared.values()] == list(expected.values())
 
 
-class _LaterBrokenSlices(_WrittenSlices):
+class _LaterBrokenSlices(_ClusterWithSlices):
     converges_within = 0.05
 
     def settle(self) -> None:
@@ -103,11 +103,11 @@ def test_correct_first_result_is_judged_after_the_controller_settled() -> None:
     assert [observed for _, observed in cluster.compared.values()] == [None]
 
 
-class _SlicesWithoutNodes(_WrittenSlices):
+class _SlicesWithoutNodes(_ClusterWithSlices):
     converges_within = 0.05
 
 
-class _LateKubeletSlices(_WrittenSlices):
+class _LateKubeletSlices(_ClusterWithSlices):
     converges_within = 0.01
 
     def await_pods(self) -> None:
@@ -141,7 +141,7 @@ LEFT_ALONE = "the IPv4 endpoints of service web, left alone"
 
 
 def test_correct_slices_are_checked_again_at_the_end() -> None:
-    cluster = _WrittenSlices(_slice("one", "web", _endpoint("p1", "a")))
+    cluster = _ClusterWithSlices(_slice("one", "web", _endpoint("p1", "a")))
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     recheck(cast("Cluster", cluster))
     assert cluster.compared[LEFT_ALONE] == ({"p1": "zones=a"}, {"p1": "zones=a"})
@@ -153,7 +153,7 @@ def test_correct_slices_are_checked_again_at_the_end() -> None:
 
 @pytest.mark.parametrize("change", ["writes", "changes"])
 def test_slices_from_before_a_change_are_not_checked_again(change: str) -> None:
-    cluster = _WrittenSlices(_slice("one", "web", _endpoint("p1", "a")))
+    cluster = _ClusterWithSlices(_slice("one", "web", _endpoint("p1", "a")))
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     setattr(cluster.api, change, 1)
     recheck(cast("Cluster", cluster))

@@ -25,7 +25,7 @@ from harness.variation.axes import PLAIN
 from harness.variation.objects import LabelVariation
 
 
-class _Backend(NetnsBackend):
+class _PartialBackend(NetnsBackend):
     """The parts of the embedded cluster that `Nodes` uses."""
 
     def __init__(self, api: Api) -> None:
@@ -53,7 +53,7 @@ def api() -> Iterator[Api]:
 def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
     """Return the nodes of a scenario on this API server."""
     with History(tmp_path / "history.jsonl") as history:
-        yield Nodes(ScenarioBackend(_Backend(api)), history, LabelVariation(PLAIN))
+        yield Nodes(ScenarioBackend(_PartialBackend(api)), history, LabelVariation(PLAIN))
 
 
 def test_created_node_reports_the_requested_fields(api: Api, nodes: Nodes) -> None:
@@ -129,7 +129,7 @@ def test_a_node_with_a_proxy_is_not_deleted(nodes: Nodes) -> None:
 
 
 def test_components_see_node_changes_before_later_writes_and_the_reverse(api: Api, tmp_path: Path) -> None:
-    backend = _Backend(api)
+    backend = _PartialBackend(api)
     of_scenario = ScenarioBackend(backend)
     settled = []
     with History(tmp_path / "history.jsonl") as history:

@@ -39,7 +39,7 @@ CLIENT, SERVER = "b1", "c1"
 
 
 @dataclass
-class ApiRequest:
+class ServiceUnderTest:
     """A Service with one server. A client on another node must reach it."""
 
     backend: NetnsBackend
@@ -64,10 +64,10 @@ class ApiRequest:
 
 
 Strike = Callable[[], None]
-Kind = Callable[[ApiRequest, Strike], None]
+Kind = Callable[[ServiceUnderTest, Strike], None]
 
 
-def window(asked: ApiRequest, strike: Strike) -> None:
+def window(asked: ServiceUnderTest, strike: Strike) -> None:
     target = service_address(asked.cluster, asked.service, family=asked.family, port=asked.port)
     paths = target.paths({CLIENT: {asked.pod}})
     wait_until_as_expected(asked.cluster, paths, "answers")
@@ -75,12 +75,12 @@ def window(asked: ApiRequest, strike: Strike) -> None:
     measure(asked.cluster, "window", paths, at_least=LONG if asked.long else 0)
 
 
-def held(asked: ApiRequest, strike: Strike) -> None:
+def held(asked: ServiceUnderTest, strike: Strike) -> None:
     with expect_flow_survives(asked.cluster, asked.service, CLIENT, asked.pod, **asked.address):
         strike()
 
 
-def steady(asked: ApiRequest, strike: Strike) -> None:
+def steady(asked: ServiceUnderTest, strike: Strike) -> None:
     with expect_no_loss(
         asked.cluster, asked.service, from_=[CLIENT], allowed={asked.pod}, family=asked.family, port=asked.port
     ) as flow:
@@ -89,12 +89,12 @@ def steady(asked: ApiRequest, strike: Strike) -> None:
             flow.wait_for_samples(LONG // 4)
 
 
-def scenario(asked: ApiRequest, strike: Strike) -> None:
+def scenario(asked: ServiceUnderTest, strike: Strike) -> None:
     strike()
     expect_traffic(asked.cluster, asked.service, {CLIENT: {asked.pod}}, family=asked.family, port=asked.port)
 
 
-def query(asked: ApiRequest, strike: Strike) -> None:
+def query(asked: ServiceUnderTest, strike: Strike) -> None:
     asked.cluster.settle()
     strike()
     wanted = {"rcode": "NOERROR", "data": [asked.service.cluster_ip(asked.family)]}
@@ -121,7 +121,7 @@ _numbers = itertools.count(1)
 
 
 @contextmanager
-def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Iterator[ApiRequest]:
+def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Iterator[ServiceUnderTest]:
     """Start a scenario with a Service that has one server."""
     port = KINDS[kind][1]
     name = f"observer-{next(_numbers)}"
@@ -132,10 +132,10 @@ def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Ite
         service = to.create_service(ports=(port,), dual_stack=True)
         (pod,) = to.run_servers(on=[SERVER])
         to.publish(service, [Endpoint(pod.addresses, node=pod.node, zone=pod.zone)])
-        yield ApiRequest(backend, to, service, pod, port, family)
+        yield ServiceUnderTest(backend, to, service, pod, port, family)
 
 
-def place_of(asked: ApiRequest, kind: str) -> FaultLocation:
+def place_of(asked: ServiceUnderTest, kind: str) -> FaultLocation:
     """Return the location of a fault. A DNS query goes from the pod to the DNS server."""
     place = asked.place
     if kind.startswith("query"):
@@ -145,7 +145,7 @@ def place_of(asked: ApiRequest, kind: str) -> FaultLocation:
 
 
 def verdict_beside(
-    asked: ApiRequest, kind: str, fault: AbstractContextManager[None], seconds: float, delay: float = 0.0
+    asked: ServiceUnderTest, kind: str, fault: AbstractContextManager[None], seconds: float, delay: float = 0.0
 ) -> tuple[Verdict, str]:
     """Return verdict and message of a check during a fault that begins this long after the first probe."""
     with ExitStack() as over:

@@ -31,7 +31,7 @@ from trafficdist import TIMED_OUT, Cluster, Pod, endpoint, external_client, node
 
 
 @dataclass(frozen=True)
-class Fault:
+class TracedFault:
     """A fault: the client, the address of the Service, and a pattern for the faulty rule in the path."""
 
     mutant: str
@@ -45,40 +45,41 @@ class Fault:
 
 
 FAULTS = [
-    Fault("nothing-moves", r"prerouting: no rule matches.*@services has no 10\.96\.1\.1 \. tcp \. 80\n"),
-    Fault("no-udp", r"prerouting: no rule matches.*@services has no 10\.96\.1\.1 \. udp \. 80\n", port=UDP),
-    Fault("no-ipv6", r"ip6 trafficdist prerouting: no rule.*@services has no fd00\S+ \. tcp \. 80\n", family="IPv6"),
-    Fault(
+    TracedFault("nothing-moves", r"prerouting: no rule matches.*@services has no 10\.96\.1\.1 \. tcp \. 80\n"),
+    TracedFault("no-udp", r"prerouting: no rule matches.*@services has no 10\.96\.1\.1 \. udp \. 80\n", port=UDP),
+    TracedFault("no-ipv6", r"ip6 trafficdist prerouting: no rule.*@services has no fd00\S+ \. tcp \. 80\n",
+                family="IPv6"),
+    TracedFault(
         "no-load-balancer-addresses", r"prerouting: no rule matches.*@services has no \S+ \. tcp \. 80\n",
         client=external_client("a1"), to="load-balancer", spec={"type": "LoadBalancer"},
     ),
-    Fault(
+    TracedFault(
         "no-external-ips", r"prerouting: no rule matches.*@services has no \S+ \. tcp \. 80\n",
         client=external_client("a1"), to="external-ip", spec={"external_ips": True},
     ),
-    Fault(
+    TracedFault(
         "node-port-beside-endpoints-only", r"prerouting: no rule matches.*@services has no \S+ \. tcp \. 30\d+\n",
         client=external_client("a1"), to="node-port", spec={"type": "NodePort"},
     ),
-    Fault(
+    TracedFault(
         "passes-clients-on-the-node-by", r"ip trafficdist output: the chain has no rules; policy accept",
         client=node_client("a1"),
     ),
-    Fault(
+    TracedFault(
         "no-hairpin-masquerade",
         r"masquerading: ip saddr @own return\n +no match: .*@hairpin has no a1 \(\S+\) \. a1 \(\S+\)\n",
         client="itself", on="a1",
     ),
-    Fault(
+    TracedFault(
         "pods-of-other-nodes-keep-their-address", r"ip trafficdist masquerading: ip saddr @pods return\n",
         client="via b1", to="node-port", on="a1", spec={"type": "NodePort"},
     ),
-    Fault(
+    TracedFault(
         "external-local-falls-back", r"@services has \S+ \. tcp \. 30\d+ : 0x00000001\n.*as \S+ → b1",
         client=external_client("a1"), to="node-port",
         spec={"type": "NodePort", "external_traffic_policy": "Local"},
     ),
-    Fault(
+    TracedFault(
         "external-ips-ignore-local",
         r"@external has no (\S+ \. tcp \. 80)\n +@services has \1 : 0x00000001\n.*as \S+ → b1",
         client=external_client("a1"), to="external-ip",
@@ -106,7 +107,7 @@ def test_each_data_plane_mutant_shows_its_rule_or_has_a_reason() -> None:
     assert told | NOT_TOLD.keys() == {each.name for each in data_planes.MUTANTS}
 
 
-def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
+def way(cluster: Cluster, service: Service, fault: TracedFault, pod: Pod) -> Way:
     """Return the path of the failing probe. A timeout is the right outcome if no pod may answer."""
     via, client = (None, fault.client) if fault.client != "via b1" else ("b1", "a1")
     target = service_address(cluster, service, to=fault.to, family=fault.family, port=fault.port, via=via)
@@ -124,7 +125,7 @@ def path_of(cluster: Cluster, way: Way) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[each.mutant for each in FAULTS])
-def test_rule_at_fault_is_named(tmp_path: Path, fault: Fault) -> None:
+def test_rule_at_fault_is_named(tmp_path: Path, fault: TracedFault) -> None:
     with scenario(tmp_path, reference(MUTANTS[fault.mutant])) as (cluster, backend):
         service = cluster.create_service(ports=[fault.port], dual_stack=True, **fault.spec)
         (pod,) = cluster.run_servers(on=[fault.on])

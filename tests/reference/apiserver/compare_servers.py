@@ -16,7 +16,7 @@ _OWN = frozenset({"uid", "creationTimestamp", "resourceVersion", "managedFields"
 """The fields that differ between two servers, or from one run to the next."""
 
 
-class Asking:
+class ServerClient:
     """A client of one server."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from harness.eventually import eventually
 from harness.model.release import Release
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
-from tests.reference.apiserver.compare_servers import Asking, reduced
+from tests.reference.apiserver.compare_servers import ServerClient, reduced
 from tests.reference.apiserver.widgets import (
     DEFINITIONS,
     WIDGETS,
@@ -34,7 +34,7 @@ VERSION = "1.37"
 
 
 @pytest.fixture(scope="module")
-def real() -> Iterator[Asking]:
+def real() -> Iterator[ServerClient]:
     """kube-apiserver, if it is in the cache of components."""
     with closing(Processes()) as processes, closing(EgressProxy(processes.folder)) as egress:
         try:
@@ -45,29 +45,29 @@ def real() -> Iterator[Asking]:
         egress.start()
         server._start_etcd()
         server.start_api_server(Release(VERSION))
-        yield Asking(server.kubeconfig())
+        yield ServerClient(server.kubeconfig())
 
 
 @pytest.fixture(scope="module")
-def ours() -> Iterator[Asking]:
+def ours() -> Iterator[ServerClient]:
     server = HttpServer(ApiServer())
     server.start()
-    yield Asking(server.kubeconfig())
+    yield ServerClient(server.kubeconfig())
     server.stop()
 
 
-def answer(asking: Asking, sent: WidgetRequest) -> list[Any]:
+def answer(asking: ServerClient, sent: WidgetRequest) -> list[Any]:
     code, body, warnings = asking(sent)
     return [code, reduced(body), warnings if sent.method != "GET" else []]
 
 
 @pytest.mark.parametrize("name", [name for name, _ in wrong_definitions()])
-def test_wrong_definition_is_refused_by_both(ours: Asking, real: Asking, name: str) -> None:
+def test_wrong_definition_is_refused_by_both(ours: ServerClient, real: ServerClient, name: str) -> None:
     sent = WidgetRequest("POST", f"{DEFINITIONS}?dryRun=All", dict(wrong_definitions())[name])
     assert [ours(sent)[0], real(sent)[0]] == [422, 422]
 
 
-def test_answers_to_all_requests_are_equal(ours: Asking, real: Asking) -> None:
+def test_answers_to_all_requests_are_equal(ours: ServerClient, real: ServerClient) -> None:
     for each in (ours, real):
         assert each(WidgetRequest("POST", DEFINITIONS, definition()))[0] == 201
     eventually(lambda: real(WidgetRequest("GET", WIDGETS))[0] == 200, within=60, describe="the definition to be served")

@@ -16,7 +16,7 @@ Http = Callable[..., tuple[int, Any]]
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
-class PodLocators(Strategy):
+class PodLocatorStrategy(Strategy):
     resource = Resource("topology.example.com", "v1alpha1", "PodLocator", "podlocators", "podlocator")
 
 
@@ -47,7 +47,7 @@ def test_aggregated_discovery_request_gets_the_group_list(http: Any) -> None:
 
 
 def test_kind_that_is_added_is_served(api: ApiServer, http: Http) -> None:
-    api.add_kind(PodLocators())
+    api.add_kind(PodLocatorStrategy())
     locator = {"metadata": {"name": "a"}, "spec": {"node": "a1"}}
     assert http("POST", "/apis/topology.example.com/v1alpha1/namespaces/default/podlocators", locator)[0] == 201
     assert "topology.example.com" in [each["name"] for each in http("GET", "/apis")[1]["groups"]]

@@ -26,7 +26,7 @@ from reference.endpointslice.index import ClusterIndex
 from reference.pod_locator.controller import PodLocatorIndex
 from tests.reference.apiserver.hostile import SOUND, HostileRequest, requests
 from tests.reference.endpointslice.live import RunningController
-from tests.reference.limited_users import Users
+from tests.reference.limited_users import LimitedUsers
 
 FORMS = (
     "application/json",
@@ -211,7 +211,7 @@ def test_yaml_that_expands_is_refused_immediately(sent: HostileRequest, code: in
 
 def test_forbidden_write_is_refused_before_its_body_is_read() -> None:
     asking = DirectServer()
-    token = Users(asking.access).add("nobody")
+    token = LimitedUsers(asking.access).add("nobody")
     assert asking(HostileRequest("POST", CONFIG_MAPS, b"{", YAML), token=token).code == 403
 
 

@@ -11,7 +11,7 @@ from reference.client import Event, Object
 from reference.client.reconnecting_client import ReconnectingClient
 
 
-class _Log(list[Event]):
+class _EventLog(list[Event]):
     def since(self) -> Sequence[tuple[str, str]]:
         """Return the type and name of each notification since the last call."""
         seen = [(each.type, each.object.get("metadata", {}).get("name", "")) for each in self]
@@ -31,17 +31,17 @@ def server() -> ApiServer:
 
 
 @pytest.fixture
-def log() -> _Log:
-    return _Log()
+def log() -> _EventLog:
+    return _EventLog()
 
 
-def test_subscriber_receives_existing_objects_and_changes(server: ApiServer, log: _Log) -> None:
+def test_subscriber_receives_existing_objects_and_changes(server: ApiServer, log: _EventLog) -> None:
     ReconnectingClient(server).subscribe(["configmaps"], log.append)
     server.create("configmaps", "default", _config_map("two"))
     assert log.since() == [("ADDED", "one"), ("SYNCED", ""), ("ADDED", "two")]
 
 
-def test_events_stop_while_the_server_is_down(server: ApiServer, log: _Log) -> None:
+def test_events_stop_while_the_server_is_down(server: ApiServer, log: _EventLog) -> None:
     client = ReconnectingClient(server)
     client.subscribe(["configmaps"], log.append)
     client.disconnect()
@@ -50,7 +50,7 @@ def test_events_stop_while_the_server_is_down(server: ApiServer, log: _Log) -> N
     assert log.since() == []
 
 
-def test_subscriber_receives_only_missed_events(server: ApiServer, log: _Log) -> None:
+def test_subscriber_receives_only_missed_events(server: ApiServer, log: _EventLog) -> None:
     server.create("configmaps", "default", _config_map("same"))
     server.create("configmaps", "default", _config_map("changed"))
     client = ReconnectingClient(server)
@@ -65,7 +65,7 @@ def test_subscriber_receives_only_missed_events(server: ApiServer, log: _Log) ->
     assert log.since() == [("MODIFIED", "changed"), ("ADDED", "new"), ("DELETED", "one"), ("SYNCED", "")]
 
 
-def test_watch_resumes_after_the_server_returns(server: ApiServer, log: _Log) -> None:
+def test_watch_resumes_after_the_server_returns(server: ApiServer, log: _EventLog) -> None:
     client = ReconnectingClient(server)
     client.subscribe(["configmaps"], log.append)
     client.disconnect()
@@ -84,7 +84,7 @@ def test_calls_fail_with_connection_errors_while_the_server_is_down(server: ApiS
     assert client.get("configmaps", "default", "one")["metadata"]["name"] == "one"
 
 
-def test_subscription_made_while_the_server_is_down_starts_on_its_return(server: ApiServer, log: _Log) -> None:
+def test_subscription_made_while_the_server_is_down_starts_on_its_return(server: ApiServer, log: _EventLog) -> None:
     client = ReconnectingClient()
     client.subscribe(["configmaps"], log.append)
     assert log.since() == []
@@ -92,7 +92,7 @@ def test_subscription_made_while_the_server_is_down_starts_on_its_return(server:
     assert log.since() == [("ADDED", "one"), ("SYNCED", "")]
 
 
-def test_closed_subscription_receives_nothing_after_the_return(server: ApiServer, log: _Log) -> None:
+def test_closed_subscription_receives_nothing_after_the_return(server: ApiServer, log: _EventLog) -> None:
     client = ReconnectingClient(server)
     watch = client.subscribe(["configmaps"], log.append)
     watch.close()

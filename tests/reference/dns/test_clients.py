@@ -28,7 +28,7 @@ from tests.reference.dns.cluster import WITH_KEYS, ZONE, at
 NSSWITCH = "hosts: dns\n"
 
 
-class Pods:
+class PodsWithDnsServer:
     """Pods in three zones and their API server. One pod runs the DNS server."""
 
     def __init__(self, network: Network) -> None:
@@ -92,11 +92,11 @@ class Pods:
 
 
 @pytest.fixture(scope="module")
-def pods() -> Iterator[Pods]:
+def pods() -> Iterator[PodsWithDnsServer]:
     """Headless Services: `web` has one endpoint in zone a and two in zone b, and `large` has 300 endpoints."""
     sandbox.enter()
     with Network(THREE_ZONES) as network:
-        pods = Pods(network)
+        pods = PodsWithDnsServer(network)
         servers = [pods.run_pod(name, node) for name, node in (("one", "a2"), ("two", "b1"), ("three", "b2"))]
         for family in ("IPv4", "IPv6"):
             endpoints = [at(each.addresses[family]) for each in servers]
@@ -116,23 +116,23 @@ SEEN = {"a1": [0], "a2": [0], "b1": [1, 2], "c1": [0, 1, 2]}
 """Return the endpoints (of three) in the answer to a client on each node."""
 
 
-def expected(pods: Pods, node: str, family: str = "IPv4") -> list[str]:
+def expected(pods: PodsWithDnsServer, node: str, family: str = "IPv4") -> list[str]:
     return sorted(pods.servers[family][number] for number in SEEN[node])
 
 
 @pytest.mark.parametrize("node", SEEN)
-def test_dig_gets_the_addresses_of_its_zone(pods: Pods, node: str) -> None:
+def test_dig_gets_the_addresses_of_its_zone(pods: PodsWithDnsServer, node: str) -> None:
     assert pods.dig(node, WEB) == expected(pods, node)
     assert pods.dig(node, WEB, "AAAA", family="IPv6") == expected(pods, node, "IPv6")
     assert len(pods.dig(node, f"_http._tcp.{WEB}", "SRV")) == 2 * len(SEEN[node])  # addresses of both families
 
 
 @pytest.mark.parametrize("options", [(), ("+noedns",), ("+tcp",), ("+bufsize=512",), ("+nocookie", "+bufsize=1232")])
-def test_dig_gets_complete_large_answers(pods: Pods, options: tuple[str, ...]) -> None:
+def test_dig_gets_complete_large_answers(pods: PodsWithDnsServer, options: tuple[str, ...]) -> None:
     assert len(pods.dig("b1", "large.default.svc.cluster.local", *options)) == 300
 
 
-def test_dig_gets_nxdomain_for_unknown_names(pods: Pods) -> None:
+def test_dig_gets_nxdomain_for_unknown_names(pods: PodsWithDnsServer) -> None:
     answer = pods.run("a1", "dig", f"@{pods.dns.addresses['IPv4']}", f"none.{WEB}")
     assert "status: NXDOMAIN" in answer
     assert "ns.dns.cluster.local." in answer
@@ -141,24 +141,24 @@ def test_dig_gets_nxdomain_for_unknown_names(pods: Pods) -> None:
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 @pytest.mark.parametrize("node", SEEN)
-def test_c_library_resolves_a_short_name(pods: Pods, node: str, family: str) -> None:
+def test_c_library_resolves_a_short_name(pods: PodsWithDnsServer, node: str, family: str) -> None:
     said = pods.run(node, "getent", f"ahostsv{family[-1]}", "web", resolv_conf=pods.resolv_conf(family))
     assert sorted({line.split()[0] for line in said.splitlines()}) == expected(pods, node, family)
 
 
-def test_c_library_gets_a_large_answer_over_tcp(pods: Pods) -> None:
+def test_c_library_gets_a_large_answer_over_tcp(pods: PodsWithDnsServer) -> None:
     said = pods.run("a1", "getent", "ahostsv4", "large", resolv_conf=pods.resolv_conf())
     assert len({line.split()[0] for line in said.splitlines()}) == 300
 
 
 @pytest.mark.parametrize("node", SEEN)
-def test_python_resolves_a_short_name(pods: Pods, node: str) -> None:
+def test_python_resolves_a_short_name(pods: PodsWithDnsServer, node: str) -> None:
     program = "import socket; print(*sorted({each[4][0] for each in socket.getaddrinfo('web.default', 80)}))"
     said = pods.run(node, sys.executable, "-S", "-c", program, resolv_conf=pods.resolv_conf()).split()
     assert said == sorted(expected(pods, node) + expected(pods, node, "IPv6"))
 
 
-def test_resolver_of_a_library_finds_short_names(pods: Pods) -> None:
+def test_resolver_of_a_library_finds_short_names(pods: PodsWithDnsServer) -> None:
     resolver = dns.resolver.Resolver(configure=False)
     resolver.nameservers = [pods.dns.addresses["IPv4"]]
     resolver.search = [dns.name.from_text("default.svc.cluster.local")]
@@ -167,7 +167,7 @@ def test_resolver_of_a_library_finds_short_names(pods: Pods) -> None:
     assert sorted(each.to_text() for each in answer) == expected(pods, "b1")
 
 
-def test_files_of_the_machine_are_unchanged(pods: Pods) -> None:
+def test_files_of_the_machine_are_unchanged(pods: PodsWithDnsServer) -> None:
     said = pods.run("a1", "cat", "/etc/resolv.conf", resolv_conf=pods.resolv_conf())
     assert said == pods.resolv_conf()
     assert pods.run("a1", "cat", "/etc/resolv.conf") != said

@@ -11,7 +11,7 @@ from reference.features import Features
 from reference.proxy.health import Health
 
 
-class Clock:
+class FakeClock:
     """A clock that a test advances."""
 
     now = 1_000.0
@@ -21,11 +21,11 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
-def made(clock: Clock, version: int = 34) -> Health:
+def made(clock: FakeClock, version: int = 34) -> Health:
     return Health(Features((1, version)), clock=clock)
 
 
@@ -42,7 +42,7 @@ TAINTED = node(spec={"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effec
 DELETED = node(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
 
 
-def test_idle_proxy_is_healthy_and_up_to_date(clock: Clock) -> None:
+def test_idle_proxy_is_healthy_and_up_to_date(clock: FakeClock) -> None:
     health = made(clock)
     clock.now += 1_000
 
@@ -52,7 +52,7 @@ def test_idle_proxy_is_healthy_and_up_to_date(clock: Clock) -> None:
     assert body["lastUpdated"] == body["currentTime"] == "1970-01-01T00:33:20+00:00"
 
 
-def test_change_may_wait_at_most_for_the_timeout(clock: Clock) -> None:
+def test_change_may_wait_at_most_for_the_timeout(clock: FakeClock) -> None:
     health = made(clock)
     health.queued()
     clock.now += 59
@@ -66,7 +66,7 @@ def test_change_may_wait_at_most_for_the_timeout(clock: Clock) -> None:
     assert ask(health)[0] == 503
 
 
-def test_a_change_that_is_in_the_kernel_no_longer_waits(clock: Clock) -> None:
+def test_a_change_that_is_in_the_kernel_no_longer_waits(clock: FakeClock) -> None:
     health = made(clock)
     health.queued()
     health.queued()
@@ -82,7 +82,7 @@ def test_a_change_that_is_in_the_kernel_no_longer_waits(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("obj", [TAINTED, DELETED])
-def test_node_being_deleted_gets_no_traffic_and_its_proxy_is_live(clock: Clock, obj: dict[str, Any]) -> None:
+def test_node_being_deleted_gets_no_traffic_and_its_proxy_is_live(clock: FakeClock, obj: dict[str, Any]) -> None:
     health = made(clock)
     health.node(obj, deleted=False)
 
@@ -93,7 +93,7 @@ def test_node_being_deleted_gets_no_traffic_and_its_proxy_is_live(clock: Clock, 
     assert "nodeEligible" not in ask(health, "/livez")[1]
 
 
-def test_deleted_node_counts_as_being_deleted_until_it_is_created_again(clock: Clock) -> None:
+def test_deleted_node_counts_as_being_deleted_until_it_is_created_again(clock: FakeClock) -> None:
     health = made(clock)
     health.node(node(), deleted=True)
     gone = ask(health)[0]
@@ -103,7 +103,7 @@ def test_deleted_node_counts_as_being_deleted_until_it_is_created_again(clock: C
     assert (gone, ask(health)[0]) == (503, 200)
 
 
-def test_releases_before_1_30_do_not_look_at_the_node(clock: Clock) -> None:
+def test_releases_before_1_30_do_not_look_at_the_node(clock: FakeClock) -> None:
     health = made(clock, 29)
     health.node(TAINTED, deleted=False)
 
@@ -111,14 +111,14 @@ def test_releases_before_1_30_do_not_look_at_the_node(clock: Clock) -> None:
     assert ask(health)[1]["nodeEligible"] is True
 
 
-def test_releases_before_1_28_have_no_livez(clock: Clock) -> None:
+def test_releases_before_1_28_have_no_livez(clock: FakeClock) -> None:
     health = made(clock, 27)
 
     assert ask(health, "/livez")[0] == 404
     assert ask(health)[1].keys() == {"lastUpdated", "currentTime"}
 
 
-def test_answers_are_counted_by_code(clock: Clock) -> None:
+def test_answers_are_counted_by_code(clock: FakeClock) -> None:
     health = made(clock)
     ask(health)
     health.node(TAINTED, deleted=False)

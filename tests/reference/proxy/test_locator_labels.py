@@ -43,7 +43,7 @@ CHANGES = st.one_of(
 )
 
 
-class Cluster:
+class SimulatedCluster:
     """A simulated cluster. Each node has two proxy states: one uses PodLocators, and the other one uses Nodes."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ RUNNING = st.fixed_dictionaries({name: st.sampled_from(NODES) for name in PODS})
 def test_decisions_equal_those_of_a_proxy_that_watches_nodes(
     places: dict[str, dict[str, str]], running: dict[str, str], changes: list[tuple[Any, ...]]
 ) -> None:
-    cluster = Cluster()
+    cluster = SimulatedCluster()
     first = [
         *(("label", *each) for each in places.items()),
         *(("run", *each) for each in running.items()),

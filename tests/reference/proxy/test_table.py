@@ -33,7 +33,7 @@ def taken(table: Table) -> Changes:
     return changes
 
 
-class Kernel:
+class FakeKernel:
     """Apply changes as the kernel does. A replaced element must exist, and a new element must not."""
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ wanted = st.builds(
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.sampled_from(("first", "second")), wanted, st.booleans()), max_size=12))
 def test_changes_reach_the_wanted_rules_without_gaps(steps: list[tuple[str, Entries, bool]]) -> None:
-    table, kernel = Table("IPv4"), Kernel()
+    table, kernel = Table("IPv4"), FakeKernel()
     for owner, entries, take in [*steps, ("first", NOTHING, True)]:
         table.put(owner, entries)
         for changes in table.take_changes() if take else ():

@@ -17,7 +17,7 @@ from harness.binaries.component import component_named
 from harness.binaries.fetching import UndeliverableError, fetch
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
-from tests.harness.binaries.servers import RecordedProgress
+from tests.harness.binaries.servers import ProgressRecorder
 from tools.compiling import source
 from tools.compiling.go import error_of, find_go
 from tools.compiling.source import FromSource
@@ -33,7 +33,7 @@ VERSION = 'package version\nvar gitVersion = "v0.0.0"\nfunc Get() string { retur
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="unavailable: Go is not installed")
 
 
-class Modules:
+class ModuleProxyFolder:
     """A folder with the layout of a module proxy."""
 
     def __init__(self, folder: Path) -> None:
@@ -63,9 +63,9 @@ class Modules:
 
 
 @pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleProxyFolder:
     """Return an empty module proxy. The module cache is empty too, and the compiler's cache is that of the user."""
-    served = Modules(tmp_path / "proxy")
+    served = ModuleProxyFolder(tmp_path / "proxy")
     settings = {
         "GOPROXY": f"file://{served.folder}",
         "GOSUMDB": "off",
@@ -78,9 +78,11 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
 
 
 @needs_go
-def test_component_is_compiled_with_its_staging_modules_and_reports_its_version(modules: Modules, cache: Cache) -> None:
+def test_component_is_compiled_with_its_staging_modules_and_reports_its_version(
+    modules: ModuleProxyFolder, cache: Cache
+) -> None:
     modules.kubernetes(2)
-    heard = RecordedProgress()
+    heard = ProgressRecorder()
     entry = fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard)
     assert subprocess.check_output([entry.path, "--version"], text=True) == "Kubernetes v1.34.2\n"
     assert entry.origin is not None
@@ -91,40 +93,44 @@ def test_component_is_compiled_with_its_staging_modules_and_reports_its_version(
 
 
 @needs_go
-def test_minor_version_is_its_latest_patch_even_if_only_staging_modules_list_it(modules: Modules) -> None:
+def test_minor_version_is_its_latest_patch_even_if_only_staging_modules_list_it(modules: ModuleProxyFolder) -> None:
     modules.kubernetes(9)
     modules.kubernetes(10, listed=False)
     for wanted in ("1.34", ""):
-        assert str(FromSource().resolve(KUBE_PROXY, parse_wanted(wanted), RecordedProgress())[0]) == "1.34.10"
+        assert str(FromSource().resolve(KUBE_PROXY, parse_wanted(wanted), ProgressRecorder())[0]) == "1.34.10"
 
 
 @needs_go
-def test_patch_that_is_listed_but_not_served_is_skipped_with_a_message(modules: Modules, cache: Cache) -> None:
+def test_patch_that_is_listed_but_not_served_is_skipped_with_a_message(
+    modules: ModuleProxyFolder, cache: Cache
+) -> None:
     modules.kubernetes(9)
     modules.publish(BASE, "v0.34.10", f"module {BASE}\n", {})
-    heard = RecordedProgress()
+    heard = ProgressRecorder()
     assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard).version) == "1.34.9"
     said = "kube-proxy 1.34.10 is listed, but k8s.io/kubernetes@v1.34.10 is missing; trying an older one"
     assert heard.lines[0] == said
 
 
 @needs_go
-def test_few_versions_are_tried_if_the_proxy_does_not_serve_them(modules: Modules, cache: Cache) -> None:
+def test_few_versions_are_tried_if_the_proxy_does_not_serve_them(modules: ModuleProxyFolder, cache: Cache) -> None:
     modules.kubernetes(0)
     for patch in range(1, 12):
         modules.publish(BASE, f"v0.34.{patch}", f"module {BASE}\n", {})
-    heard = RecordedProgress()
+    heard = ProgressRecorder()
     with pytest.raises(UsageError, match=r"no kube-proxy 1\.34; of 1\.34 it has"):
         fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard)
     assert [line.split()[1] for line in heard.lines] == [f"1.34.{patch}" for patch in range(11, 3, -1)]
 
 
 @needs_go
-def test_patch_without_all_staging_modules_is_replaced_by_an_older_one(modules: Modules, cache: Cache) -> None:
+def test_patch_without_all_staging_modules_is_replaced_by_an_older_one(
+    modules: ModuleProxyFolder, cache: Cache
+) -> None:
     modules.kubernetes(9)
     modules.kubernetes(10)
     (modules.folder / BASE / "@v" / "v0.34.10.zip").unlink()
-    heard = RecordedProgress()
+    heard = ProgressRecorder()
     assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, heard).version) == "1.34.9"
     said = f"kube-proxy 1.34.10 is listed, but {BASE}@v0.34.10 is missing; trying an older one"
     assert said in heard.lines
@@ -133,40 +139,40 @@ def test_patch_without_all_staging_modules_is_replaced_by_an_older_one(modules: 
 
 
 @needs_go
-def test_unknown_version_lists_the_existing_ones(modules: Modules, cache: Cache) -> None:
+def test_unknown_version_lists_the_existing_ones(modules: ModuleProxyFolder, cache: Cache) -> None:
     modules.kubernetes(2)
     modules.kubernetes(3)
     with pytest.raises(UsageError, match=r"no kube-proxy 1\.34\.7; of 1\.34 it has 1\.34\.2, 1\.34\.3"):
-        fetch(KUBE_PROXY, parse_wanted("1.34.7"), FromSource(), cache, RecordedProgress())
+        fetch(KUBE_PROXY, parse_wanted("1.34.7"), FromSource(), cache, ProgressRecorder())
     with pytest.raises(UsageError, match=r"no kube-proxy 1\.99; it has 1\.34\.3 \(the latest of each"):
-        fetch(KUBE_PROXY, parse_wanted("1.99"), FromSource(), cache, RecordedProgress())
+        fetch(KUBE_PROXY, parse_wanted("1.99"), FromSource(), cache, ProgressRecorder())
 
 
 @needs_go
-def test_old_go_is_reported_with_a_solution(modules: Modules, cache: Cache) -> None:
+def test_old_go_is_reported_with_a_solution(modules: ModuleProxyFolder, cache: Cache) -> None:
     modules.kubernetes(2, go="1.99")
     with pytest.raises(UnavailableError, match=r"Go 1\.99 or newer is needed.*GOTOOLCHAIN=auto"):
-        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, RecordedProgress())
+        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, ProgressRecorder())
 
 
 @needs_go
 @pytest.mark.parametrize("wanted", ["1.34", "1.34.2"])
 def test_unreachable_module_proxy_is_reported_with_a_solution(
-    modules: Modules, cache: Cache, closed_port: str, monkeypatch: pytest.MonkeyPatch, wanted: str
+    modules: ModuleProxyFolder, cache: Cache, closed_port: str, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
     monkeypatch.setenv("GOPROXY", closed_port)
     with pytest.raises(UnavailableError, match=r"module proxy cannot be reached.*GOPROXY"):
-        fetch(KUBE_PROXY, parse_wanted(wanted), FromSource(), cache, RecordedProgress())
+        fetch(KUBE_PROXY, parse_wanted(wanted), FromSource(), cache, ProgressRecorder())
 
 
 @needs_go
-def test_failed_compilation_leaves_only_its_error(modules: Modules, cache: Cache) -> None:
+def test_failed_compilation_leaves_only_its_error(modules: ModuleProxyFolder, cache: Cache) -> None:
     modules.kubernetes(2)
     modules.publish(
         "k8s.io/kubernetes", "v1.34.3", "module k8s.io/kubernetes\ngo 1.21\n", {"cmd/kube-proxy/p.go": "oops"}
     )
     with pytest.raises(UnavailableError, match="expected 'package'"):
-        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(), cache, RecordedProgress())
+        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(), cache, ProgressRecorder())
     assert cache.entries() == []
     assert list((cache.folder / "partial").rglob("module-*")) == []
 
@@ -184,12 +190,12 @@ def test_full_disk_is_reported_with_a_solution() -> None:
 
 @needs_go
 def test_low_disk_space_is_reported_before_compiling(
-    monkeypatch: pytest.MonkeyPatch, modules: Modules, cache: Cache
+    monkeypatch: pytest.MonkeyPatch, modules: ModuleProxyFolder, cache: Cache
 ) -> None:
     monkeypatch.setattr(source, "_FREE_BYTES", 1 << 62)
     modules.kubernetes(2)
     with pytest.raises(UnavailableError, match=r"are free for the cache .* free some space"):
-        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, RecordedProgress())
+        fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(), cache, ProgressRecorder())
 
 
 def test_modules_that_the_proxy_lacks_are_named_once() -> None:

@@ -29,7 +29,7 @@ from harness.model.requirements import Requirement
 from harness.report.conformance import read_report
 from harness.report.page.rewrite import read_run, write
 from harness.report.verified import verify
-from tests.harness.report.browser import Page
+from tests.harness.report.browser import BrowserPage
 from tests.harness.report.forged import ForgedRun
 from tools.shelf import index
 from tools.shelf.add import add
@@ -399,7 +399,7 @@ def test_the_index_of_two_hundred_reports_takes_less_than_five_seconds(many: Pat
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_index_has_no_errors_external_requests_or_serious_axe_findings(
-    chromium: Page, run: ForgedRun, shelf: Path, axe: str, dark: bool
+    chromium: BrowserPage, run: ForgedRun, shelf: Path, axe: str, dark: bool
 ) -> None:
     made(run, shelf)
     chromium.errors.clear()
@@ -413,7 +413,7 @@ def test_index_has_no_errors_external_requests_or_serious_axe_findings(
     assert [each for each in chromium.requests if not each.startswith(("file:", "about:"))] == []
 
 
-def test_matrix_headers_stay_visible_while_scrolling(chromium: Page) -> None:
+def test_matrix_headers_stay_visible_while_scrolling(chromium: BrowserPage) -> None:
     chromium.size(700)
     chromium.open((ROOT / "reports" / "index.html").as_uri())
     chromium.run("document.querySelector('.scroll').style.maxHeight = '300px'")

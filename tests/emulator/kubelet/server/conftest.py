@@ -36,7 +36,7 @@ class TestNetns:
         return socket.socket(family, kind)
 
 
-class Program:
+class UnsandboxedProgram:
     """A program without a sandbox."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
@@ -59,12 +59,12 @@ class Program:
             self._descriptor = -1
 
 
-class State:
+class ContainerState:
     def __init__(self, **state: Any) -> None:
         self.state = state
 
 
-class Container:
+class FakeContainer:
     """A container named `c`. `programs` are its running programs."""
 
     name = "c"
@@ -73,24 +73,24 @@ class Container:
         self.log: ContainerLog | None = ContainerLog()
         self.previous_log: ContainerLog | None = None
         self.runs = True
-        self.state = State(running={})
+        self.state = ContainerState(running={})
         self.programs: list[subprocess.Popen[bytes]] = []
 
-    def exec(self, argv: Sequence[str], streams: StandardStreams) -> Program:
+    def exec(self, argv: Sequence[str], streams: StandardStreams) -> UnsandboxedProgram:
         three = {name: getattr(streams, name) for name in ("stdin", "stdout", "stderr")}
         try:
             made = subprocess.Popen(argv, **three, start_new_session=True)
         except OSError as error:
             raise NoProgramError(f'exec: "{argv[0]}": executable file not found in $PATH') from error
         self.programs.append(made)
-        return Program(made)
+        return UnsandboxedProgram(made)
 
 
-class Pods:
+class FakePods:
     """One pod, `p`, with one container."""
 
     def __init__(self) -> None:
-        self.only = Container()
+        self.only = FakeContainer()
         self.host = Host("a1", cast("Any", TestNetns()), {}, "p")
 
     def container(self, name: str) -> Any:
@@ -108,12 +108,12 @@ def address() -> str:
 
 
 @pytest.fixture
-def pods() -> Pods:
-    return Pods()
+def pods() -> FakePods:
+    return FakePods()
 
 
 @pytest.fixture
-def container(pods: Pods) -> Container:
+def container(pods: FakePods) -> FakeContainer:
     return pods.only
 
 
@@ -123,7 +123,7 @@ def trust() -> KubeletCertificates:
 
 
 @pytest.fixture
-def kubelet(pods: Pods, trust: KubeletCertificates, address: str) -> Iterator[KubeletServer]:
+def kubelet(pods: FakePods, trust: KubeletCertificates, address: str) -> Iterator[KubeletServer]:
     node: Any = TestNetns()
     with EventLoop("kubelet-loop") as loop:
         server = KubeletServer(pods.pod, loop)

@@ -29,7 +29,7 @@ RESTARTS = (Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.REST
 Stranger = Callable[..., Callable[[], Cluster]]
 
 
-class Replaceable:
+class ReplaceableComponents:
     """The components of an embedded cluster. Scenarios can replace these components through the API."""
 
     def __init__(self, backend: NetnsBackend) -> None:
@@ -63,7 +63,7 @@ def stranger(tmp_path: Path, netns_allowed: None) -> Iterator[Stranger]:
             booted = stack.enter_context(NetnsBackend(implementation=implementation or reference()))
             stack.enter_context(Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets))
             share = target_of(booted.kubeconfig(), tmp_path, *abilities)
-            backend = KindBackend(share, share.plain_api(), components=Replaceable(booted)).start()
+            backend = KindBackend(share, share.plain_api(), components=ReplaceableComponents(booted)).start()
             stack.callback(backend.close)
             history = stack.enter_context(History(tmp_path / "history.jsonl"))
             numbers = itertools.count(1)

@@ -42,7 +42,7 @@ from reference.apiserver.kinds import FieldError
 from reference.apiserver.kinds.pods import Pods
 from reference.client import Object
 from reference.features import Features
-from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable
+from tests.harness.backends.any_cluster.conftest import RUN_ID, ReplaceableComponents
 from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, ClusterOwner
 from tests.reference.limited_users import add_user, revoke
 
@@ -82,7 +82,7 @@ def started_on(there: ClusterTarget) -> KubeconfigBackend:
     return KubeconfigBackend(there, there.plain_api()).start()
 
 
-class Replaced(Replaceable):
+class InstantComponents(ReplaceableComponents):
     """Components that are replaced without delay."""
 
     def __init__(self) -> None: ...
@@ -150,7 +150,7 @@ def test_kubelet_gets_time_to_reconnect_to_a_replaced_api_server(
     monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.1)
     monkeypatch.setattr(KindBackend, "_kubelet_patience", 0.7)
     there = target(host)
-    backend = KindBackend(there, there.plain_api(), components=Replaced()).start()
+    backend = KindBackend(there, there.plain_api(), components=InstantComponents()).start()
     backend.start_component(Component.API_SERVER, Release(), [])
     backend.create_namespace(f"td-{RUN_ID}-main-3")
     began = time.monotonic()

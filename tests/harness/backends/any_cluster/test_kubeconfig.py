@@ -39,7 +39,7 @@ from harness.scenario.service import endpoint
 from harness.scenario.service_address import ClientRef, service_address
 from mutants import BENIGN, MUTANTS
 from tests.conformance.cases import SCENARIOS
-from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Replaceable, Stranger, target_of
+from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, ReplaceableComponents, Stranger, target_of
 from tests.harness.guest.snapshot import differences, snapshot
 
 NEARBY = "KEP-4444/zone-hints-keep-traffic-in-the-zone"
@@ -146,14 +146,14 @@ def a_kubeconfig(tmp_path: Path) -> Path:
 
 
 def test_closing_the_backend_closes_its_components(a_kubeconfig: Path) -> None:
-    class Closing(Replaceable):
+    class ClosableComponents(ReplaceableComponents):
         def __init__(self) -> None:
             self.closed = False
 
         def close(self) -> None:
             self.closed = True
 
-    components = Closing()
+    components = ClosableComponents()
     target = ClusterTarget(str(a_kubeconfig), "", RUN_ID, Names(), THREE_ZONES, frozenset())
     KindBackend(target, target.plain_api(), components=components).close()
     assert components.closed

@@ -19,7 +19,7 @@ LOG = "I1123 08:00:00.000000       1 proxier.go:1] it syncs\n"
 def api(pods: Callable[[], list[Object]], text: str) -> Api:
     """An API server that answers only two requests: the list of proxy pods and a log."""
 
-    class Answers:
+    class FakeApi:
         def list(self, resource: str, namespace: str, *, label_selector: str) -> list[Object]:
             assert (resource, namespace, label_selector) == ("pods", "kube-system", "k8s-app=kube-proxy")
             return pods()
@@ -28,7 +28,7 @@ def api(pods: Callable[[], list[Object]], text: str) -> Api:
             assert path.startswith("/api/v1/namespaces/kube-system/pods/kube-proxy-x/log?tailLines=")
             return text
 
-    return cast("Api", Answers())
+    return cast("Api", FakeApi())
 
 
 def on(node: str) -> list[Object]:

@@ -13,7 +13,7 @@ from harness.backends.any_cluster import barrier
 from harness.backends.any_cluster.barrier import StableSlices
 
 
-class _Api:
+class _FakeApi:
     """An API server with one EndpointSlice. Each request returns the next of these versions."""
 
     def __init__(self, versions: Iterator[int]) -> None:
@@ -27,7 +27,7 @@ class _Api:
         return [{"metadata": {"uid": "u", "resourceVersion": str(self.looks[-1])}}]
 
 
-def _waits(api: _Api) -> StableSlices:
+def _waits(api: _FakeApi) -> StableSlices:
     waits = StableSlices(cast("Api", api))
     waits.begin("td-one")
     return waits
@@ -40,20 +40,20 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_changing_slices_are_waited_for() -> None:
-    api = _Api(chain([1, 1, 2, 2, 3], repeat(4)))
+    api = _FakeApi(chain([1, 1, 2, 2, 3], repeat(4)))
     _waits(api).wait()
     assert api.looks[:5] == [1, 1, 2, 2, 3]
     assert api.looks.count(4) > 1
 
 
 def test_endless_writes_end_the_wait() -> None:
-    api = _Api(count())
+    api = _FakeApi(count())
     _waits(api).wait()
     assert len(api.looks) < 100
 
 
 def test_no_wait_without_writes_or_controllers() -> None:
-    api = _Api(repeat(1))
+    api = _FakeApi(repeat(1))
     waits = _waits(api)
     waits.wait()
     looks = len(api.looks)

@@ -13,7 +13,7 @@ from harness.probes.loop import Probe
 CLIENT = ClientPod("td-abcd1234-main-clients", "client-a1", 8080)
 
 
-class _Dialer:
+class _FakeDialer:
     """A dialer that gets no answer to its first requests. It sets `done` after enough requests to the awaited ports."""
 
     def __init__(self, awaited: set[int], silent: int = 0, requests: int = 1) -> None:
@@ -36,7 +36,7 @@ class _Dialer:
         return DialResult([TIMED_OUT if silent else Reached("td-x-main-1/a1")] * tries, 0.001)
 
 
-def _run(dialer: _Dialer, interval: float, streams: int = 4) -> int:
+def _run(dialer: _FakeDialer, interval: float, streams: int = 4) -> int:
     """Run steady traffic, and return the number of samples."""
     probes = [Probe(CLIENT, "TCP", "10.96.0.1", 80 + each) for each in range(streams)]
     steady = SteadyProbes(cast("Dialer", dialer), interval, probes)
@@ -46,18 +46,18 @@ def _run(dialer: _Dialer, interval: float, streams: int = 4) -> int:
 
 def test_streams_are_staggered() -> None:
     """The second of the four streams would start after 25 s."""
-    dialer = _Dialer({80})
+    dialer = _FakeDialer({80})
     assert _run(dialer, 10.0) == 1
     assert dialer.asked == [80]
 
 
 def test_all_streams_are_sent() -> None:
-    dialer = _Dialer({80, 81, 82, 83})
+    dialer = _FakeDialer({80, 81, 82, 83})
     assert _run(dialer, 0.004) == sum(dialer.tries)
 
 
 def test_requests_have_one_try_until_one_is_answered() -> None:
     """The number of unanswered attempts is then always known, and their repeated SYNs do not count as losses."""
-    dialer = _Dialer({80}, silent=3, requests=6)
+    dialer = _FakeDialer({80}, silent=3, requests=6)
     _run(dialer, 0.001, streams=1)
     assert dialer.tries[:6] == [1, 1, 1, 1, STEADY_TRIES, STEADY_TRIES]

@@ -21,12 +21,12 @@ from harness.model.abilities import Ability
 from harness.netns.fabric import Host, PodIdentity
 from harness.netns.namespace import Namespace
 from harness.scenario.cluster import Cluster
-from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable, target_of
+from tests.harness.backends.any_cluster.conftest import RUN_ID, ReplaceableComponents, target_of
 
 Inhabited = Callable[..., Callable[..., Cluster]]
 
 
-class EmbeddedNamespaces:
+class EmbeddedNetns:
     """The netns of an embedded cluster and of the pods that its kubelet runs."""
 
     def __init__(self, backend: NetnsBackend) -> None:
@@ -65,10 +65,10 @@ def inhabited(tmp_path: Path, netns_allowed: None) -> Iterator[Inhabited]:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[..., Cluster]:
             booted = stack.enter_context(NetnsBackend(implementation=implementation or reference()))
-            places = EmbeddedNamespaces(booted)
+            places = EmbeddedNetns(booted)
             stack.enter_context(Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets))
             share = target_of(booted.kubeconfig(), tmp_path, *ABILITIES, *abilities)
-            components: Any = Replaceable(booted)
+            components: Any = ReplaceableComponents(booted)
             backend = KindContainersBackend(share, share.plain_api(), components=components, places=places).start()
             stack.callback(backend.close)
             history = stack.enter_context(History(tmp_path / "history.jsonl"))

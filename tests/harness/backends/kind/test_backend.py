@@ -18,7 +18,7 @@ from harness.model.topology import ONE_ZONE
 SAID = "mine on a1 exited with 2; its log ends with:\nno luck"
 
 
-class Stub:
+class BackendStub:
     """A stub for the client, the barrier, the components and the proxy exits of a backend."""
 
     closed = asked = 0
@@ -37,8 +37,8 @@ class Stub:
         pass
 
 
-def backend(*news: str) -> tuple[KindBackend, Stub]:
-    stub = cast("Any", Stub(*news))
+def backend(*news: str) -> tuple[KindBackend, BackendStub]:
+    stub = cast("Any", BackendStub(*news))
     target = ClusterTarget("", "", "abcd1234", Names(), ONE_ZONE, ALWAYS, backend="kind")
     made = KindBackend(target, cast("Api", stub), components=stub)
     made._proxy_exits = made._barrier = stub

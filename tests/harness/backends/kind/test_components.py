@@ -27,7 +27,7 @@ PORTS = {6443: "kube-apiserver", 10257: "kube-controller-manager", 10259: "kube-
 BOOTED = release("1.34", PreferSameTrafficDistribution=True)
 
 
-class Node:
+class ControlPlaneContainer:
     """The container of the control plane node."""
 
     def __init__(self) -> None:
@@ -83,8 +83,8 @@ class Node:
 
 
 @pytest.fixture
-def node() -> Node:
-    return Node()
+def node() -> ControlPlaneContainer:
+    return ControlPlaneContainer()
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def api() -> Iterator[Api]:
     made.close()
 
 
-def components_of(node: Node, api: Api, *, stays: bool) -> KindComponents:
+def components_of(node: ControlPlaneContainer, api: Api, *, stays: bool) -> KindComponents:
     return KindComponents(
         node, api, control_plane="td-control-plane", node_names={"a1": "td-worker"}, booted=BOOTED,
         patches={"1.33": "1.33.7"}, stays=stays,
@@ -105,12 +105,12 @@ def components_of(node: Node, api: Api, *, stays: bool) -> KindComponents:
 
 
 @pytest.fixture
-def components(node: Node, api: Api, monkeypatch: pytest.MonkeyPatch) -> KindComponents:
+def components(node: ControlPlaneContainer, api: Api, monkeypatch: pytest.MonkeyPatch) -> KindComponents:
     monkeypatch.setattr("harness.backends.kind.components.newest_patch", lambda _: Version(1, 30, 14))
     return components_of(node, api, stays=True)
 
 
-def test_close_starts_stopped_nodes_of_a_kept_cluster(node: Node, api: Api) -> None:
+def test_close_starts_stopped_nodes_of_a_kept_cluster(node: ControlPlaneContainer, api: Api) -> None:
     for stays, expected in ((True, ["kill td-worker", "start td-worker"]), (False, ["kill td-worker"])):
         node.asked.clear()
         components = components_of(node, api, stays=stays)
@@ -119,19 +119,23 @@ def test_close_starts_stopped_nodes_of_a_kept_cluster(node: Node, api: Api) -> N
         assert [each for each in node.asked if each.endswith(" td-worker")] == expected
 
 
-def test_downgraded_api_server_reports_its_version(node: Node, components: KindComponents) -> None:
+def test_downgraded_api_server_reports_its_version(node: ControlPlaneContainer, components: KindComponents) -> None:
     components.start(API_SERVER, release("1.33"), [])
     assert node.pod("kube-apiserver")["spec"]["containers"][0]["image"] == "registry.k8s.io/kube-apiserver:v1.33.7"
     assert not any("--feature-gates" in each for each in node.command("kube-apiserver"))
 
 
-def test_minor_version_missing_on_the_node_resolves_to_its_newest_patch(node: Node, components: KindComponents) -> None:
+def test_minor_version_missing_on_the_node_resolves_to_its_newest_patch(
+    node: ControlPlaneContainer, components: KindComponents
+) -> None:
     components.start(CONTROLLER, release("1.30", ServiceTrafficDistribution=True), [])
     assert tag_of(node.pod("kube-controller-manager")) == "v1.30.14"
     assert "--feature-gates=ServiceTrafficDistribution=true" in node.command("kube-controller-manager")
 
 
-def test_the_newest_patch_on_the_node_is_taken_for_each_component(node: Node, components: KindComponents) -> None:
+def test_the_newest_patch_on_the_node_is_taken_for_each_component(
+    node: ControlPlaneContainer, components: KindComponents
+) -> None:
     tags = {"kube-apiserver": ("v1.29.3", "v1.30.4", "v1.30.10"), "kube-controller-manager": ("v1.30.9",)}
     node.images = [f"registry.k8s.io/{name}:{tag}" for name, each in tags.items() for tag in each]
     node.images += ["registry.k8s.io/kube-apiserver:v1.30.12-rc.1", "other/kube-apiserver:v1.30.13", "<none>:<none>"]
@@ -141,12 +145,12 @@ def test_the_newest_patch_on_the_node_is_taken_for_each_component(node: Node, co
     assert tag_of(node.pod("kube-controller-manager")) == "v1.30.9"
 
 
-def test_other_gates_do_not_change_the_version(node: Node, components: KindComponents) -> None:
+def test_other_gates_do_not_change_the_version(node: ControlPlaneContainer, components: KindComponents) -> None:
     components.start(API_SERVER, release("1.34", Other=True), [])
     assert tag_of(node.pod("kube-apiserver")) == "v1.34.0"
 
 
-def test_nonexistent_version_changes_nothing(node: Node, components: KindComponents) -> None:
+def test_nonexistent_version_changes_nothing(node: ControlPlaneContainer, components: KindComponents) -> None:
     before = dict(node.files)
     node.missing.add("registry.k8s.io/kube-apiserver:v1.33.7")
     with pytest.raises(UnavailableError, match=r"image registry.*v1.33.7 cannot be pulled .*kind load docker-image"):
@@ -154,7 +158,7 @@ def test_nonexistent_version_changes_nothing(node: Node, components: KindCompone
     assert node.files == before
 
 
-def test_a_manifest_is_put_in_place_by_a_rename(node: Node, components: KindComponents) -> None:
+def test_a_manifest_is_put_in_place_by_a_rename(node: ControlPlaneContainer, components: KindComponents) -> None:
     components.start(CONTROLLER, BOOTED, [])
     written = [each for each in node.asked if each.startswith(("cp", "mv"))]
     assert written == [
@@ -163,7 +167,9 @@ def test_a_manifest_is_put_in_place_by_a_rename(node: Node, components: KindComp
     ]
 
 
-def test_leader_electing_components_stop_during_replacement(node: Node, components: KindComponents) -> None:
+def test_leader_electing_components_stop_during_replacement(
+    node: ControlPlaneContainer, components: KindComponents
+) -> None:
     components.start(API_SERVER, BOOTED, [])
     moved = [each.split()[2].rpartition("/")[2].partition(".")[0] for each in node.asked if each.startswith("mv")]
     clients = ["kube-controller-manager", "kube-scheduler"]
@@ -171,7 +177,7 @@ def test_leader_electing_components_stop_during_replacement(node: Node, componen
     assert all("--leader-elect=false" in node.command(each) for each in clients)
 
 
-class Nodes:
+class FakeNodesApi:
     """The API of a cluster with a control plane node and two workers, one without a status."""
 
     def list(self, _: str) -> list[dict[str, Any]]:
@@ -180,8 +186,8 @@ class Nodes:
         return [*reports, {"metadata": {"name": "td-worker2"}}]
 
 
-def test_connections_of_nodes_are_dropped_while_the_api_server_is_away(node: Node) -> None:
-    components = components_of(node, Nodes(), stays=False)  # type: ignore[arg-type]
+def test_connections_of_nodes_are_dropped_while_the_api_server_is_away(node: ControlPlaneContainer) -> None:
+    components = components_of(node, FakeNodesApi(), stays=False)  # type: ignore[arg-type]
     components.stop(API_SERVER, [])
     assert ["--insert" in each for each in node.asked[:2]] == [True, False]
     assert not any("--delete" in each for each in node.asked)
@@ -192,16 +198,20 @@ def test_connections_of_nodes_are_dropped_while_the_api_server_is_away(node: Nod
     assert any("kube-scheduler" in each for each in node.asked[opened:] if each.startswith("mv"))
 
 
-def test_port_opens_if_the_api_server_does_not_start(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_opens_if_the_api_server_does_not_start(
+    node: ControlPlaneContainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.backends.kind.components.START_SECONDS", 0.1)
-    components = components_of(node, Nodes(), stays=False)  # type: ignore[arg-type]
+    components = components_of(node, FakeNodesApi(), stays=False)  # type: ignore[arg-type]
     monkeypatch.setattr(node, "_answer", lambda url: "")
     with pytest.raises(UnavailableError):
         components.start(API_SERVER, BOOTED, [])
     assert any("--delete" in each for each in node.asked)
 
 
-def test_a_controller_is_stopped_while_the_api_server_is(node: Node, components: KindComponents) -> None:
+def test_a_controller_is_stopped_while_the_api_server_is(
+    node: ControlPlaneContainer, components: KindComponents
+) -> None:
     components.stop(API_SERVER, [])
     components.stop(CONTROLLER, [])
     assert not [path for path in node.files if path.startswith(MANIFESTS)]
@@ -209,7 +219,9 @@ def test_a_controller_is_stopped_while_the_api_server_is(node: Node, components:
     assert "--controllers=*,bootstrapsigner,tokencleaner,-endpointslice" in node.command("kube-controller-manager")
 
 
-def test_a_stopped_api_server_is_started_again_as_it_was_booted(node: Node, components: KindComponents) -> None:
+def test_a_stopped_api_server_is_started_again_as_it_was_booted(
+    node: ControlPlaneContainer, components: KindComponents
+) -> None:
     before = node.command("kube-apiserver")
     components.stop(API_SERVER, [])
     assert f"{MANIFESTS}/kube-apiserver.yaml" not in node.files
@@ -217,14 +229,16 @@ def test_a_stopped_api_server_is_started_again_as_it_was_booted(node: Node, comp
     assert node.command("kube-apiserver") == before
 
 
-def test_a_stopped_controller_leaves_the_others_running(node: Node, components: KindComponents) -> None:
+def test_a_stopped_controller_leaves_the_others_running(
+    node: ControlPlaneContainer, components: KindComponents
+) -> None:
     components.stop(CONTROLLER, [])
     assert "--controllers=*,bootstrapsigner,tokencleaner,-endpointslice" in node.command("kube-controller-manager")
     components.start(CONTROLLER, BOOTED, [])
     assert "--controllers=*,bootstrapsigner,tokencleaner" in node.command("kube-controller-manager")
 
 
-def test_kept_cluster_has_kubeadms_manifests_again(node: Node, components: KindComponents) -> None:
+def test_kept_cluster_has_kubeadms_manifests_again(node: ControlPlaneContainer, components: KindComponents) -> None:
     before = dict(node.files)
     components.start(API_SERVER, release("1.33"), [])
     components.stop(CONTROLLER, [])
@@ -235,7 +249,7 @@ def test_kept_cluster_has_kubeadms_manifests_again(node: Node, components: KindC
     assert len(node.asked) == asked
 
 
-def test_nothing_is_restored_on_a_deleted_cluster(node: Node, api: Api) -> None:
+def test_nothing_is_restored_on_a_deleted_cluster(node: ControlPlaneContainer, api: Api) -> None:
     components = components_of(node, api, stays=False)
     components.start(API_SERVER, release("1.33"), [])
     asked = len(node.asked)

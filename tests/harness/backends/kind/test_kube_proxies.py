@@ -81,7 +81,7 @@ def test_names_of_releases_differ_and_are_valid_labels() -> None:
     assert all(re.fullmatch(r"[a-z0-9-]{1,63}", name) for name in names)
 
 
-class Cluster:
+class FakeCluster:
     """kubeadm's DaemonSet on nodes w1 and w2, single pods, and ConfigMaps; also the shell of nodes."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Cluster:
 
 
 def test_one_node_runs_another_release_and_then_kubeadms_again() -> None:
-    cluster = Cluster()
+    cluster = FakeCluster()
     proxies = KubeProxies(cast("Any", cluster), cast("Any", cluster))
     proxies.start_release(["w2"], "v1.30.13", GATES)
     assert (cluster.excluded, len(cluster.pods), len(cluster.configured)) == ({"w2"}, 1, 1)

@@ -20,7 +20,7 @@ KILLED = {**AGAIN, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMK
 WAITS = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 1, "lastState": END}
 
 
-class Pods:
+class ProxyPods:
     """The proxy pods of a cluster, each with one container."""
 
     def __init__(self) -> None:
@@ -46,23 +46,23 @@ class Pods:
 
 
 @pytest.fixture
-def pods() -> Pods:
-    return Pods()
+def pods() -> ProxyPods:
+    return ProxyPods()
 
 
 @pytest.fixture
-def endings(pods: Pods) -> ProxyCrashDetector:
+def endings(pods: ProxyPods) -> ProxyCrashDetector:
     return ProxyCrashDetector(cast("Api", cast("Any", pods)), [KUBE_PROXY])
 
 
-def test_restarted_proxy_is_reported_once_with_the_end_of_its_log(pods: Pods, endings: ProxyCrashDetector) -> None:
+def test_restarted_proxy_is_reported_once_with_the_end_of_its_log(pods: ProxyPods, endings: ProxyCrashDetector) -> None:
     pods.containers["x"] = AGAIN
     assert endings.latest() == "kube-proxy on b1 exited with 2; its log ends with:\nstarting\npanic: no luck"
     assert "previous=true" in pods.asked[-1]
     assert endings.latest() == ""
 
 
-def test_proxy_that_waits_for_its_restart_is_reported_each_time(pods: Pods, endings: ProxyCrashDetector) -> None:
+def test_proxy_that_waits_for_its_restart_is_reported_each_time(pods: ProxyPods, endings: ProxyCrashDetector) -> None:
     for state in (ENDED, WAITS):
         pods.containers["x"] = state
         assert endings.latest().startswith("kube-proxy on b1 exited with 2; ")
@@ -70,26 +70,26 @@ def test_proxy_that_waits_for_its_restart_is_reported_each_time(pods: Pods, endi
     assert endings.latest() == ""
 
 
-def test_reason_of_an_exit_is_reported(pods: Pods, endings: ProxyCrashDetector) -> None:
+def test_reason_of_an_exit_is_reported(pods: ProxyPods, endings: ProxyCrashDetector) -> None:
     pods.containers["x"] = KILLED
     assert endings.latest().startswith("kube-proxy on b1 exited with 137 (OOMKilled); ")
 
 
 def test_exit_before_the_first_look_is_not_reported() -> None:
-    pods = Pods()
+    pods = ProxyPods()
     pods.containers["x"] = AGAIN
     assert ProxyCrashDetector(cast("Api", cast("Any", pods)), [KUBE_PROXY]).latest() == ""
 
 
 @pytest.mark.parametrize("containers", [{"y": RUNS}, {"x": GONE}, {}])
 def test_changes_by_scenarios_are_not_crashes(
-    containers: dict[str, Object], pods: Pods, endings: ProxyCrashDetector
+    containers: dict[str, Object], pods: ProxyPods, endings: ProxyCrashDetector
 ) -> None:
     pods.containers = containers
     assert endings.latest() == ""
 
 
-def test_absent_api_server_reports_nothing(pods: Pods, endings: ProxyCrashDetector) -> None:
+def test_absent_api_server_reports_nothing(pods: ProxyPods, endings: ProxyCrashDetector) -> None:
     pods.containers["x"], pods.away = AGAIN, True
     assert endings.latest() == ""
     pods.away = False

@@ -33,7 +33,7 @@ TAG, GATES = "v1.30.13", {"ServiceTrafficDistribution": True}
 pytestmark = pytest.mark.slow
 
 
-class Kubelets:
+class FakeKubelets:
     """Acts as the scheduler and all kubelets until it is closed."""
 
     def __init__(self, api: Api) -> None:
@@ -109,8 +109,8 @@ def populate(api: Api) -> None:
 
 
 @pytest.fixture
-def kubelets(cluster_api: Api) -> Iterator[Kubelets]:
-    made = Kubelets(cluster_api)
+def kubelets(cluster_api: Api) -> Iterator[FakeKubelets]:
+    made = FakeKubelets(cluster_api)
     eventually(lambda: set(proxies(cluster_api)) == set(NODES), within=30, describe="kubeadm's proxies")
     yield made
     made.close()
@@ -125,7 +125,7 @@ def proxies(api: Api) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_changing_the_proxy_of_one_node_restarts_no_other(cluster_api: Api, kubelets: Kubelets) -> None:
+def test_changing_the_proxy_of_one_node_restarts_no_other(cluster_api: Api, kubelets: FakeKubelets) -> None:
     before = proxies(cluster_api)
     pods = KubeProxies(kubelets, cluster_api)
     pods.start_release(["w2"], TAG, GATES)
@@ -138,7 +138,7 @@ def test_changing_the_proxy_of_one_node_restarts_no_other(cluster_api: Api, kube
     assert (last["w1"], last["w3"]) == (before["w1"], before["w3"])
 
 
-def test_nodes_join_and_leave_a_release_one_by_one(cluster_api: Api, kubelets: Kubelets) -> None:
+def test_nodes_join_and_leave_a_release_one_by_one(cluster_api: Api, kubelets: FakeKubelets) -> None:
     pods = KubeProxies(kubelets, cluster_api)
     pods.start_release(["w1"], TAG, GATES)
     first = proxies(cluster_api)["w1"]
@@ -149,7 +149,7 @@ def test_nodes_join_and_leave_a_release_one_by_one(cluster_api: Api, kubelets: K
     pods.close()
 
 
-def test_a_stopped_proxy_stays_away_until_it_is_started(cluster_api: Api, kubelets: Kubelets) -> None:
+def test_a_stopped_proxy_stays_away_until_it_is_started(cluster_api: Api, kubelets: FakeKubelets) -> None:
     pods = KubeProxies(kubelets, cluster_api)
     pods.stop(["w3"])
     pods.start(["w2"])
@@ -159,7 +159,7 @@ def test_a_stopped_proxy_stays_away_until_it_is_started(cluster_api: Api, kubele
     pods.close()
 
 
-def test_close_removes_all_releases(cluster_api: Api, kubelets: Kubelets) -> None:
+def test_close_removes_all_releases(cluster_api: Api, kubelets: FakeKubelets) -> None:
     pods = KubeProxies(kubelets, cluster_api)
     sets = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets"
     before = cluster_api.request("GET", f"{sets}/kube-proxy").body["spec"]

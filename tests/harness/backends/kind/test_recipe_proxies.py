@@ -16,7 +16,7 @@ AGENT = Workload("DaemonSet", "kube-system", "agent")
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
-class Cluster:
+class FakeCluster:
     """A DaemonSet and its controller, on nodes w1 and w2."""
 
     def __init__(self) -> None:
@@ -45,16 +45,16 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def cluster() -> FakeCluster:
+    return FakeCluster()
 
 
 @pytest.fixture
-def proxies(cluster: Cluster) -> ProxyPods:
+def proxies(cluster: FakeCluster) -> ProxyPods:
     return ProxyPods(cast("Api", cast("Any", cluster)), "mine", [AGENT])
 
 
-def test_node_is_excluded_and_returns(cluster: Cluster, proxies: ProxyPods) -> None:
+def test_node_is_excluded_and_returns(cluster: FakeCluster, proxies: ProxyPods) -> None:
     proxies.stop(["w2"])
     assert cluster.excluding == {"w2"}
     proxies.start(["w2"])
@@ -62,7 +62,7 @@ def test_node_is_excluded_and_returns(cluster: Cluster, proxies: ProxyPods) -> N
     assert cluster.excluding == set()
 
 
-def test_close_restores_the_installed_state(cluster: Cluster, proxies: ProxyPods) -> None:
+def test_close_restores_the_installed_state(cluster: FakeCluster, proxies: ProxyPods) -> None:
     proxies.stop(["w1", "w2"])
     proxies.close()
     assert cluster.patches[-1]["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
@@ -73,7 +73,7 @@ def test_close_restores_the_installed_state(cluster: Cluster, proxies: ProxyPods
 
 
 def test_proxy_that_does_not_return_is_named(
-    cluster: Cluster, proxies: ProxyPods, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, proxies: ProxyPods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxy_pods, "POD_SECONDS", 0.1)
     cluster.broken = True

@@ -33,7 +33,7 @@ needs_iptables = pytest.mark.skipif(
 )
 
 
-class Netns:
+class NodeShell:
     """A node's shell that runs in a netns."""
 
     def __init__(self, place: Namespace, network: Namespace) -> None:
@@ -51,7 +51,7 @@ class Netns:
 
 
 @pytest.fixture
-def shell(netns_allowed: None) -> Iterator[Netns]:
+def shell(netns_allowed: None) -> Iterator[NodeShell]:
     """Return a control plane node. Its network has the addresses of another node and of the gateway."""
     with Namespace.create() as place, Namespace.create() as network:
         with place.entered(), IPRoute() as ip:
@@ -63,7 +63,7 @@ def shell(netns_allowed: None) -> Iterator[Netns]:
         with place.entered(), IPRoute() as ip:
             for gateway, everything in ((SUITE, "0.0.0.0/0"), (SUITE6, "::/0")):
                 ip.route("add", dst=everything, gateway=gateway)
-        made = Netns(place, network)
+        made = NodeShell(place, network)
         eventually(lambda: made.outcomes() == REFUSED, describe="neighbours to be found")
         yield made
 
@@ -87,12 +87,12 @@ def _outcome(source: str, target: str) -> str:
     return "connected"
 
 
-def silence(shell: Netns, *, silent: bool) -> None:
+def silence(shell: NodeShell, *, silent: bool) -> None:
     silence_port(shell, "control-plane", PORT, silent=silent)
 
 
 @needs_iptables
-def test_closed_port_drops_connections_of_nodes(shell: Netns) -> None:
+def test_closed_port_drops_connections_of_nodes(shell: NodeShell) -> None:
     silence(shell, silent=True)
     assert shell.outcomes() == OTHERS
     with shell.place.entered():
@@ -102,7 +102,7 @@ def test_closed_port_drops_connections_of_nodes(shell: Netns) -> None:
 
 
 @needs_iptables
-def test_port_closed_twice_opens_at_once(shell: Netns) -> None:
+def test_port_closed_twice_opens_at_once(shell: NodeShell) -> None:
     silence(shell, silent=True)
     silence(shell, silent=True)
     silence(shell, silent=False)
@@ -112,7 +112,7 @@ def test_port_closed_twice_opens_at_once(shell: Netns) -> None:
 
 
 @needs_iptables
-def test_port_closed_for_one_family_opens(shell: Netns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_closed_for_one_family_opens(shell: NodeShell, monkeypatch: pytest.MonkeyPatch) -> None:
     families = nodes._FAMILIES
     monkeypatch.setattr(nodes, "_FAMILIES", families.partition(" ")[0])
     silence(shell, silent=True)
@@ -122,7 +122,7 @@ def test_port_closed_for_one_family_opens(shell: Netns, monkeypatch: pytest.Monk
 
 
 @needs_iptables
-def test_network_without_gateway_times_out(shell: Netns) -> None:
+def test_network_without_gateway_times_out(shell: NodeShell) -> None:
     with shell.place.entered(), IPRoute() as ip:
         for everything in ("0.0.0.0/0", "::/0"):
             ip.route("del", dst=everything)

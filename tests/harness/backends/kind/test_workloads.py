@@ -24,7 +24,7 @@ def api(status: Object | None, pods: list[Object] = [], log: str = "") -> Api:  
     `asked` collects the paths of requested logs.
     """
 
-    class Answers:
+    class FakeApi:
         asked: list[str] = []  # noqa: RUF012
 
         def request(self, method: str, path: str) -> Response:
@@ -41,7 +41,7 @@ def api(status: Object | None, pods: list[Object] = [], log: str = "") -> Api:  
             self.asked.append(path)
             return log
 
-    return cast("Api", Answers())
+    return cast("Api", FakeApi())
 
 
 def counts(wanted: int, ready: int, updated: int) -> Object:

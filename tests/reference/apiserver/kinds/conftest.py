@@ -15,7 +15,7 @@ from reference.features import Features, Reading, parse_version
 Build = Callable[..., Object]
 
 
-class Rules:
+class StrategyTester:
     """Apply the store's defaults and validation to an object, without allocating addresses."""
 
     def __init__(self, families: tuple[str, ...] = ("IPv4", "IPv6")) -> None:
@@ -83,15 +83,15 @@ class Rules:
 
 
 @pytest.fixture(scope="session")
-def rules() -> Rules:
+def rules() -> StrategyTester:
     """The rules of a dual-stack cluster, IPv4 first."""
-    return Rules()
+    return StrategyTester()
 
 
 @pytest.fixture
-def rules_of() -> Callable[[tuple[str, ...]], Rules]:
+def rules_of() -> Callable[[tuple[str, ...]], StrategyTester]:
     """The rules of a cluster with the given Service CIDRs."""
-    return Rules
+    return StrategyTester
 
 
 @pytest.fixture

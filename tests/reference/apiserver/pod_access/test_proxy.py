@@ -23,7 +23,7 @@ PODS = "/api/v1/namespaces/default/pods"
 IN_THE_CLUSTER = "10.244.1.2"
 
 
-class Echo(BaseHTTPRequestHandler):
+class EchoHandler(BaseHTTPRequestHandler):
     """Echoes the request.
 
     `/code/N` answers with status N, `/gate` waits for other requests, and `/broken` closes the connection midway.
@@ -53,13 +53,13 @@ class Echo(BaseHTTPRequestHandler):
 
 
 for each in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"):
-    setattr(Echo, f"do_{each}", Echo.answer)
+    setattr(EchoHandler, f"do_{each}", EchoHandler.answer)
 
 
 @pytest.fixture
 def echo() -> Iterator[int]:
     """The port of an HTTP server that echoes requests."""
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    made = ThreadingHTTPServer(("127.0.0.1", 0), EchoHandler)
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     yield made.server_port
