@@ -202,7 +202,7 @@ ID ?=
 
 requirement: $(VENV)/.dev  ## measure the requirement ID=KEP-3015/some-thing, and write its generated entry
 	@test -n "$(ID)" || { echo "error: name a requirement: make requirement ID=KEP-3015/some-thing" >&2; exit 4; }
-	@$(BIN)/python -m tests.conformance.records add "$(ID)"
+	@$(BIN)/python -m tests.conformance.suite_files add "$(ID)"
 
 lint: $(VENV)/.dev  ## check style, types, imports between packages, dependencies, and the entries of requirements
 	@failed=; lint() { echo "$$*"; $(BIN)/"$$@" || failed="$$failed $$1"; }; \
@@ -211,7 +211,7 @@ lint: $(VENV)/.dev  ## check style, types, imports between packages, dependencie
 	lint mypy; \
 	lint mypy benchmarks; \
 	lint lint-imports; \
-	lint python -m tests.conformance.records check; \
+	lint python -m tests.conformance.suite_files check; \
 	lint deptry .; \
 	lint deptry . --optional-dependencies-dev-groups dev --extend-exclude '^(tests|benchmarks)/'; \
 	test -z "$$failed" || { echo "error: these checks failed:$$failed" >&2; exit 1; }

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from mutants.data_planes import edited
-from mutants.decisions import DecisionInput, Wrong, deciding, proxy_deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
+from mutants.wrong_decisions import DecisionInput, Wrong, deciding, proxy_deciding, without_hints
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy.base_rules import Chain
 from reference.proxy.decision import Decision, Family, ServicePort

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from mutants.data_planes import edited
+from mutants.load_balancing import KeepsDuplicateSlots
 from mutants.mutant import Mutant
-from mutants.shares import KeepsDuplicateSlots
 from reference.client import Event
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service

@@ -13,9 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import ClientWrapper, Sink, controller_hearing, controller_through
-from mutants.conditions import writing_events
+from mutants.client_wrappers import ClientWrapper, Sink, controller_hearing, controller_through
 from mutants.mutant import Mutant
+from mutants.service_conditions import writing_events
 from mutants.wrong_plans import Nodes, rewritten, without
 from reference.client import Client, Event, Key, Object, Subscription, key_of
 from reference.endpointslice import EndpointSliceController

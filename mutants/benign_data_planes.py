@@ -14,9 +14,9 @@ from functools import partial
 
 from mutants.benign import RewritesRules
 from mutants.data_planes import LeavesUdpFlows, edited
-from mutants.decisions import DecisionInput, deciding
+from mutants.load_balancing import KeepsDuplicateSlots, one_endpoint_twice
 from mutants.mutant import Mutant
-from mutants.shares import KeepsDuplicateSlots, one_endpoint_twice
+from mutants.wrong_decisions import DecisionInput, deciding
 from reference.apiserver.api import SERVICE_CIDRS
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mutants.cluster_dns import Find
+from mutants.dns_servers import Find
 from mutants.mutant import Mutant
 from reference.dns import DnsServer
 from reference.dns.records import Found, Service, find

@@ -8,7 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from mutants.clients import ClientWrapper, FilteringClient, Sink, controller_hearing, controller_through, rewriting
+from mutants.client_wrappers import (
+    ClientWrapper,
+    FilteringClient,
+    Sink,
+    controller_hearing,
+    controller_through,
+    rewriting,
+)
 from mutants.controllers import all_are_ours
 from mutants.mutant import Mutant
 from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewritten, with_spec, without

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.model.manifests import has_condition
-from mutants.clients import controller_hearing, rewriting
+from mutants.client_wrappers import controller_hearing, rewriting
 from mutants.mutant import NO_ANSWER, Mutant
 from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewritten, with_spec, without
 from reference.client import Event, Key, Object, key_of

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mutants.conditions import writing_events
 from mutants.mutant import Mutant
+from mutants.service_conditions import writing_events
 from mutants.wrong_plans import PlanMutantRegistry
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController

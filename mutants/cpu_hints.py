@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from mutants.clients import ClientWrapper, controller_through
+from mutants.client_wrappers import ClientWrapper, controller_through
 from mutants.mutant import Mutant
 from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewritten, without
 from reference.client import ApiError, Key, Object

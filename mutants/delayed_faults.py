@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mutants.clients import controller_through
+from mutants.client_wrappers import controller_through
 from mutants.delayed_watches import DelayedClient
 from mutants.mutant import WRITTEN, Mutant
 from mutants.wrong_plans import Planner, distribution_of, with_spec

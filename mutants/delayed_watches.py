@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from heapq import heappop, heappush
 from math import inf
 
-from mutants.clients import ClientWrapper
+from mutants.client_wrappers import ClientWrapper
 from reference.client import Client, Event, Key, Object, Subscription, key_of
 
 Lateness = Callable[[Event], float]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mutants.clients import Filter, Sink, controller_hearing, proxy_hearing
+from mutants.client_wrappers import Filter, Sink, controller_hearing, proxy_hearing
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.client import Event, Key, Object, key_of
 

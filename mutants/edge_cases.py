@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mutants.decisions import DecisionInput, faults_in, in_each, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
 from mutants.proxy_policies import hints_on_top_of_local, narrowed_on_top_of_local
+from mutants.wrong_decisions import DecisionInput, faults_in, in_each, without_hints
 from reference.proxy.decision import Action, Decision, Drop, Reject
 
 MUTANTS: list[Mutant] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from mutants.clients import ClientWrapper, controller_through
+from mutants.client_wrappers import ClientWrapper, controller_through
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import ApiError, Client, Event, Object
 from reference.proxy import ServiceProxy

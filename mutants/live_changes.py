@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink, controller_hearing, rewriting
-from mutants.decisions import DecisionInput, deciding
+from mutants.client_wrappers import Sink, controller_hearing, rewriting
 from mutants.dropped_updates import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
 from mutants.mutant import WRITTEN, Mutant
+from mutants.wrong_decisions import DecisionInput, deciding
 from mutants.wrong_plans import with_spec
 from reference.apiserver.kinds import FieldError, errors
 from reference.apiserver.kinds.services import Services

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Filter, Sink
+from mutants.client_wrappers import Filter, Sink
 from mutants.dropped_updates import ANY, proxy_hears
-from mutants.live_slices import service_of
 from mutants.mutant import Mutant
+from mutants.slice_updates import service_of
 from reference.client import Client, Event, Key, key_of
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy.decision import Family

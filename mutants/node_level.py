@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import DecisionInput, proxy_deciding
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
+from mutants.wrong_decisions import DecisionInput, proxy_deciding
 from mutants.wrong_plans import rewritten
 from reference.apiserver import ApiServer
 from reference.client import Object

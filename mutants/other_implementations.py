@@ -11,8 +11,8 @@ from typing import Any
 
 from mutants.affinity import unrenewed
 from mutants.data_planes import edited
-from mutants.decisions import DecisionInput, deciding, without_hints
 from mutants.mutant import Mutant
+from mutants.wrong_decisions import DecisionInput, deciding, without_hints
 from reference.client import Object
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision

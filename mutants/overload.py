@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from mutants.data_planes import edited
-from mutants.decisions import DecisionInput, address, deciding
+from mutants.load_balancing import KeepsDuplicateSlots
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
-from mutants.shares import KeepsDuplicateSlots
+from mutants.wrong_decisions import DecisionInput, address, deciding
 from reference.proxy import ServiceProxy
 from reference.proxy import expressions as nft
 from reference.proxy.base_rules import Chain, Rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from mutants.clients import ClientWrapper
+from mutants.client_wrappers import ClientWrapper
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Event, Key, Object, key_of
 from reference.pod_locator import PodLocatorController

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import DecisionInput, deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from mutants.wrong_decisions import DecisionInput, deciding, without_hints
 from reference.client import Object
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision, Drop, Forward, ServicePort

@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from mutants.data_planes import FlushesConntrack
-from mutants.decisions import DecisionInput, Wrong, deciding, in_each, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from mutants.wrong_decisions import DecisionInput, Wrong, deciding, in_each, without_hints
 from mutants.wrong_plans import with_spec
 from reference.client import Object
 from reference.objects.endpoints import is_ready

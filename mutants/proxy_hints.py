@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mutants.decisions import DecisionInput, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, Mutant
+from mutants.wrong_decisions import DecisionInput, faults_in, without_hints
 from reference.proxy.decision import Decision, Drop, Forward
 
 MUTANTS: list[Mutant] = []

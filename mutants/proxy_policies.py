@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from mutants.decisions import DecisionInput, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, REFUSED, Mutant
+from mutants.wrong_decisions import DecisionInput, faults_in, without_hints
 from reference.proxy.decision import Decision, Drop, Endpoint, Forward
 
 MUTANTS: list[Mutant] = []

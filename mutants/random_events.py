@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Filter, Sink, proxy_hearing
+from mutants.client_wrappers import Filter, Sink, proxy_hearing
 from mutants.data_planes import edited
-from mutants.decisions import NONE, DecisionInput, proxy_deciding
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
+from mutants.wrong_decisions import NONE, DecisionInput, proxy_deciding
 from reference.client import Event, Object
 from reference.proxy import ServiceProxy
 from reference.proxy import expressions as nft

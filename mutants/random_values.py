@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import proxy_hearing, rewriting
-from mutants.cluster_dns import index_resolver
-from mutants.decisions import DecisionInput, proxy_deciding
+from mutants.client_wrappers import proxy_hearing, rewriting
+from mutants.dns_servers import index_resolver
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
+from mutants.wrong_decisions import DecisionInput, proxy_deciding
 from reference.client import Event, Object
 from reference.dns import DnsServer
 from reference.dns.index import ClusterIndex

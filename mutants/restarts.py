@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink, controller_hearing, proxy_hearing
+from mutants.client_wrappers import Sink, controller_hearing, proxy_hearing
 from mutants.data_planes import HOLE
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.client import Client, Event, Object

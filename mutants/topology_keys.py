@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import DecisionInput, deciding, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
+from mutants.wrong_decisions import DecisionInput, deciding, faults_in, without_hints
 from reference.apiserver.kinds import FieldError, Strategy, errors
 from reference.apiserver.kinds.services import Services
 from reference.client import Object

@@ -22,7 +22,7 @@ from reference.dns import DnsServer
 from reference.features import Features
 from tests.conformance.api_and_dns_requests import KEYS, REFERENCE, Answers, Where, either, has, judge, wrong_at
 from tests.conformance.test_dns_mutants import DNS_OTHERWISE, DNS_SAID
-from tests.reference.dns.cluster import HOST, ZONE
+from tests.reference.dns.dns_cluster import HOST, ZONE
 
 RELEASES: Mapping[str, tuple[Features, AbstractSet[str]]] = {
     "newest": (Features(gates=KEYS), {"knows the field", "knows new values", "gate of keys"}),

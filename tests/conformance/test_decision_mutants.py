@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mutants import MUTANTS, repeated_endpoints
-from mutants.decisions import DecisionInput, without_hints
+from mutants import MUTANTS, duplicate_addresses
+from mutants.wrong_decisions import DecisionInput, without_hints
 from reference.features import Features
 from reference.objects.topology_keys import ANY
 from reference.proxy.decision import Action, Behaviour, Decision, Endpoint, Forward, Place, ServicePort
@@ -257,7 +257,9 @@ def _decides(name: str) -> Callable[..., Decision] | None:
     return state.keywords["decide"] if isinstance(state, partial) and only else None
 
 
-REPEATED = {each.name for each in repeated_endpoints.MUTANTS}  # tests/conformance/test_small_scope.py has their trigger
+REPEATED = {
+    each.name for each in duplicate_addresses.MUTANTS
+}  # tests/conformance/test_small_scope.py has their trigger
 NODELESS = {"endpoints-without-node-are-local"}  # tests/conformance/test_change_mutants.py has its trigger
 ELSEWHERE = REPEATED | NODELESS
 DECIDING = [name for name, each in MUTANTS.items() if name not in ELSEWHERE and not each.draw and _decides(name)]

@@ -21,7 +21,7 @@ from mutants import MUTANTS, Mutant
 from reference.client import Event, Object
 from reference.features import Features
 from tests.conformance.api_and_dns_requests import KEYS, REFERENCE, Answers, Where, has, judge, wrong_at
-from tests.reference.dns.cluster import HOST, ZONE, at, full
+from tests.reference.dns.dns_cluster import HOST, ZONE, at, full
 
 CLIENTS = {"10.1.0.1": "near", "10.1.0.2": "far", "10.1.0.9": "unknown client"}
 

@@ -13,13 +13,13 @@ from functools import cache
 
 import pytest
 
-from mutants import MUTANTS, Mutant, random_events, random_numbers
+from mutants import MUTANTS, Mutant, many_objects, random_events
 from reference.proxy import ServiceProxy
 from reference.proxy.balancing_chains import action_chain
 from reference.proxy.base_rules import Chain, fixed_chains
 from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
-from tests.conformance import test_change_mutants, test_decision_mutants, test_rates
+from tests.conformance import test_change_mutants, test_decision_mutants, test_traffic_shares
 from tests.conformance.api_and_dns_requests import REFERENCE
 from tests.conformance.proxy_cases import ProxyCase, Seen, generated_cases, run_case
 from tests.conformance.reduced_proxy_cases import WITHOUT
@@ -192,7 +192,7 @@ OTHERWISE: Mapping[str, str] = {
     "flushes-before-it-starts": "there is a delay between two writes to the kernel; the final state is right",
     "local-lists-of-one-length": "the missing part of a change is visible only in the kernel",
     "takes-disabled-for-auto": "no case has the annotation Disabled",
-    "shares-pile-up": "these cases do not cover shares of endpoints; tests/conformance/test_rates.py does",
+    "shares-pile-up": "these cases do not cover shares of endpoints; tests/conformance/test_traffic_shares.py does",
     "starts-without-external-policies": "the missing part of a full load is visible only in the kernel",
     "forgets-all-without-its-server": "it checks for its server at fixed times",
     "first-of-a-burst-counts": "the missed changes depend on the time between changes",
@@ -219,7 +219,7 @@ OTHERWISE: Mapping[str, str] = {
             "ports-without-protocols",
             "leaves-udp-flows-beside-tcp-ports",
             *(each.name for each in random_events.MUTANTS),
-            *(each.name for each in random_numbers.MUTANTS if "proxy" in each.changes),
+            *(each.name for each in many_objects.MUTANTS if "proxy" in each.changes),
         ),
         "drawn values reveal it: tests/conformance/test_mutants.py runs requirements with them",
     ),
@@ -253,7 +253,12 @@ def _wrong_at(name: str, case: ProxyCase, right: list[Seen]) -> set[str]:
 
 def test_every_proxy_mutant_has_a_case() -> None:
     of_proxies = {name for name, each in MUTANTS.items() if each.proxy is not ServiceProxy}
-    others = [test_decision_mutants.SAID, test_change_mutants.MISSED, test_rates.RATES, test_rates.COUNTED]
+    others = [
+        test_decision_mutants.SAID,
+        test_change_mutants.MISSED,
+        test_traffic_shares.RATES,
+        test_traffic_shares.COUNTED,
+    ]
     tables = [SAID, CHAINS, OTHERWISE, *others]
     assert of_proxies - {name for table in tables for name in table} == set()
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.model.requirements import Profile
 from mutants import MUTANTS, Mutant
-from mutants.cluster_dns import index_resolver
+from mutants.dns_servers import index_resolver
 from reference.client import Key
 from reference.dns import DnsServer
 from reference.dns.index import ClusterIndex

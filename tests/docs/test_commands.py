@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from emulator.kubelet.images import REGISTRY
-from tests.docs.not_run import EXIT_CODES, NOT_RUN, SAYS
-from tests.docs.pages import PAGES, ROOT, commands
+from tests.docs.commands_not_run import EXIT_CODES, NOT_RUN, SAYS
+from tests.docs.documented_commands import PAGES, ROOT, commands
 
 ABSENT = [program for program in ("bash", "ip", "kubectl") if shutil.which(program) is None]
 

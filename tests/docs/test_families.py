@@ -6,7 +6,7 @@ import re
 
 from conformance import features
 from tests.conformance.cases import SCENARIOS
-from tests.docs.pages import ROOT
+from tests.docs.documented_commands import ROOT
 from trafficdist import Feature
 
 PAGE = (ROOT / "docs/families.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT
+from tests.docs.documented_commands import PAGES, ROOT
 
 LINKING = [
     *PAGES,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.pages import ROOT
+from tests.docs.documented_commands import ROOT
 
 GOOD, WRONG = "ACME-1/shops-stay-in-the-zone", "ACME-1/shops-use-zone-a"
 QUICK = "0.3"  # shorter time limits: the failing requirement waits for traffic that never arrives

@@ -7,7 +7,7 @@ import re
 from harness.variation.axes import parse_draw
 from mutants import MUTANTS
 from tests.conformance.cases import SCENARIOS
-from tests.docs.pages import ROOT
+from tests.docs.documented_commands import ROOT
 
 FEWEST = 60
 PAGE = (ROOT / "docs/past-bugs.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from explain.text import answer
 from harness.api.client import Object
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.objects.endpoints import name_of
-from tests.explain.building import ZONE
+from tests.explain.cluster_builders import ZONE
 from tests.explain.headlines import parts_of
 
 

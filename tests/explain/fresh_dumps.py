@@ -21,8 +21,8 @@ from click.testing import CliRunner, Result
 from explain.objects import Objects
 from harness.api.client import Object
 from harness.commands.main import main
-from tests.explain.building import ZONE
-from tests.explain.dump_shapes import SHAPES
+from tests.explain.cluster_builders import ZONE
+from tests.explain.dump_formats import SHAPES
 from tests.explain.generated_clusters import TO_PODS, WAYPOINT, fresh
 from tests.explain.headlines import has_ports_and_nodes
 

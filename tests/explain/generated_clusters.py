@@ -15,7 +15,7 @@ from conformance.generated.runner import corpus as fixed_lifecycles
 from conformance.generated.strategies import batch
 from explain.objects import Objects
 from harness.api.client import Object
-from tests.explain.building import (
+from tests.explain.cluster_builders import (
     BETA,
     SPREAD,
     ZONE,

@@ -10,7 +10,7 @@ from explain.diagnosis import Diagnosis
 from explain.objects import Objects
 from explain.routes import Route
 from harness.api.client import Object
-from tests.explain.building import ZONE
+from tests.explain.cluster_builders import ZONE
 from tests.explain.generated_clusters import TO_PODS
 from tests.explain.headlines import parts_of
 

@@ -19,8 +19,8 @@ from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
 from explain.text import answer
 from harness.commands.main import main
-from tests.explain.applying import harm
-from tests.explain.building import nodes
+from tests.explain.apply_remedies import harm
+from tests.explain.cluster_builders import nodes
 
 CASES = Path(__file__).with_name("cases")
 

@@ -15,7 +15,8 @@ from explain.routes import routes
 from explain.text import answer
 from harness.api.client import Object
 from reference.features import Features, Reading
-from tests.explain.building import (
+from tests.explain.causes_page import stale
+from tests.explain.cluster_builders import (
     EACH_ZONE,
     ZONES,
     agent,
@@ -28,8 +29,7 @@ from tests.explain.building import (
     proxy,
     service,
 )
-from tests.explain.page import stale
-from tests.explain.rows import AT, EARLY, NO_HINTS, NODE_HINTS, NOTES, ROWS, Note, Row
+from tests.explain.recorded_cases import AT, EARLY, NO_HINTS, NODE_HINTS, NOTES, ROWS, Note, Row
 
 
 def diagnosis(seen: Objects, follow: Reading = "released") -> Diagnosis:
@@ -235,4 +235,4 @@ def test_failure_without_a_known_cause_says_so_and_shows_the_slices() -> None:
 
 
 def test_each_cause_has_its_paragraph() -> None:
-    assert stale() == [], "run `python -m tests.explain.page` to update the page"
+    assert stale() == [], "run `python -m tests.explain.causes_page` to update the page"

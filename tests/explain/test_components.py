@@ -15,7 +15,7 @@ from harness.api.client import Api, Object
 from harness.backends.netns import NetnsBackend
 from harness.errors import InconclusiveError, UsageError
 from harness.model.release import Release
-from tests.explain.building import (
+from tests.explain.cluster_builders import (
     EACH_ZONE,
     ZONES,
     by_annotation,
@@ -27,7 +27,7 @@ from tests.explain.building import (
     service,
     unhinted,
 )
-from tests.explain.building import objects as objects_of
+from tests.explain.cluster_builders import objects as objects_of
 
 GATE = 'kubernetes_feature_enabled{name="PreferSameTrafficDistribution",stage="BETA"} 0\n'
 NAME = "PreferSameTrafficDistribution"

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from explain import objects as files
 from harness.commands.main import main
-from tests.explain.building import endpoint, objects, of_slice, proxy, service
-from tests.explain.rows import NODE_HINTS
+from tests.explain.cluster_builders import endpoint, objects, of_slice, proxy, service
+from tests.explain.recorded_cases import NODE_HINTS
 
 NONE_IN_C = "zone c has no endpoint: its nodes use those of other zones"
 

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from harness.commands.main import main
-from tests.explain.building import endpoint, objects, pod
+from tests.explain.cluster_builders import endpoint, objects, pod
 
 WELL = "Service shop/web: connections stay in the zone of the client, from all"
 _KINDS = {"services": "Service", "endpointslices": "EndpointSlice", "nodes": "Node"}

@@ -8,7 +8,7 @@ import pytest
 
 from explain import dump, objects
 from tests.explain.answer_rules import violations
-from tests.explain.dump_shapes import SHAPES
+from tests.explain.dump_formats import SHAPES
 from tests.explain.fresh_dumps import contradictions, fresh_dump
 
 SEEDS = range(9100, 9120)

@@ -17,7 +17,7 @@ from explain.overview import FORMATS, overview
 from explain.service import show
 from explain.text import parts
 from tests.explain.generated_clusters import corpus, fresh
-from tests.explain.rows import NOTES, ROWS
+from tests.explain.recorded_cases import NOTES, ROWS
 
 _THING = "(?:endpoint|eviction|node|pair|pod|port|slice|zone|connection|client|Service|EndpointSlice|object|name)"
 _PLURAL, _SINGULAR = "(?:have|are|were|do|run|use|match|fail|request|differ)", "(?:has|is|was|does|runs|uses|differs)"

@@ -19,9 +19,9 @@ from harness.errors import UnavailableError
 from harness.model.release import Release
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
-from tests.explain.live_rows import ROWS, Row
-from tests.explain.rows import NOTES
-from tests.explain.shop import EACH_ZONE, Shop, commands, in_shop
+from tests.explain.live_cases import ROWS, Row
+from tests.explain.recorded_cases import NOTES
+from tests.explain.shop_namespace import EACH_ZONE, Shop, commands, in_shop
 
 WELL = "connections stay in the zone of the client, from all 5 nodes"
 ASSUMED = ", if kube-proxy serves them"

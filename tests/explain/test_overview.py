@@ -19,7 +19,7 @@ from explain.overview import FORMATS, overview
 from harness.api.client import Object
 from harness.commands.main import main
 from harness.errors import UsageError
-from tests.explain.building import (
+from tests.explain.cluster_builders import (
     EACH_ZONE,
     agent,
     autoscaler,
@@ -36,7 +36,7 @@ from tests.explain.building import (
     service,
     unhinted,
 )
-from tests.explain.rows import NODE_PORT
+from tests.explain.recorded_cases import NODE_PORT
 
 
 def named(name: str, of: Object) -> Object:

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from explain import objects as files
 from harness.commands.main import main
-from tests.explain.building import ZONES, deployment, endpoint, nodes, objects, of_slice, owned, proxy, service
-from tests.explain.page import PAGE
+from tests.explain.causes_page import PAGE
+from tests.explain.cluster_builders import ZONES, deployment, endpoint, nodes, objects, of_slice, owned, proxy, service
 
 TEXT = PAGE.read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    trafficdist explain (.*?)(?: {2,}#.*)?$", TEXT, re.MULTILINE)

@@ -14,7 +14,7 @@ from explain.text import answer
 from harness.api.client import Object
 from harness.errors import UsageError
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
-from tests.explain.building import EACH_ZONE, ZONES, agent, endpoint, node, objects, of_slice, pod, service
+from tests.explain.cluster_builders import EACH_ZONE, ZONES, agent, endpoint, node, objects, of_slice, pod, service
 
 PORTS = [{"port": 80, "protocol": "TCP", "name": "web"}, {"port": 53, "protocol": "UDP", "name": "dns"}]
 

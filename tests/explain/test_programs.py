@@ -16,8 +16,8 @@ from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
 from harness.api.client import Object
 from harness.commands.main import main
-from tests.explain.building import AUTO, ZONES, agent, event, objects, pod, proxy, service
-from tests.explain.rows import NO_HINTS, ROWS
+from tests.explain.cluster_builders import AUTO, ZONES, agent, event, objects, pod, proxy, service
+from tests.explain.recorded_cases import NO_HINTS, ROWS
 
 _SETTINGS = {
     "kube-router": {"args": ["--run-router=false", "--run-service-proxy=VALUE"]},

@@ -17,9 +17,9 @@ from explain.service import show
 from explain.text import parts
 from harness.api.client import Object
 from reference.client import ApiError
-from tests.explain.applying import AppliedCluster, alternatives, harm, now
+from tests.explain.apply_remedies import AppliedCluster, alternatives, harm, now
 from tests.explain.generated_clusters import corpus, fresh
-from tests.explain.rows import NOTES, ROWS
+from tests.explain.recorded_cases import NOTES, ROWS
 
 REFUSED = {
     "an address that is none": "the API refuses the slice",

@@ -17,7 +17,7 @@ from explain.objects import Objects
 from explain.what_if import supposed
 from harness.commands.main import main
 from harness.errors import UsageError
-from tests.explain.building import AUTO, by_annotation, endpoint, node, nodes, objects, of_slice, pod, service
+from tests.explain.cluster_builders import AUTO, by_annotation, endpoint, node, nodes, objects, of_slice, pod, service
 
 WEB = ("shop", "web")
 TWO_ZONES = of_slice(endpoint("a1"), endpoint("a2"), endpoint("b1"))

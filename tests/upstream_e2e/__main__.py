@@ -19,9 +19,9 @@ from typing import Any
 
 from harness.errors import HarnessError
 from harness.judging.exit_codes import ExitCode
-from tests.upstream_e2e import running
+from tests.upstream_e2e import run_specs
+from tests.upstream_e2e.spec_table import table
 from tests.upstream_e2e.specs import GROUPS, Result, read_exempt, unmet
-from tests.upstream_e2e.table import table
 
 FOLDER = Path(__file__).parents[2] / "trafficdist-results/upstream-e2e"
 
@@ -52,15 +52,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER", help="folder for logs and reports")
     options = parser.parse_args(arguments)
     try:
-        suite = running.CompiledSpecs.of(options.version)
+        suite = run_specs.CompiledSpecs.of(options.version)
         names = suite.names(options.group or GROUPS)
         ran: dict[str, list[Result]] = {}
         for name, made_of in proxies(suite.version).items():
             if name in (options.proxy or [name]):
                 folder = options.into / name.replace(" ", "-")
                 shutil.rmtree(folder, ignore_errors=True)
-                with running.cluster(**made_of) as kubeconfig:
-                    ran[name] = running.run(suite, kubeconfig, names, folder, at_once=options.at_once)
+                with run_specs.cluster(**made_of) as kubeconfig:
+                    ran[name] = run_specs.run(suite, kubeconfig, names, folder, at_once=options.at_once)
     except HarnessError as error:
         sys.stderr.write(f"error: {error}\n")
         return ExitCode.DISTRUST

@@ -5,7 +5,7 @@
     make upstream-matrix ARGS="--mutant leaks-five-percent"
 
 Each fault is tested once per version of Kubernetes. Its result is written to reports/upstream-e2e immediately, and
-docs/what-upstream-sees.md is generated from the results. The reference runs first, in as many parallel clusters as the
+docs/faults-missed-upstream.md is generated from the results. The reference runs first, in as many parallel clusters as the
 faults will use. If the reference does not pass, the command stops, because results for faults would be meaningless.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from harness.errors import HarnessError
 from harness.judging.exit_codes import ExitCode
-from tests.upstream_e2e import page, records, running
+from tests.upstream_e2e import page, records, run_specs
 from tests.upstream_e2e.specs import TOPOLOGY
 
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     known = records.read()
     try:
-        suite = running.CompiledSpecs.of(options.version, seed=options.seed)
+        suite = run_specs.CompiledSpecs.of(options.version, seed=options.seed)
         specs = suite.names(TOPOLOGY)
     except HarnessError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tried(
-    suite: running.CompiledSpecs, specs: Sequence[str], faults: Sequence[str], *, at_once: int
+    suite: run_specs.CompiledSpecs, specs: Sequence[str], faults: Sequence[str], *, at_once: int
 ) -> Iterator[records.Trial | None]:
     """Yield the trial of each fault when it ends, or None if the trial could not run."""
     with ThreadPoolExecutor(at_once) as pool:
@@ -81,14 +81,14 @@ def _tried(
             raise
 
 
-def _try(suite: running.CompiledSpecs, specs: Sequence[str], mutant: str) -> records.Trial | None:
+def _try(suite: run_specs.CompiledSpecs, specs: Sequence[str], mutant: str) -> records.Trial | None:
     fault = "" if mutant == records.NO_FAULT else mutant
     try:
         with (
             tempfile.TemporaryDirectory(prefix="trafficdist-e2e-") as folder,
-            running.cluster(control_plane=f"binaries:{suite.version}", mutant=fault) as kubeconfig,
+            run_specs.cluster(control_plane=f"binaries:{suite.version}", mutant=fault) as kubeconfig,
         ):
-            ends = running.run(suite, kubeconfig, specs, Path(folder), at_once=len(specs))
+            ends = run_specs.run(suite, kubeconfig, specs, Path(folder), at_once=len(specs))
     except HarnessError as error:
         sys.stderr.write(f"error: {mutant} has no result yet: {error}\n")
         return None

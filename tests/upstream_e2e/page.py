@@ -1,4 +1,4 @@
-"""Generate docs/what-upstream-sees.md from the matrix: `python -m tests.upstream_e2e.page`."""
+"""Generate docs/faults-missed-upstream.md from the matrix: `python -m tests.upstream_e2e.page`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mutants import MUTANTS
 from tests.upstream_e2e import records
 from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, FaultGroup, Trial
 
-PAGE = records.ROOT / "docs/what-upstream-sees.md"
+PAGE = records.ROOT / "docs/faults-missed-upstream.md"
 COMPARISON = records.ROOT / "docs/comparison.md"
 PROSE = Path(__file__).with_name("page.md")
 """The page without its tables."""

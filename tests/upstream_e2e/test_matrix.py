@@ -18,7 +18,7 @@ from reference.features import Features
 from reference.proxy.decision import Behaviour
 from reference.proxy.state import State
 from tests.reference.endpointslice.objects import NODES, apply, make_service, plan, pods_on
-from tests.upstream_e2e import matrix, page, records, running
+from tests.upstream_e2e import matrix, page, records, run_specs
 from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, FaultGroup, Trial
 from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
 
@@ -98,13 +98,13 @@ def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     tried: list[str] = []
     known: dict[str, Trial] = {}
 
-    def one(suite: running.CompiledSpecs, specs: object, fault: str) -> Trial | None:
+    def one(suite: run_specs.CompiledSpecs, specs: object, fault: str) -> Trial | None:
         tried.append(fault)
         return None if fault == "node-as-zone" else trial(fault)
 
-    suite = running.CompiledSpecs("1.37.2", tmp_path, tmp_path)
-    monkeypatch.setattr(running.CompiledSpecs, "of", lambda version, seed: suite)
-    monkeypatch.setattr(running.CompiledSpecs, "names", lambda self, groups: [ZONE])
+    suite = run_specs.CompiledSpecs("1.37.2", tmp_path, tmp_path)
+    monkeypatch.setattr(run_specs.CompiledSpecs, "of", lambda version, seed: suite)
+    monkeypatch.setattr(run_specs.CompiledSpecs, "names", lambda self, groups: [ZONE])
     monkeypatch.setattr(matrix, "_try", one)
     monkeypatch.setattr(records, "groups", lambda: GROUPS)
     monkeypatch.setattr(records, "read", lambda: known)
@@ -180,7 +180,7 @@ def _without_ours(text: str) -> str:
 
 
 def test_draft_states_what_would_detect_each_passing_fault() -> None:
-    draft = (records.ROOT / "docs/upstream-draft.md").read_text(encoding="utf-8")
+    draft = (records.ROOT / "docs/upstream-proposal.md").read_text(encoding="utf-8")
     passing = [name for name, each in records.read().items() if not each.noticed and name != NO_FAULT]
     assert [name for name in passing if f"`{name}`" not in draft] == []
 

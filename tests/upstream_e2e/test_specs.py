@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
+from tests.upstream_e2e.spec_table import table
 from tests.upstream_e2e.specs import (
     FAILED,
     PASSED,
@@ -24,7 +25,6 @@ from tests.upstream_e2e.specs import (
     short,
     unmet,
 )
-from tests.upstream_e2e.table import table
 
 ZONE = "[sig-network] Traffic Distribution should route traffic to an endpoint in the same zone when using PreferClose"
 AFFINITY = "[sig-network] Services should have session affinity work [LinuxOnly] [Conformance]"

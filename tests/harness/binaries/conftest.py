@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.binaries.cache import Cache
-from tests import ports
-from tests.harness.binaries.servers import Mirror, MirrorHandler
+from tests import closed_ports
+from tests.harness.binaries.download_server import Mirror, MirrorHandler
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def mirror(mirrors: tuple[Mirror, Mirror]) -> Mirror:
 @pytest.fixture
 def closed_port() -> Iterator[str]:
     """Return the URL of a server that is down."""
-    with ports.closed_port() as port:
+    with closed_ports.closed_port() as port:
         yield f"http://127.0.0.1:{port}"
 
 

@@ -19,7 +19,7 @@ from harness.binaries.fetching import ReleaseSource, fetch
 from harness.binaries.versions import Version, parse_wanted
 from harness.commands.main import main
 from harness.model.files import sha256_of
-from tests.harness.binaries.servers import Mirror, ProgressRecorder, releases
+from tests.harness.binaries.download_server import Mirror, ProgressRecorder, releases
 
 
 @pytest.fixture(autouse=True)

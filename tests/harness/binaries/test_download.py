@@ -9,7 +9,7 @@ import pytest
 
 from harness.binaries.download import Fetcher, FileMissingError
 from harness.errors import UnavailableError, UsageError
-from tests.harness.binaries.servers import Mirror, ProgressRecorder
+from tests.harness.binaries.download_server import Mirror, ProgressRecorder
 
 CONTENT = bytes(range(256)) * 1000
 SUM = hashlib.sha256(CONTENT).hexdigest()

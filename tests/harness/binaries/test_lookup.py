@@ -11,7 +11,7 @@ from harness.binaries.cache import Origin, default_folder
 from harness.binaries.component import component_named
 from harness.errors import UnavailableError, UsageError
 from harness.model.files import sha256_of
-from tests.harness.binaries.servers import script
+from tests.harness.binaries.download_server import script
 
 
 def put(cache: Cache, component: str, *versions: str) -> None:

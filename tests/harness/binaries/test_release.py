@@ -13,7 +13,7 @@ from harness.binaries.fetching import ReleaseSource, fetch
 from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
-from tests.harness.binaries.servers import Mirror, ProgressRecorder, releases, script
+from tests.harness.binaries.download_server import Mirror, ProgressRecorder, releases, script
 
 
 def get(component: str, version: str, origin: Releases, cache: Cache, *, again: bool = False) -> Entry:

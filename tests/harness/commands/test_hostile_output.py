@@ -18,7 +18,7 @@ from harness.commands.main import main
 from harness.errors import DistrustError
 from harness.plugin import recorder
 from harness.plugin.recorder import Recorder
-from tests.harness.ci_commands import HOSTILE, MARKUP, PLANTED, commands, controls
+from tests.harness.ci_runner_commands import HOSTILE, MARKUP, PLANTED, commands, controls
 
 SUITE = f"""
 import logging, sys

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.control_planes.relay import EgressProxy
-from tests.ports import closed_port
+from tests.closed_ports import closed_port
 
 POD = "10.244.1.2"
 

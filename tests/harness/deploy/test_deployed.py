@@ -25,7 +25,7 @@ from harness.backends.kind.cluster import KindCluster
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.topology import parse_topology
-from tests.docs.pages import ROOT, commands
+from tests.docs.documented_commands import ROOT, commands
 
 PAGE = "docs/in-cluster.md"
 FEW = (

@@ -22,7 +22,7 @@ import yaml
 
 from harness.backends.kind.checks import find_kind
 from harness.binaries.cache import default_folder
-from tests.harness.deploy.runner import FakeGitHub, WorkflowJob, workflow
+from tests.harness.deploy.workflow_runner import FakeGitHub, WorkflowJob, workflow
 from tests.harness.report.npm import ALLURE
 
 ROOT = Path(__file__).resolve().parents[3]

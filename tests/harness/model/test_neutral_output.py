@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.model.neutral_output import OutputNeutralizer, neutral, neutral_streams, terminal_below
-from tests.harness.ci_commands import ESCAPES, HOSTILE, MARKUP, PLANTED, commands, controls
+from tests.harness.ci_runner_commands import ESCAPES, HOSTILE, MARKUP, PLANTED, commands, controls
 
 PIECES = st.sampled_from(
     [":", "::", "#", "##", "[", "]", "error", "vso", " ", "\t", "\u00a0", "\n", "\r", "\x1b[31m", "\x1b", "x", "é"]

@@ -14,7 +14,7 @@ import pytest
 from harness.eventually import eventually
 from harness.netns.process import search_path
 from tests.harness.hostile_programs import SECONDS, HostileRun
-from tests.harness.proxies import hostile
+from tests.harness.proxies import hostile_proxy
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL_PROXY = ROOT / "examples/small-proxy/small_proxy.py"
@@ -38,7 +38,7 @@ def judge(tmp_path: Path) -> Iterator[Any]:
 
     def begin(what: str, **more: Any) -> HostileRun:
         recipe = {
-            "command": [sys.executable, hostile.__file__, what, str(told), *proxy],
+            "command": [sys.executable, hostile_proxy.__file__, what, str(told), *proxy],
             "ready": [{"log": "serving"}],
             "synced": [{"http": {"port": 10300, "path": "/synced"}}],
             **more,

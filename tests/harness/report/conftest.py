@@ -18,7 +18,7 @@ from harness.plugin.suite import catalogue
 from harness.report import environment, verified
 from harness.scenario.rehearsal import ExpectedRecords
 from tests.harness.report.browser import BrowserPage, browser
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 from tests.harness.report.npm import installed
 
 JUDGED = """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.judging.history_file import packed
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 
 EXPLANATION = "evidence/KEP-2/leaks/explanation.txt"
 PAGE, JUNIT = "report.html", "junit.xml"

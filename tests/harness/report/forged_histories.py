@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from tests.harness.report.forged import ForgedRun
 from tests.harness.report.forged_reports import move_to_passed
+from tests.harness.report.forged_run import ForgedRun
 
 
 def changed(kind: str, **values: Any) -> Callable[[ForgedRun], None]:

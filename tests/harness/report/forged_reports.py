@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 
 
 def passes(test: Any) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.report.attestation import FILE, check, repository_of
 from harness.report.verified import attested
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 
 pytest_plugins = ["pytester"]
 

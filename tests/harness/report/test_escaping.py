@@ -20,8 +20,8 @@ from harness.commands.console import console
 from harness.commands.main import main
 from harness.model import escaping
 from harness.report import changes, comparison
-from tests.explain import building
-from tests.harness.ci_commands import HOSTILE, commands
+from tests.explain import cluster_builders
+from tests.harness.ci_runner_commands import HOSTILE, commands
 
 pytest_plugins = ["pytester"]
 
@@ -140,19 +140,23 @@ EXPLAINED = (
 def test_explanation_is_fully_escaped(tmp_path: Path) -> None:
     """Insert control characters into each string of a recorded cluster in turn."""
     recorded = objects.write(
-        building.objects(
-            building.by_annotation(),
-            building.of_slice(building.endpoint("a1"), building.endpoint("b1", hints=""), building.endpoint("c1")),
-            on=[building.labelled("a1", "a"), building.node("b1"), building.node("c1", "c")],
-            pods=[building.owned("web-7f-x", "a1"), building.proxy("a1", ready=False)],
-            events=[building.event("TopologyAwareHintsDisabled", "Insufficient CPU")],
-            leases=[building.lease()],
+        cluster_builders.objects(
+            cluster_builders.by_annotation(),
+            cluster_builders.of_slice(
+                cluster_builders.endpoint("a1"),
+                cluster_builders.endpoint("b1", hints=""),
+                cluster_builders.endpoint("c1"),
+            ),
+            on=[cluster_builders.labelled("a1", "a"), cluster_builders.node("b1"), cluster_builders.node("c1", "c")],
+            pods=[cluster_builders.owned("web-7f-x", "a1"), cluster_builders.proxy("a1", ready=False)],
+            events=[cluster_builders.event("TopologyAwareHintsDisabled", "Insufficient CPU")],
+            leases=[cluster_builders.lease()],
             further={
-                "namespaces": [building.namespace(**{"istio.io/dataplane-mode": "ambient"})],
-                "ingresses": [building.ingress("nginx")],
-                "deployments": [building.deployment(2, 1, type="Recreate")],
-                "horizontalpodautoscalers": [building.autoscaler(1, 2)],
-                "poddisruptionbudgets": [building.budget(1, maxUnavailable=1)],
+                "namespaces": [cluster_builders.namespace(**{"istio.io/dataplane-mode": "ambient"})],
+                "ingresses": [cluster_builders.ingress("nginx")],
+                "deployments": [cluster_builders.deployment(2, 1, type="Recreate")],
+                "horizontalpodautoscalers": [cluster_builders.autoscaler(1, 2)],
+                "poddisruptionbudgets": [cluster_builders.budget(1, maxUnavailable=1)],
             },
         ),
         tmp_path,

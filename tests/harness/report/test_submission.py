@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from tests.harness.report.conftest import OriginalRun
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 from tools.shelf.add import add
 from tools.shelf.check import check
 from tools.shelf.entry import described, states

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from harness.commands.main import main
 from harness.report.verified import CHECKS, verify
-from tests.harness.report.forged import ForgedRun
 from tests.harness.report.forged_folders import FOLDERS
 from tests.harness.report.forged_histories import HISTORIES
 from tests.harness.report.forged_reports import REPORTS
+from tests.harness.report.forged_run import ForgedRun
 
 pytest_plugins = ["pytester"]
 

@@ -1,7 +1,7 @@
 """Tests that no change of one record, except of observations, makes a requirement met that failed by a lost answer.
 
 A requirement that failed by an answer of a wrong pod is different: its history fits if that pod is expected too. Only
-what the test of the requirement expects shows this (`test_foreseen.py`).
+what the test of the requirement expects shows this (`test_forged_expectations.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 from harness.errors import UsageError
 from harness.judging.judge import judge
 from harness.judging.verdict import Verdict
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 
 pytest_plugins = ["pytester"]
 

@@ -30,7 +30,7 @@ from harness.scenario.service import Service
 from harness.scenario.service_address import service_address
 from harness.scenario.traffic import expect_traffic
 from harness.scenario.transitions import expect_flow_survives, expect_no_loss
-from tests.harness.scenario.faults import FAULTS, PREROUTING, FaultLocation, dropping, lasting, to_address
+from tests.harness.scenario.observer_faults import FAULTS, PREROUTING, FaultLocation, dropping, lasting, to_address
 
 LASTS = 0.8
 LONG = 8_000  # probes

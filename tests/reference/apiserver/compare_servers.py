@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from tests.reference.apiserver.widgets import WidgetRequest
+from tests.reference.apiserver.widget_requests import WidgetRequest
 
 _OWN = frozenset({"uid", "creationTimestamp", "resourceVersion", "managedFields", "storageVersionHash", "description"})
 """The fields that differ between two servers, or from one run to the next."""

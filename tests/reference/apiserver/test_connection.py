@@ -7,7 +7,7 @@ import pytest
 from reference.apiserver.connection import MAX_BODY_BYTES, Connection, encode, parse
 from reference.apiserver.handlers import Response
 from reference.apiserver.http_request import HttpRequest
-from tests.reference.apiserver.transports import NextProtocol, RecordingTransport
+from tests.reference.apiserver.fake_transports import NextProtocol, RecordingTransport
 
 GET = b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n\r\n"
 

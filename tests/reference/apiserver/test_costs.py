@@ -19,7 +19,7 @@ from reference.apiserver import ApiServer, patches
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.kinds.shapes import Shape
 from reference.apiserver.merge_rules import list_rules
-from tests.reference.apiserver.hostile import HostileRequest
+from tests.reference.apiserver.hostile_requests import HostileRequest
 from tests.reference.apiserver.test_hostile_requests import DirectServer
 
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"

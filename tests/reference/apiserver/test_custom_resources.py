@@ -12,7 +12,7 @@ from openapi_spec_validator import validate
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.client import ApiError
-from tests.reference.apiserver.widgets import DEFINITIONS, WIDGETS, definition, widget
+from tests.reference.apiserver.widget_requests import DEFINITIONS, WIDGETS, definition, widget
 
 KEY = "widgets.example.com"
 CRDS = "customresourcedefinitions"

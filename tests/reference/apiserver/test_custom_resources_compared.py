@@ -21,7 +21,7 @@ from harness.model.release import Release
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 from tests.reference.apiserver.compare_servers import ServerClient, reduced
-from tests.reference.apiserver.widgets import (
+from tests.reference.apiserver.widget_requests import (
     DEFINITIONS,
     WIDGETS,
     WidgetRequest,

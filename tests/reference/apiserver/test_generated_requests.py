@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.api.client import Api
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
-from tests.reference.apiserver.hostile import SOUND
+from tests.reference.apiserver.hostile_requests import SOUND
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: see extra `fuzz`")
 

@@ -24,8 +24,8 @@ from reference.apiserver.server import HttpServer
 from reference.client import Event
 from reference.endpointslice.index import ClusterIndex
 from reference.pod_locator.controller import PodLocatorIndex
-from tests.reference.apiserver.hostile import SOUND, HostileRequest, requests
-from tests.reference.endpointslice.live import RunningController
+from tests.reference.apiserver.hostile_requests import SOUND, HostileRequest, requests
+from tests.reference.endpointslice.running_controller import RunningController
 from tests.reference.limited_users import LimitedUsers
 
 FORMS = (

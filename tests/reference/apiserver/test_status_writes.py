@@ -15,7 +15,7 @@ from reference.apiserver.apply import apply
 from reference.apiserver.kinds import strategies
 from reference.apiserver.registry import Call, ObjectRef
 from reference.client import ApiError
-from tests.reference.apiserver.widgets import definition
+from tests.reference.apiserver.widget_requests import definition
 
 Object = dict[str, Any]
 

@@ -15,7 +15,7 @@ from reference.apiserver.routes import Routes
 from reference.apiserver.selectors import Selection
 from reference.apiserver.server import HttpServer
 from reference.client import ApiError
-from tests.reference.apiserver.transports import RecordingTransport
+from tests.reference.apiserver.fake_transports import RecordingTransport
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 Stream = Iterator[dict[str, Any]]

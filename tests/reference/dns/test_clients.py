@@ -23,7 +23,7 @@ from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.dns import DnsServer
 from reference.pod_locator import PodLocatorController
-from tests.reference.dns.cluster import WITH_KEYS, ZONE, at
+from tests.reference.dns.dns_cluster import WITH_KEYS, ZONE, at
 
 NSSWITCH = "hosts: dns\n"
 

@@ -8,7 +8,7 @@ from reference.apiserver import ApiServer
 from reference.client import Event
 from reference.dns.index import ClusterIndex
 from reference.dns.resolver import Resolver
-from tests.reference.dns.cluster import HOST, WITH_KEYS, DnsCluster, at, full, told
+from tests.reference.dns.dns_cluster import HOST, WITH_KEYS, DnsCluster, at, full, told
 
 A1 = "10.1.0.0"
 

@@ -15,7 +15,7 @@ import pytest
 
 from reference.dns import DnsServer
 from reference.features import Features
-from tests.reference.dns.cluster import ZONE, DnsCluster, at, rcode, told
+from tests.reference.dns.dns_cluster import ZONE, DnsCluster, at, rcode, told
 
 A, B = "127.0.1.1", "127.0.1.2"
 """Clients in zone a and in zone b."""

@@ -11,8 +11,8 @@ from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import plan_service
 from reference.features import Features
-from tests.reference.endpointslice.live import RunningController, failing
 from tests.reference.endpointslice.objects import addresses, endpoints, make_node, release
+from tests.reference.endpointslice.running_controller import RunningController, failing
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 

@@ -8,8 +8,8 @@ import pytest
 
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
-from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import AUTO, TOPOLOGY_MODE, hinted, make_node
+from tests.reference.endpointslice.running_controller import RunningController
 
 
 def annotate(live: RunningController, value: str | None, name: str = "web") -> None:

@@ -9,8 +9,8 @@ from prometheus_client import generate_latest
 
 from reference.endpointslice.metrics import Metrics
 from reference.features import Features
-from tests.reference.endpointslice.live import RunningController, failing
 from tests.reference.endpointslice.objects import AUTO, RELEASED, make_pod, make_pods, make_service, plan, release
+from tests.reference.endpointslice.running_controller import RunningController, failing
 
 ONE_POD = {"ipFamilies": ["IPv4"]}
 KEY = ("default", "web")

@@ -14,8 +14,8 @@ from reference.endpointslice.plan import plan_service
 from reference.features import Features
 from reference.proxy.decision import Behaviour, Forward
 from reference.proxy.state import State
-from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_node, make_pod, make_service
+from tests.reference.endpointslice.running_controller import RunningController
 
 ON = Features((1, 32), {"NodeLevelTopology": True})
 OFF = Features((1, 32))

@@ -11,8 +11,8 @@ from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.client.reconnecting_client import ReconnectingClient
 from reference.endpointslice import EndpointSliceController
-from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import endpoints, make_node, release
+from tests.reference.endpointslice.running_controller import RunningController
 
 
 class ControllerWithOutages(RunningController):

@@ -10,7 +10,6 @@ import pytest
 from reference.endpointslice.hints import NoHints, Plugin, mechanism
 from reference.features import Features
 from reference.heuristics import Endpoint, Hints, Node
-from tests.reference.endpointslice.live import RunningController
 from tests.reference.endpointslice.objects import (
     AUTO,
     NODES,
@@ -22,6 +21,7 @@ from tests.reference.endpointslice.objects import (
     plan,
     release,
 )
+from tests.reference.endpointslice.running_controller import RunningController
 
 VALUE = "example.org/Test"
 Answer = Callable[[Sequence[Endpoint], Mapping[str, Node]], Any]

@@ -7,8 +7,8 @@ from typing import Any
 from harness.eventually import eventually
 from reference.client import ApiError, Object
 from reference.endpointslice import EndpointSliceController
-from tests.reference.endpointslice.live import NODES, RunningController
 from tests.reference.endpointslice.objects import TOPOLOGY_MODE, make_node
+from tests.reference.endpointslice.running_controller import NODES, RunningController
 
 ANNOTATION = "trafficdist.dev/programmed-resource-version"
 FOREIGN = {

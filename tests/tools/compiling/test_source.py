@@ -17,7 +17,7 @@ from harness.binaries.component import component_named
 from harness.binaries.fetching import UndeliverableError, fetch
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
-from tests.harness.binaries.servers import ProgressRecorder
+from tests.harness.binaries.download_server import ProgressRecorder
 from tools.compiling import source
 from tools.compiling.go import error_of, find_go
 from tools.compiling.source import FromSource

@@ -30,7 +30,7 @@ from harness.report.conformance import read_report
 from harness.report.page.rewrite import read_run, write
 from harness.report.verified import verify
 from tests.harness.report.browser import BrowserPage
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 from tools.shelf import index
 from tools.shelf.add import add
 from tools.shelf.check import check

@@ -16,7 +16,7 @@ import pytest
 
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
-from tests.ports import closed_port
+from tests.closed_ports import closed_port
 
 Http = Callable[..., tuple[int, Any]]
 PODS = "/api/v1/namespaces/default/pods"

@@ -1,7 +1,7 @@
 """List the requirements that detect a mutant but do not list it in `kills`.
 
-    python -m tests.conformance.detectors ignores-external-local       # seconds for each requirement that is tried
-    python -m tests.conformance.detectors ignores-external-local 'KEP-2086/*'
+    python -m tests.conformance.unlisted_kills ignores-external-local       # seconds for each requirement that is tried
+    python -m tests.conformance.unlisted_kills ignores-external-local 'KEP-2086/*'
 
 Each output line is a requirement, and the mutant can be added to the `kills` of that requirement. Grids and slow
 requirements are left out. They detect most mutants, so they are not specific to one mutant.

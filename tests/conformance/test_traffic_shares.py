@@ -19,8 +19,8 @@ from harness.model.outcomes import Observation, Reached
 from harness.scenario.service import same_zone
 from harness.scenario.service_address import named, service_address
 from mutants import BENIGN, MUTANTS, Mutant
+from mutants.load_balancing import NOBODY
 from mutants.overload import OWN_CHAIN
-from mutants.shares import NOBODY
 from reference.client import Object
 from reference.proxy.changes import Element, EndpointElement, HairpinElement, IdentityElement, MarkElement
 from reference.proxy.decision import NEWEST

@@ -16,8 +16,8 @@ import pytest
 from emulator import control as cluster_control
 from emulator import state as cluster_state
 from harness.eventually import eventually
-from tests.upstream_e2e import records, running
-from tests.upstream_e2e.running import CompiledSpecs
+from tests.upstream_e2e import records, run_specs
+from tests.upstream_e2e.run_specs import CompiledSpecs
 from tests.upstream_e2e.specs import FAILED, PASSED, Result
 
 SPEC = "[sig-network] Topology Hints should distribute endpoints evenly"
@@ -49,7 +49,7 @@ def _suite(folder: Path, script: str) -> CompiledSpecs:
 
 
 def test_a_spec_is_run_by_its_name_on_the_cluster_and_leaves_its_log(suite: CompiledSpecs, tmp_path: Path) -> None:
-    assert running.run(suite, Path("/k"), [SPEC], tmp_path / "left", at_once=2) == [Result(SPEC, PASSED, 2.0)]
+    assert run_specs.run(suite, Path("/k"), [SPEC], tmp_path / "left", at_once=2) == [Result(SPEC, PASSED, 2.0)]
     said = (tmp_path / "left/1/log").read_text()
     assert "--kubeconfig=/k" in said
     assert "--ginkgo.seed=7" in said
@@ -62,14 +62,14 @@ def test_specs_are_those_of_the_groups(suite: CompiledSpecs) -> None:
 
 
 def test_a_program_without_report_fails_its_spec_with_the_end_of_its_log(tmp_path: Path) -> None:
-    (result,) = running.run(_suite(tmp_path, "#!/bin/sh\necho panic\n"), Path("/k"), [SPEC], tmp_path, at_once=1)
+    (result,) = run_specs.run(_suite(tmp_path, "#!/bin/sh\necho panic\n"), Path("/k"), [SPEC], tmp_path, at_once=1)
     assert (result.end, "panic" in result.why) == (FAILED, True)
 
 
 def test_specs_end_with_the_first_trouble_of_the_run(tmp_path: Path) -> None:
     suite = _suite(tmp_path, "#!/bin/sh\nexec sleep 600\n")
     threading.Timer(0.5, suite.ending.set).start()
-    (result,) = running.run(suite, Path("/k"), [SPEC], tmp_path, at_once=1)
+    (result,) = run_specs.run(suite, Path("/k"), [SPEC], tmp_path, at_once=1)
     assert (result.end, result.seconds < 60) == (FAILED, True)
 
 
@@ -83,7 +83,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("runtime")
 def test_cluster_of_a_run_that_was_killed_is_taken_down() -> None:
-    code = "from tests.upstream_e2e.running import cluster\nwith cluster() as path: print(path, flush=True); input()"
+    code = "from tests.upstream_e2e.run_specs import cluster\nwith cluster() as path: print(path, flush=True); input()"
     starter = subprocess.Popen(
         [sys.executable, "-c", code], cwd=records.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

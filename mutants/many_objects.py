@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Filter, Sink, controller_hearing, proxy_hearing, rewriting
-from mutants.decisions import DecisionInput, proxy_deciding, without_hints
+from mutants.client_wrappers import Filter, Sink, controller_hearing, proxy_hearing, rewriting
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
+from mutants.wrong_decisions import DecisionInput, proxy_deciding, without_hints
 from mutants.wrong_plans import Pods, rewritten, without
 from reference.apiserver.kinds.services import Services
 from reference.client import Event, Object

@@ -9,7 +9,7 @@ import pytest
 
 from harness.model.needs import Needs
 from harness.model.requirements import MUST, Feature, Profile, Requirement
-from tests.conformance.records import CheckoutFiles, add, by_hand, missing
+from tests.conformance.suite_files import CheckoutFiles, add, by_hand, missing
 
 ROUTING = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 KILLS = ("ignores-zone-hints",)

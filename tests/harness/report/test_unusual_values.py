@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.commands.main import main
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 
 pytest_plugins = ["pytester"]
 

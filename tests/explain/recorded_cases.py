@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from explain.objects import Objects
 from harness.api.client import Object
-from tests.explain.building import (
+from tests.explain.cluster_builders import (
     AUTO,
     BETA,
     EACH_ZONE,

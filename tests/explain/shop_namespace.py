@@ -24,7 +24,7 @@ from harness.judging.history import History
 from harness.model.release import Component
 from harness.scenario.cluster import Cluster
 from tests.explain import kubectl
-from tests.explain.building import AUTO, ZONES
+from tests.explain.cluster_builders import AUTO, ZONES
 from trafficdist import endpoint
 
 WEB = {"app": "web"}

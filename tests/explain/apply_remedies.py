@@ -24,7 +24,7 @@ from reference.apiserver.patches import JSON, STRATEGIC
 from reference.endpointslice.labels import node_zone
 from reference.features import Features
 from reference.objects.endpoints import is_ready, name_of
-from tests.explain.kinds import KINDS, with_disruptions_allowed
+from tests.explain.workload_kinds import KINDS, with_disruptions_allowed
 
 _RESOURCES = {each.resource.singular: each.resource.plural for each in KINDS} | {
     each: f"{each}s" for each in ("service", "node", "pod", "endpointslice", "namespace")

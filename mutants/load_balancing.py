@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mutants.decisions import DecisionInput, Wrong, address, deciding, in_each
 from mutants.mutant import REACHED, REFUSED, Mutant
+from mutants.wrong_decisions import DecisionInput, Wrong, address, deciding, in_each
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Action, Decision, Forward
 from reference.proxy.ruleset import MOST_ENDPOINTS, RuleAction

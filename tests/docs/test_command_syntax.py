@@ -14,8 +14,17 @@ import click
 import pytest
 
 from harness.commands.main import main
-from tests.docs.not_run import EXIT_CODES, NOT_RUN, RUNNABLE, SAYS
-from tests.docs.pages import PAGES, PROGRAMS, ROOT, DocumentedCommand, blocks, commands, invocations, spans
+from tests.docs.commands_not_run import EXIT_CODES, NOT_RUN, RUNNABLE, SAYS
+from tests.docs.documented_commands import (
+    PAGES,
+    PROGRAMS,
+    ROOT,
+    DocumentedCommand,
+    blocks,
+    commands,
+    invocations,
+    spans,
+)
 
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
 SHOWN = [shown for page in PAGES for shown in commands(page)]

@@ -3,8 +3,8 @@
 A test defines each requirement. The requirement also has entries in two YAML files. `needs.yaml` lists what a cluster
 must provide, as measured by a run. `coverage.yaml` maps the statements of the documents to requirements.
 
-    python -m tests.conformance.records add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
-    python -m tests.conformance.records check                      # make lint
+    python -m tests.conformance.suite_files add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
+    python -m tests.conformance.suite_files check                      # make lint
 """
 
 from __future__ import annotations

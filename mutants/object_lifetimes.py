@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink
-from mutants.decisions import DecisionInput, proxy_deciding
+from mutants.client_wrappers import Sink
 from mutants.dropped_updates import ANY, proxy_hears, proxy_is_told
-from mutants.live_slices import SERVICE_LABEL, service_of
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
+from mutants.slice_updates import SERVICE_LABEL, service_of
+from mutants.wrong_decisions import DecisionInput, proxy_deciding
 from mutants.wrong_plans import without
 from reference.client import Event, Object, key_of
 from reference.endpointslice.labels import HEADLESS

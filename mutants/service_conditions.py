@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import ClientWrapper, controller_through
+from mutants.client_wrappers import ClientWrapper, controller_through
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Key, Object
 from reference.endpointslice import EndpointSliceController

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink, rewriting
+from mutants.client_wrappers import Sink, rewriting
 from mutants.dropped_updates import ANY, proxy_hears, proxy_is_told
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
 from reference.client import Event, Key, Object, key_of

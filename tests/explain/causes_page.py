@@ -1,4 +1,4 @@
-"""The paragraphs of docs/explain.md about causes. `python -m tests.explain.page` writes these paragraphs."""
+"""The paragraphs of docs/explain.md about causes. `python -m tests.explain.causes_page` writes these paragraphs."""
 
 from __future__ import annotations
 

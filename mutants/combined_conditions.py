@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mutants.decisions import DecisionInput, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
 from mutants.proxy_hints import external_addresses_ignore_hints
 from mutants.proxy_policies import external_local_restricts_clients_inside
+from mutants.wrong_decisions import DecisionInput, faults_in, without_hints
 from reference.proxy.decision import Decision
 
 MUTANTS: list[Mutant] = []

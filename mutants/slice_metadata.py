@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from mutants.clients import Sink, controller_hearing, rewriting
+from mutants.client_wrappers import Sink, controller_hearing, rewriting
 from mutants.controllers import all_are_ours
 from mutants.mutant import Mutant
 from mutants.wrong_plans import Nodes, PlanMutantRegistry, Pods, without

@@ -27,7 +27,7 @@ from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 from tests.harness.guest.snapshot import differences, snapshot
-from tests.reference.apiserver.hostile import SOUND, odd_objects
+from tests.reference.apiserver.hostile_requests import SOUND, odd_objects
 
 Object = dict[str, Any]
 

@@ -12,7 +12,7 @@ import yaml
 
 from harness.plugin.suite import rehearsed
 from tests.harness.backends.verdicts import trafficdist
-from tests.harness.report.forged import ForgedRun
+from tests.harness.report.forged_run import ForgedRun
 
 TRAFFIC, HINTS = "KEP-3015/node-then-zone-then-anywhere", "KEP-3015/prefer-same-zone-hints-the-own-zone"
 FLOW, API = "SERVICE/udp-flow-leaves-a-removed-endpoint", "KEP-4444/api-stores-the-field"

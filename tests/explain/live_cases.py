@@ -9,8 +9,8 @@ from explain.causes import Finding
 from harness.model.manifests import Port
 from harness.model.release import Component, Release
 from harness.scenario.service import same_node, same_zone
-from tests.explain.building import AUTO, MODE, ZONES, lease
-from tests.explain.shop import (
+from tests.explain.cluster_builders import AUTO, MODE, ZONES, lease
+from tests.explain.shop_namespace import (
     EACH_NODE,
     EACH_ZONE,
     SYSTEM,
