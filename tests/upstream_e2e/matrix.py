@@ -5,8 +5,8 @@
     make upstream-matrix ARGS="--mutant leaks-five-percent"
 
 Each fault is tested once per version of Kubernetes. Its result is written to reports/upstream-e2e immediately, and
-docs/faults-missed-upstream.md is generated from the results. The reference runs first, in as many parallel clusters as the
-faults will use. If the reference does not pass, the command stops, because results for faults would be meaningless.
+docs/faults-missed-upstream.md is generated from the results. The reference runs first, in as many parallel clusters as
+the faults will use. If the reference does not pass, the command stops, because results for faults would be meaningless.
 """
 
 from __future__ import annotations
