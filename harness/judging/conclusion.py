@@ -30,7 +30,7 @@ class InconclusiveJudgementError(InconclusiveError):
 
 
 def raise_for(judgement: Judgement, message: str) -> NoReturn:
-    """End a scenario because a judgement did not pass."""
+    """Raise the exception that ends a scenario after this judgement, which did not pass."""
     raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, message)
 
 
@@ -55,7 +55,7 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (setup, call or teardown) with one line, or None if there are no judgements."""
+    """Return the verdict on a phase (setup, call or teardown), with one line of text, or None without judgements."""
     if not judgements:
         return None
     decisive = _decisive(judgements)

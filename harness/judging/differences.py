@@ -1,7 +1,7 @@
 """Describe how a failed scenario differs from its expectation. One description can apply to several scenarios.
 
-Two requirements that fail with the same difference probably fail for one reason. A difference says what happened to
-connections (for example "leave the client's zone"), and under which conditions. It has no names of pods or Services.
+Two requirements that fail with the same difference probably fail for one reason. A difference states what happened to
+connections (for example "leave the client's zone"), and under which conditions. It names no pod or Service.
 """
 
 import re
@@ -123,7 +123,7 @@ def _of_outcome(
 
 
 def _conditions(asked: str, kind: str) -> frozenset[str]:
-    """Return the unusual conditions of a client's connections. `asked` is its label with the title of the window."""
+    """Return the unusual conditions of a client's connections. `asked` is its label and the window's title."""
     found = {word for word in (UDP, IPV6) if re.search(rf"\b{word}\b", asked)}
     found |= {NODE_CLIENT} if asked.startswith("node ") else set()
     found |= {EXTERNAL_CLIENT} if asked.startswith("outside ") else set()
@@ -226,7 +226,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _of_words(observed: str) -> Iterator[str]:
-    """Yield the differences that "CLIENT reached POD" or "CLIENT got no answer" may show for an unknown expectation."""
+    """Yield what "CLIENT reached POD" or "CLIENT got no answer" may mean. The expectation is not recorded."""
     client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):

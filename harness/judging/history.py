@@ -1,8 +1,8 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
 This file is enough to derive all verdicts, so a later release can judge old runs, and anyone can check them. Each line
-ends with a digest of the line and the previous digest, which reveals changed and removed lines. A line is written by
-one system call. If a process is killed, its history has no end record, and its last line may be incomplete. Both are
+ends with a digest of the line and the previous digest, which reveals changed and removed lines. One system call
+writes each line. If a process is killed, its history has no end record, and its last line may be incomplete. Both are
 reported.
 
     begin         worker, version of this format; in a merged history all workers
@@ -74,7 +74,7 @@ class History:
         self.write("begin", worker=worker, version=VERSION)
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Append a record with the time in seconds, by the monotonic and the wall clock."""
+        """Append a record with the current time in seconds, from the monotonic clock and the wall clock."""
         if self._aside:
             return
         record = {"kind": kind, "mono": round(time.monotonic(), 6), "wall": round(time.time(), 6), **fields}
@@ -91,7 +91,7 @@ class History:
 
     @contextlib.contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Write nothing during the block, for example while a failed test is repeated. No verdict depends on it."""
+        """Write nothing during the block, for example while a failed test is repeated. The block affects no verdict."""
         judged, changes, self._aside = list(self._judged), list(self.changes), True
         try:
             yield
@@ -187,7 +187,7 @@ class Window:
         self._count(client, observations, Tally.of(observations))
 
     def observe_flow(self, client: str, samples: Sequence[Timed]) -> list[Timed]:
-        """Count a client's steady traffic, once per client. Return the requests with rounded times, as recorded."""
+        """Count a client's steady traffic. Call this once per client. Return the requests with their recorded times."""
         flow = as_json.flow(samples)
         samples = as_json.read_flow(flow)
         observations = [observation for _, observation in samples]
@@ -245,12 +245,12 @@ def read(path: Path) -> Recorded:
         raise UsageError(f"{path}, line 1: not the beginning of a history; lines were removed before it")
     if first.get("version") != VERSION:
         raise UsageError(
-            f"{path}, line 1: written in version {first.get('version')} of the format, and this is version {VERSION}: "
+            f"{path}, line 1: has format version {first.get('version')}, and this release reads version {VERSION}: "
             "use the release of trafficdist that wrote this history"
         )
     workers = first.get("merged", [])
     if not isinstance(workers, list) or not all(isinstance(each, str) for each in workers):
-        raise UsageError(f"{path}, line 1: it lists no workers, so no run wrote it")
+        raise UsageError(f"{path}, line 1: the list of workers is invalid, so no run wrote this file")
     if "merged" in first and (last["kind"] != "end" or torn):
         number = len(records) + 1
         raise UsageError(f"{path}, line {number}: the end is missing; this line and all after it were removed")

@@ -35,7 +35,7 @@ def read(path: Path) -> bytes:
     except (EOFError, lzma.LZMAError):
         damaged = True
     if damaged:
-        raise UsageError(f"history {path}: cannot be read: its compressed data are damaged or cut off")
+        raise UsageError(f"history {path}: cannot be read: its compressed data are damaged or incomplete")
     if len(content) + TAIL * content.count(b"\n") > MOST_BYTES:
         raise UsageError(f"history {path}: has more than {MOST_BYTES // files.MEGABYTE} MiB")
     return _restored(content)

@@ -127,7 +127,7 @@ class _Worker:
 
 
 class Judge:
-    """Judges a history record by record. `judged` is the result of all records read up to now."""
+    """Judges a history record by record. `judged` is the result of all records read so far."""
 
     def __init__(self) -> None:
         self.judged = Judged()
@@ -152,7 +152,7 @@ class Judge:
             case "took":
                 key, seconds = (record["test"], record["parameters"]), float(record["seconds"])
                 if not 0 <= seconds < _LONGEST:
-                    raise ValueError(f"{seconds} s")
+                    raise ValueError(f"invalid duration: {seconds} s")
                 self.judged.seconds[key] = self.judged.seconds.get(key, 0.0) + seconds
                 self.judged.starts.setdefault(key, float(record.get("start", 0.0)))
                 if key in self.judged.cases:
@@ -265,7 +265,7 @@ _ROUNDED_MS = 2.0  # the tolerance in ms for the length of a gap, because the ti
 
 
 def _has_gap(samples: Sequence[Timed], recorded: float) -> bool:
-    """Return whether the longest gap has the recorded ms. Older histories also have gaps without a lost request."""
+    """Return whether the longest gap has the recorded length in ms. Older histories record gaps without a loss too."""
     longest_of_all = max((after - before for before, after in gaps(samples)), default=0.0) * 1000
     return any(abs(each - recorded) <= _ROUNDED_MS for each in (longest_gap(samples), longest_of_all))
 
@@ -308,7 +308,7 @@ def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
 
 
 def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the records that add these results to a history, and then the facts about the run."""
+    """Return the records that add these results to a history, followed by a record with facts about the run."""
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
     began = {requirement_id for requirement_id, _ in judged.cases}

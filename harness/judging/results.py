@@ -52,7 +52,7 @@ UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One planned test. `parameters` is "" if it has none. `reason` and `thing` state why it does not run, if so."""
+    """One planned test. `parameters` is "" if it has none. `reason` and `thing` state why it is not run, or are ""."""
 
     nodeid: str
     requirement: str

@@ -166,7 +166,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return bounds that the counts of all `count` equally likely endpoints exceed with probability `alarm` at most."""
+    """Return bounds that any of `count` equally likely endpoints violates with total probability `alarm` at most."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)

@@ -9,7 +9,7 @@ from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 
 SETTLED = "all components have worked on what was written"
-"""The subject of a convergence record: every component has processed the changes."""
+"""The subject of a convergence record. It means that every component has processed the changes."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Compared:
 
 @dataclass(slots=True)
 class Story:
-    """The events of one case by time (monotonic seconds). At the times in `took_up`, components were up to date.
+    """The events of one case by time (monotonic seconds). At the times `took_up`, all changes had been processed.
 
     `begun` is the start of the scenario. Times in messages are relative to it. It is None in older histories.
     """

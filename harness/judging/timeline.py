@@ -52,7 +52,7 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
 
 
 def said(change: Change) -> str:
-    """Return a change in one line."""
+    """Describe a change in one line."""
     everywhere = change.facts.get("component", "proxy") != "proxy"  # one instance serves all nodes, unlike a proxy
     known = [(name, value) for name, value in change.facts.items() if value is not None]
     facts = ", ".join(_fact(name, value) for name, value in known if not (everywhere and name == "nodes"))

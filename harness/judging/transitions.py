@@ -32,7 +32,7 @@ class Phase:
 
 
 def transitions(story: Story) -> list[dict[str, Any]]:
-    """Return the measurements of each steady traffic of a scenario, in the form of the report."""
+    """Return the measurements for each window with steady traffic in a scenario, in the form of the report."""
     return [
         {"traffic": window.title, "clients": [_client(story, window, client) for client in window.flows]}
         for window in story.windows

@@ -24,7 +24,7 @@ class Limits:
     log: int = _default("log")
 
     def text(self, name: str, of: str) -> str:
-        """Return a clause about a program that was ended because the programs of `of` reached a limit."""
+        """Return the clause "was ended because …" for a program. `of` is its node or control plane."""
         what = {"memory": "MB of memory", "processes": "processes and threads", "log": "MB of logs"}[name]
         limit = getattr(self, name)
         return f"was ended because the programs of {of} reached their limit of {limit:,} {what} (limits.{name})"

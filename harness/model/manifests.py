@@ -52,7 +52,7 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint of a hand-written EndpointSlice. `None` omits a condition or field."""
+    """One endpoint of an EndpointSlice that a scenario writes. `None` omits a condition or field."""
 
     addresses: Mapping[str, str]
     node: str | None = None
@@ -105,7 +105,7 @@ def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
 
 
 def service_with_usual(obj: Object, usual: Mapping[str, Any]) -> Object:
-    """Return a Service with missing fields from `usual`, but none that request hints if trafficDistribution is ""."""
+    """Add missing fields from `usual` to a Service, but none that request hints if its trafficDistribution is ""."""
     whole = with_usual(obj, usual)
     if whole.get("spec", {}).get("trafficDistribution") != "":
         return whole

@@ -1,4 +1,4 @@
-"""Parse the metrics of a component. Lists the releases that have each metric that the suite reads."""
+"""Parse the metrics of a component. A table lists the Kubernetes releases that have each metric."""
 
 import re
 from collections.abc import Mapping

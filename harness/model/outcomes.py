@@ -13,7 +13,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The connection was refused at once. All refusals are equal. `how` is the name of the error."""
+    """The connection was refused immediately. Two refusals are always equal. `how` is the name of the error."""
 
     how: str = field(default="", compare=False)
 

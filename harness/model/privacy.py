@@ -58,7 +58,7 @@ def private_values(value: Any) -> Any:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return an API object without the values of secret fields, and without the copy that `kubectl apply` adds."""
+    """Return an API object without the values of secret fields, and without the annotation of `kubectl apply`."""
     if isinstance(value, list):
         return [without_secrets(each) for each in value]
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Read the end and the first error of a program's log. Later errors are mostly consequences of the first."""
+"""Find the first error in a program's log, and read the log's end. Later errors mostly follow from the first."""
 
 import os
 import re

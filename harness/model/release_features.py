@@ -91,7 +91,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, ReleaseCondition]] = {
 
 
 def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> tuple[str, ...]:
-    """Return the features that a release of these components lacks. An empty or invalid version is the latest."""
+    """Return the features that a release of these components lacks. An empty or invalid version means the latest."""
     minor = minor_of(version)
     return tuple(
         sorted(
@@ -105,6 +105,6 @@ def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> 
 
 
 def minor_of(version: str) -> int:
-    """Return the minor version, 31 for "1.31", or `NEWEST` for any other string."""
+    """Return the number of the minor version (31 for "1.31"), or `NEWEST` for any other string."""
     match = re.fullmatch(r"v?1\.(\d+)(\..+)?", version)
     return int(match[1]) if match else NEWEST

@@ -1,4 +1,4 @@
-"""A requirement: a sentence that must be true of an implementation, with its source. Includes the test decorator."""
+"""Requirements, which are sentences that must be true of an implementation, and the decorator for their tests."""
 
 import enum
 import re
@@ -115,12 +115,12 @@ def requirement(
     - `instead_of`: for `as_="released"`, the id of the contradicting requirement from the KEP text.
     - `kills`: mutants (implementations with one fault) that the test must detect.
     - `unless`: an extended feature; implementations that claim it are exempt.
-    - `since`: the first Kubernetes release that satisfies it, if there is no feature gate. Components that behave like
-      an older release on request are exempt.
+    - `since`: the first Kubernetes release that satisfies it, if there is no feature gate. Components that are
+      configured to behave like an older release are exempt.
     - `fixes`: the axes of variation that its sentence or its test fixes, and values that it excludes
       ("client=endpoint"), each with the reason.
     - `answers`: the basic checks that its test covers, such as "TCP node-port" (see `harness.plugin.basic_checks`).
-      Requirements that depend on a failed basic check are inconclusive, and refer to this one, which fails.
+      Requirements that depend on a failed basic check are inconclusive, and refer to this requirement.
     - `must_if`: an extended feature that the KEPs leave open. For implementations that claim it, the SHOULD is a MUST.
     - `last`: judge it after all other requirements, because it also depends on observations in other tests.
     """
@@ -136,9 +136,9 @@ def requirement(
     if since and not re.fullmatch(r"1\.\d+", since):
         raise UsageError(f"requirement {id}: since is {since!r}; expected a release like 1.33")
     if must_if is not None and (level is not SHOULD or must_if.core):
-        raise UsageError(f"requirement {id}: must_if is for a SHOULD, and names an extended feature")
+        raise UsageError(f"requirement {id}: must_if requires a SHOULD and an extended feature")
     if instead_of and as_ != "released":
-        raise UsageError(f"requirement {id}: instead_of is for a requirement with as_='released'")
+        raise UsageError(f"requirement {id}: instead_of requires as_='released'")
     others: dict[str, Any] = {"unless": unless.name if unless else "", "since": since, "last": last, "must_if": must_if}
     others |= {"kills": tuple(sorted(kills)), "fixed": tuple(sorted(fixes)), "answers": tuple(sorted(answers))}
     return pytest.mark.requirement(Requirement(id, sentence, level, ordered, source, as_, instead_of, **others))

@@ -21,7 +21,7 @@ MAX_DEPTH = 40
 MAX_VALUES = 100_000
 MAX_DOCUMENTS = 100
 MAX_ALIASED = 10_000
-"""The maximum numbers of values. A report of the whole suite has about 15,000 values and no alias."""
+"""The limits of one file. A report of the whole suite has about 15,000 values and no alias."""
 
 _DIGITS = 100  # maximum number of characters of a number
 _PREFIX = "tag:yaml.org,2002:"

@@ -1,8 +1,8 @@
 """Check before the first test that plain Services, EndpointSlices and DNS work at all.
 
-If node ports never respond, requirements on hints, policies and flows to node ports show nothing about hints, policies
-and flows. The requirement with `answers={"TCP node-port"}` fails, and the others are inconclusive and name it. A check
-runs only if a requirement of the run has it in `answers`, so that one failure always remains.
+If node ports never respond, tests of hints or policies that use node ports show nothing about hints or policies. Then
+the requirement with `answers={"TCP node-port"}` fails, and others that use node ports are inconclusive and name it. A
+check runs only if a requirement of the run has it in `answers`, so that one failure always remains.
 
     PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the random IP family
     EndpointSlices            a Service with a selector gets an endpoint
@@ -56,7 +56,7 @@ def required_checks(plan: Plan, families: Sequence[str]) -> dict[str, set[str]]:
 
 class BasicChecks:
     def __init__(self, cluster: Cluster, about: Mapping[str, Collection[str]]) -> None:
-        """Repeat each check until it succeeds, for a limited time. `about` has the requirements that test it."""
+        """Repeat each check until it succeeds, for a limited time. `about`: the requirements that test each check."""
         self._cluster = cluster
         self._about = about
         self._left: dict[str, Callable[[], bool]] = {}

@@ -32,7 +32,7 @@ _PYTEST: Mapping[Style, str] = {"faint": "light"}  # likewise pytest's name
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a run: the number of tests done and in total, the seconds left, and the running tests."""
+    """The state of a run: the numbers of finished and of all tests, the seconds left, and the running tests."""
 
     phase: str
     done: int = 0
@@ -66,7 +66,8 @@ def _uncaptured(file: Any) -> Any:
 
 
 class _Proxy(FileProxy):
-    """The file to which pytest writes while the state is shown. It calls `neutral`, as pytest bypasses our streams."""
+    """The file to which pytest writes while the state is shown. It calls `neutral`, because pytest bypasses the
+    guarded streams."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))
@@ -111,7 +112,7 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def with_heartbeat(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
-    """Yield a `say` for a long block with little output. `what` is also printed after each period without output."""
+    """Yield a function like `say` for a block with little output. Periods of silence are interrupted with `what`."""
     began = time.monotonic()
     heartbeat = Heartbeat(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
 

@@ -30,7 +30,7 @@ PROBES = 24  # without hints, all probes reach the near one of two endpoints onc
 
 
 def hint_facts(backend: "Backend", namespace: str = NAMESPACE) -> dict[str, bool]:
-    """Return whether hints keep traffic in a zone, and whether later changes of hints do, or {} if this is unknown."""
+    """Return whether hints keep traffic in a zone, and whether changes to hints take effect, or {} if unknown."""
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:

@@ -71,7 +71,7 @@ def _by_kind(phase: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def called(fixtures: Mapping[str, Any], limit: AbstractContextManager[None]) -> Iterator[None]:
-    """A context for the call phase of a test. At the end of the phase, check the last observed values again."""
+    """A context manager for the call phase of a test. At its end, check that expected values have not changed."""
     with translated("call"), with_instruments_checked(fixtures), limit:
         yield
         recheck(fixtures)
@@ -95,7 +95,7 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 
 def recheck(fixtures: Mapping[str, Any]) -> None:
-    """At the end of a scenario, check that the last observed values are still observed. Raises `AssertionError`."""
+    """At the end of a scenario, check that expected values have not changed since. Raises `AssertionError`."""
     from harness.scenario.convergence import recheck  # noqa: PLC0415  only tests with a cluster need it
     from harness.scenario.record import Record  # noqa: PLC0415
 

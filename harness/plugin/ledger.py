@@ -97,7 +97,7 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record facts missing in the history: distrust, crashes, and failures of tests without a requirement."""
+        """Record facts that the history lacks: distrust, crashes, and failures of tests without a requirement."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
         if distrust := dict(report.user_properties).get(DISTRUST):
             self._distrust(str(distrust))

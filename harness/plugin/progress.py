@@ -69,7 +69,7 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Without -v, show the state until there are permanent lines."""
+        """Without -v, begin to show the state of the run."""
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if terminal is None:
             return

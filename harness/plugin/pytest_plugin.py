@@ -191,7 +191,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
-    """Set the time limit of scenarios, longer if real components can be replaced. --timeout takes precedence."""
+    """Set the time limit of scenarios. It is longer with --backend kind. The option --timeout takes precedence."""
     given = getattr(config.option, "timeout", 0) is not None or "PYTEST_TIMEOUT" in os.environ
     if given or not (usual := float(config.getini("timeout") or 0)):
         return
@@ -200,7 +200,7 @@ def _limit_scenarios(config: pytest.Config, run: Run) -> None:
 
 
 def _end_with_controller() -> None:
-    """Make the kernel kill this worker when its controller dies, before it could disturb a `trafficdist cleanup`."""
+    """Make the kernel kill this worker when xdist's main process dies. It could disturb a `trafficdist cleanup`."""
     import ctypes
     import signal
 

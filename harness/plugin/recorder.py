@@ -1,4 +1,4 @@
-"""Record tests in the process that runs them: plan at collection, judge each phase, and gather evidence."""
+"""Record tests in the process that runs them: plan them at collection, judge each phase, and gather evidence."""
 
 import contextlib
 import fcntl
@@ -38,10 +38,10 @@ from harness.run.shortage import shortage
 from harness.variation.axes import PLAIN
 
 DISTRUST = "trafficdist_distrust"
-"""The user property of a test's report that holds why the suite does not trust its own instruments."""
+"""The user property of a test report that states why the suite does not trust its own instruments."""
 
 MISSING = "trafficdist_missing"
-"""The user property of a test's report that names a part that the run's report lacks, with the reason."""
+"""The user property of a test report that states which part the report of the run lacks, and why."""
 
 DISRUPTIVE = frozenset(
     {
@@ -60,7 +60,7 @@ DISRUPTIVE = frozenset(
 )
 """Abilities that disturb the scenarios of other workers on a real cluster, or are disturbed by them.
 
-Tests that need one of them run last and one at a time. Metrics count all traffic.
+Tests that need one of these abilities run last and one at a time. Metrics are included, because they count all traffic.
 """
 
 
@@ -110,7 +110,7 @@ class Recorder:
         found = owned(items)
         twice = plan.duplicates([(requirement.id, item.nodeid.partition("[")[0]) for item, requirement in found])
         if twice:
-            raise UsageError(f"requirement ids that several tests claim: {', '.join(twice)}")
+            raise UsageError(f"several tests have the same requirement id: {', '.join(twice)}")
         self._plan = Plan({requirement.id: requirement for _, requirement in found})
         cases = Counter(requirement.id for _, requirement in found)
         self._plan.seconds = {
@@ -143,7 +143,7 @@ class Recorder:
             self._plan.quick = quick.choose(allowed.values(), self._plan.seconds, self._run.settings)
 
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
-        """Return a sort key, by which tests of a document keep their order.
+        """Return a sort key that preserves the order of tests within a document.
 
         In a worker, tests of the same cluster run together, because a change of cluster costs a boot. The longest tests
         start first, because a long test at the end would run alone.
@@ -237,7 +237,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Unregister pytest-timeout, as its error may occur in pytest's own code. Its options and markers remain."""
+        """Unregister pytest-timeout, which may raise errors in pytest's own code. Its options and markers remain."""
         if session.config.pluginmanager.hasplugin("timeout"):
             session.config.pluginmanager.unregister(name="timeout")
 
@@ -356,7 +356,7 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
     if marker is None:
         return None
     if not marker.args or not isinstance(marker.args[0], Requirement):
-        raise pytest.UsageError(f"{item.nodeid}: the decorator harness.model.requirements.requirement sets the marker")
+        raise pytest.UsageError(f"{item.nodeid}: use the decorator harness.model.requirements.requirement, not the marker")
     return marker.args[0]
 
 

@@ -43,7 +43,7 @@ class _Attachments:
 
 
 class _Steps:
-    """Recorder that writes the listener's steps and attachments to the history after each phase of a test."""
+    """Writes the listener's steps and attachments to the history after each phase of a test."""
 
     def __init__(self, listener: AllureListener, run: Run) -> None:
         self._listener, self._run = listener, run
@@ -66,7 +66,7 @@ class _Steps:
 
 
 def _plain(value: Any) -> Any:
-    """Return Allure's objects as lists and dicts, without empty values and traces. Results already have the traces."""
+    """Return Allure's objects as lists and dicts, without empty values and traces. The results contain the traces."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dict__"):

@@ -21,7 +21,7 @@ def repository_of(report: Mapping[str, Any]) -> str:
 
 
 def check(folder: Path, repository: str) -> tuple[bool | None, str]:
-    """Return whether a workflow of the repository attested the report (None if unknown), and a sentence or ""."""
+    """Return whether a workflow of the repository attested the report (None if unknown), and an explanation or ""."""
     if not (folder / FILE).is_file():
         return None, ""
     if not repository:

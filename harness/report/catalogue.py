@@ -42,7 +42,7 @@ def as_text(requirements: Sequence[Requirement], *, width: int) -> str:
 def mutants(
     requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool, form: str, width: int
 ) -> str:
-    """Return the mutants and benign variants that match, as JSON or as a table. Raises `UsageError`."""
+    """Return the mutants and benign variants that match the patterns, as JSON or a table. Raises `UsageError`."""
     from harness.settings import mutants as known  # noqa: PLC0415  mutants import the reference
 
     every, benign = known.mutants(), known.benign_variants()
@@ -53,7 +53,7 @@ def mutants(
     killers = {name: [each.id for each in requirements if name in each.kills] for name in chosen}
     found = [every[name] for name in chosen if killers[name] or not only_killed]
     if not found:
-        raise NothingSelectedError("no mutant is killed by these requirements")
+        raise NothingSelectedError("the selected requirements kill none of these mutants")
     if form == "json":
         listed = [
             {

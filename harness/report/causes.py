@@ -1,6 +1,6 @@
-"""Group the failures of a run by what was observed: which connections went wrong how, and under which conditions.
+"""Group the failures of a run by their observations: which connections failed, how, and under which conditions.
 
-One fault usually fails several requirements. Each failed requirement belongs to exactly one cause. A greedy
+One fault usually violates several requirements. Each failed requirement belongs to exactly one cause. A greedy
 algorithm first takes the cause that explains the most failures, then the one that explains most of the others.
 A mutant is named only as a hint, if it fails almost the same requirements.
 """
@@ -29,7 +29,7 @@ _rank = list(Level).index  # MUST is first
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Requirements that fail in the same way. `mutants` are pairs of name and fault, and only a hint."""
+    """Requirements that fail in the same way. `mutants` has pairs of a name and a fault, as a hint."""
 
     headline: str
     requirements: tuple[str, ...]
@@ -81,7 +81,7 @@ class _Failure:
     """The observations of a failed requirement.
 
     `conditions` maps each difference to its conditions. `sure` has the differences that are certain. `drawn` has the
-    random values that the test used, or those that it needs to fail if known. Without the values in `needs`, it passes.
+    random values of the test, or only the necessary ones if known. Without the values in `needs`, the test passes.
     """
 
     result: Result
@@ -168,7 +168,7 @@ def _values(draw: str) -> list[str]:
 
 
 def _order(candidate: _Candidate) -> tuple[int, int, str, list[str]]:
-    """Return the order of candidates that explain equally many failures: the most specific one comes first."""
+    """Return the sort key of candidates that explain equally many failures: the most specific one comes first."""
     rank = seen.RANKS.index(candidate.text) if candidate.text in seen.RANKS else len(seen.RANKS)
     return -len(candidate.conditions), rank, candidate.text, sorted(candidate.conditions)
 
@@ -190,7 +190,7 @@ def _cause(candidate: _Candidate, results: Sequence[Result]) -> Cause:
 
 
 def _size(result: Result) -> tuple[int, int, int, str]:
-    """Return the order of failures: by level, then by the effort to understand them."""
+    """Return the sort key of a failure: its level, then the effort to understand it."""
     worst = result.worst
     values = len(_values(worst.fails_with or worst.draw))
     return _rank(result.requirement.level), values, len(worst.observed), result.requirement.id
@@ -220,7 +220,7 @@ def _headline(candidate: _Candidate, drawn: Draw) -> str:
 def with_mutants(
     causes: Sequence[Cause], results: Sequence[Result], faults: Mapping[str, tuple[str, str]]
 ) -> list[Cause]:
-    """Add to each cause the mutants that show the same failures. `faults` has their sentences and symptoms."""
+    """Add to each cause the mutants that show the same failures. `faults`: sentence and symptom of each mutant."""
     killers: dict[str, list[Result]] = {}
     for each in results:
         for name in each.requirement.kills if each.verdict in (Verdict.PASSED, Verdict.FAILED) else ():

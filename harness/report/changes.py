@@ -1,6 +1,6 @@
 """Find verdicts that changed between two nightly runs, and write an issue for each requirement.
 
-A new requirement is a change only if it is not met. Requirements that a quick run omits are not changes.
+A new requirement is a change only if it is not met. A requirement that a quick run omits is not a change.
 """
 
 import textwrap

@@ -31,7 +31,7 @@ from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
 SEALS = "folder"
-"""The rule by which a report lists files: every file in its folder. Older reports list fewer, and lack this field."""
+"""The value of `seals`: the report lists every file in its folder. Older reports list fewer, and lack this field."""
 
 _LONGEST = 300  # maximum number of characters of the validator's error
 MOST_BYTES = 16 * MEGABYTE  # size limit of a report; a report of the whole suite has about 250 kB
@@ -252,7 +252,7 @@ def _revision(run: Run) -> str:
 
 
 def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
-    """Return the known reasons why the run cannot be certified. The result is empty if it can."""
+    """Return the reasons known so far why the run cannot be certified, or an empty list."""
     reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
     if _revision(run).endswith("-dirty"):
         reasons.append("the suite is a checkout with uncommitted changes")

@@ -34,7 +34,7 @@ def heading(path: str) -> str:
 
 
 def as_excerpt(text: str) -> str:
-    """Return the text with all lines escaped that would look like headings."""
+    """Escape the lines of a text that would look like headings."""
     return re.sub(f"^(?={_MARK})", " ", text, flags=re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""The command at the end of a failure message, which runs one requirement again with all options that matter."""
+"""The command at the end of a failure message. It runs one requirement again, with all options that affect verdicts."""
 
 import itertools
 import shlex
@@ -14,7 +14,7 @@ ELSEWHERE = frozenset(
     {"run-test", "quick", "skip-tests", "output-dir", "workers", "keep", "fail-fast", "warnings-as-errors",
      "keep-cluster", "junit-warnings", "organization", "project", "url", "version", "contact"}
 )  # fmt: skip
-"""Options that select other requirements, choose the output, or name the implementation."""
+"""Options that the command omits: they select other requirements, choose the output, or name the implementation."""
 
 _ALWAYS = ("backend", "seed")  # the plugin has no default backend, and with --generate the seed is random
 
@@ -39,7 +39,7 @@ def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str]
 
 
 def command_of_pytest(settings: Settings, nodeid: str) -> str:
-    """Return the command for a requirement of a custom suite, which pytest runs in place."""
+    """Return the command for a requirement of a custom suite, which pytest runs directly."""
     options = [word for option, value in _given(settings).items() for word in _words(option, value, "--td-")]
     return shlex.join(["pytest", nodeid, *options])
 
@@ -55,7 +55,7 @@ def value_of(name: str, arguments: Sequence[str]) -> str:
 
 
 def _given(settings: Settings) -> Mapping[Option, Any]:
-    """Return the options that were set in any place and can change a verdict."""
+    """Return the options that were set (on the command line or elsewhere) and can change a verdict."""
     values = settings.to_json()
     kept = [each for each in OPTIONS if each.name not in ELSEWHERE]
     given = [each for each in kept if each.key in settings.given or each.name in _ALWAYS]

@@ -1,4 +1,4 @@
-"""The template engine of HTML pages, which escapes values and shows control characters, and their common style."""
+"""The common style of HTML pages, and their template engine, which escapes values and shows control characters."""
 
 from importlib import resources
 from typing import Any

@@ -38,13 +38,13 @@ from harness.scenario.rehearsal import ExpectedByCase, ExpectedRecords, RunFacts
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 600.0
-"""The tolerance between times in the report and in the history, in seconds. A busy machine needs minutes to begin."""
+"""The tolerance between times in the report and in the history, in seconds. A busy machine takes minutes to begin."""
 
 RELEASE = "release"
 """The name of the version check. A report that fails only this check is valid, but was made by another version."""
 
 DERIVED = "derived"
-"""The name of the check of junit.xml and the page. It runs last, and only if the values in them were accepted."""
+"""The name of the check of junit.xml and the page. It runs last, and only if the other checks passed."""
 
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
@@ -120,7 +120,7 @@ def refusals(
 
 
 def _derived(run: Evidence) -> Iterator[str]:
-    """Yield a sentence for each of junit.xml and the page that differs from the file derived from the history."""
+    """Derive junit.xml and the page from the history again. Yield a sentence for each file that differs."""
     read = rewrite.evidence_in(run.folder)
     made: Mapping[str, Callable[[], bytes]] = {
         "junit.xml": lambda: junit.as_xml(run.results, run.report["run"], run.causes),
@@ -227,7 +227,7 @@ def _verdicts(run: Evidence) -> Iterator[str]:
 
 
 _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
-"""Causes of good verdicts that no observation proves."""
+"""Causes of passed verdicts that no observation proves."""
 
 
 def _limits(run: Evidence) -> Iterator[str]:

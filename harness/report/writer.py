@@ -1,4 +1,4 @@
-"""Write all output of a run. The conformance report comes last, because it holds digests of the other files."""
+"""Write all output of a run. The conformance report comes last, because it contains digests of the other files."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Expectations about session affinity: after a first answer, a client must always reach the same endpoint."""
+"""Expectations about session affinity: a client must keep reaching the endpoint that answered it first."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ SPREAD = 24  # number of clients; they all reach the same one of two endpoints i
 def expect_affinity(
     cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
 ) -> dict[ClientRef, Pod]:
-    """Expect each client to always reach the same allowed pod. Returns these pods. Raises `AssertionError`."""
+    """Expect each client to always reach the same one of its allowed pods. Return that pod. Raises `AssertionError`."""
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
@@ -59,7 +59,7 @@ def answering_pods(
 def clients_that_moved(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send probes for longer than the affinity timeout of one second. Return the clients that left the pod `kept`.
+    """Send probes for longer than the affinity timeout of one second. Return clients that ever missed the pod `kept`.
 
     `asked` is the time of the clients' first probes (monotonic seconds). Raises `InconclusiveError` on a slow machine.
     """
@@ -89,7 +89,7 @@ def expect_affinity_expires(
     seconds: float,
     **address: Any,
 ) -> None:
-    """Expect clients to reach all these pods after pauses longer than the affinity timeout. Raises `AssertionError`."""
+    """Expect that after a pause longer than the affinity timeout, the clients together reach exactly these pods."""
     seen: dict[ClientRef, str] = {}
     for away in AWAY:
         time.sleep(away * seconds)  # the pause of the clients

@@ -52,7 +52,7 @@ from harness.variation.axes import PLAIN, Draw
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""A Service with one of these fields gets no random kind of address: it has no other, or no KEP mentions one."""
+"""Services with one of these fields get no random kind of address: they have only one, or no KEP mentions others."""
 
 _FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
@@ -76,12 +76,12 @@ class Cluster(ComponentOperations, Observations):
         """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
         `converges_within` is the claimed time limit for changes in seconds (times the time scale), or 0 for no limit.
-        `ended_before` maps components that ended in other scenarios of the run to the way they ended. `releases` are
-        the component releases that the previous scenario left. Without it, `close` restores the initial releases.
-        `draw` varies everything that the scenario does not specify. `shared` are the unrelated Services that the
-        previous scenario left. Without it, `close` deletes them. `unanswered` returns those of the given basic
-        checks that failed, each with the requirements that test it. `claims` returns whether the implementation claims
-        a feature.
+        `ended_before` returns the components that exited or hung in other scenarios of the run, with descriptions.
+        `releases` are the component releases that the previous scenario left running. If None, `close` restores the
+        initial releases. `draw` varies everything that the scenario does not specify. `shared` are the unrelated
+        Services that the previous scenario left. If None, `close` deletes the unrelated Services. `unanswered` returns
+        the given basic checks that failed, each with the requirements that test it. `claims` returns whether the
+        implementation claims a feature.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
@@ -107,7 +107,7 @@ class Cluster(ComponentOperations, Observations):
         self._controller_inputs = UnrelatedControllerInputs(self.backend, namespace, draw)
 
     def close(self) -> None:
-        """Restore components, then delete all objects. The next scenario reports a component that has exited."""
+        """Restore components, then delete all objects. If a component has exited, the next scenario reports it."""
         self._forget_connections()  # otherwise the kernel (for each pod) and proxies search all conntrack entries
         self.backend.releases.end()
         with contextlib.suppress(EndedError):
@@ -144,11 +144,11 @@ class Cluster(ComponentOperations, Observations):
         external_ips: bool = False,
         **spec: Any,
     ) -> Service:
-        """Create a Service, by default with one port. If it has no `selector`, `publish` writes its slices.
+        """Create a Service, by default with one port. Without a `selector`, `publish` writes its slices.
 
         A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds such
-        addresses to spec.externalIPs. `spec` has more fields of the spec, by API name. A `traffic_distribution` of ""
-        also prevents the recipe of a proxy from adding the field. Raises `RefusedError`.
+        addresses to spec.externalIPs. `spec` has further fields of the spec, by API name. A `traffic_distribution` of
+        "" leaves the field unset, even if the recipe of a proxy would set it. Raises `RefusedError`.
         """
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
             self.backend.need(Ability.EQUAL_NODES)
@@ -207,7 +207,7 @@ class Cluster(ComponentOperations, Observations):
         service.requested_hints = requested_hints(service.object) | requested_hints(patch)
 
     def delete_service(self, service: Service) -> None:
-        """Delete a Service, but not its hand-written slices."""
+        """Delete a Service. The slices that `publish` wrote for it remain."""
         self._begin("delete service", service=service.name)
         self._events.without_slices.discard(service.name)
         with self._changing(PROXY):
@@ -224,7 +224,7 @@ class Cluster(ComponentOperations, Observations):
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
-        """Perform the random restart of a component, if any, before its counters are read, because it resets them."""
+        """If a random restart of a component is due, perform it now. Later, it would reset counters already read."""
         self._events.begin_to_count(component)
 
     def next_number(self) -> int:
@@ -232,7 +232,7 @@ class Cluster(ComponentOperations, Observations):
         return next(self._numbers)
 
     def _begin(self, what: str, *, stream: Stream = "services", **facts: Any) -> None:
-        """Record the next change, after components have processed all earlier changes of other resources."""
+        """Wait until components have processed all earlier changes to other resources, then record the next change."""
         self.backend.begin_to_write(stream)
         self.history.change(what, **facts)
 
@@ -299,7 +299,7 @@ class Cluster(ComponentOperations, Observations):
         return next(itertools.islice(free, before.count(node), None))
 
     def delete_pod(self, pod: Pod) -> None:
-        """Delete a pod without a grace period. Its API object, server and netns end immediately."""
+        """Delete a pod without a grace period. Its API object, server and netns are removed immediately."""
         self._begin("delete pod", pod=pod.name)
         del self._pods[pod.name]
         with self._changing(CONTROLLER):
@@ -316,7 +316,7 @@ class Cluster(ComponentOperations, Observations):
         restart_policy: str = "Always",
         container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
     ) -> None:
-        """Create a pod without traffic. In embedded clusters, it exists in the API only. Its node need not exist."""
+        """Create a pod that gets no traffic. In embedded clusters, it exists in the API only, and its node need not."""
         self._unrelated.with_pods(node, labels)
         wanted = self.pod_variation.wanted(
             WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy), runs=False
@@ -407,7 +407,7 @@ class Cluster(ComponentOperations, Observations):
         return sorted(self._controller_inputs.without_own(found), key=lambda each: str(each["metadata"]["name"]))
 
     def disturb(self, service: Service) -> bool:
-        """If `draw` says so, delete a Service's slices and label it, as another client would. Return whether it did."""
+        """Delete a Service's slices and label the Service, if `draw` includes this event. Return whether it does."""
         if not service.selector or not self._controller_inputs.is_to_disturb(service.name):
             return False
         self._begin("delete slices of service", service=service.name)
@@ -436,7 +436,7 @@ class Cluster(ComponentOperations, Observations):
         return self.backend.needs.to_json()
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` if a component has ended, or `DistrustError`, because observations are then invalid."""
+        """Raise `EndedError` if a component has ended, or `DistrustError` if the suite's own instruments are faulty."""
         try:
             self.backend.booted.check_instruments()
         except EndedError:
@@ -446,7 +446,7 @@ class Cluster(ComponentOperations, Observations):
     def check_preliminaries(self, text: str) -> None:
         """Raise `InconclusiveJudgementError` if a basic check that the scenario depends on, such as DNS, has failed.
 
-        `text` is the scenario's own failure message. Nothing is raised for a requirement that tests this check.
+        `text` is the scenario's own failure message. A requirement that tests this check itself raises nothing.
         """
         for question, about in self._unanswered(self.record.used).items():
             if self.record.test in about:
@@ -467,7 +467,7 @@ class Cluster(ComponentOperations, Observations):
 def virtual_addresses(
     backend: ScenarioBackend, kinds: Collection[AddressKind], number: int, *, needed: bool = True
 ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
-    """Return addresses of these kinds for all nodes. `number` chooses them, and they repeat after 254 numbers.
+    """Return addresses of these kinds for all nodes. `number` selects the addresses, which repeat after 254 numbers.
 
     If `needed`, record that the scenario needs a cluster that can route such addresses.
     """

@@ -1,4 +1,4 @@
-"""The operations of a scenario on the components of its cluster. `harness.backends.releases` restores them."""
+"""A scenario's operations on the components of its cluster. `harness.backends.releases` restores the components."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ class ComponentOperations:
         self._replace(component, wanted, nodes)
 
     def enable(self, gate: str, component: Component) -> None:
-        """Restart a component with a gate enabled, unless the gate has been enabled since the boot of the cluster."""
+        """Restart a component with a feature gate enabled, unless the cluster booted with the gate enabled."""
         if not self.release.gates.get(gate):
             self.restart(component, replace(self.release, gates={**self.release.gates, gate: True}))
 

@@ -1,4 +1,4 @@
-"""Expectations about traffic to many addresses at once, which share one wait but are judged separately."""
+"""Expectations about traffic to many addresses at once. They share one wait, but each address is judged separately."""
 
 import contextlib
 from collections import Counter
@@ -55,13 +55,13 @@ def expect_concurrent_traffic(
     explain: Callable[[str], str] = lambda _: "",
     timed: bool = True,
 ) -> None:
-    """Expect the traffic of each question, as `expect_traffic` does.
+    """Expect the clients of each question to reach the expected pods, as `expect_traffic` does for one address.
 
     `explain` is called with the name of each failed question. If `timed`, the traffic must be correct within the time
     limit that the implementation claims.
 
-    Raises `AssertionError` with names and outcomes of failed questions, `InconclusiveError`, and `UsageError` for a
-    Service that is expected not to answer and has not answered yet.
+    Raises `AssertionError` with names and outcomes of failed questions, `InconclusiveError`, and `UsageError` if no
+    answer is expected from a Service that has never answered.
     """
     paths = {each.name: _paths(cluster, each) for each in questions}
     for each in questions:
@@ -81,7 +81,7 @@ def expect_concurrent_traffic(
 
 
 def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
-    """Expect a few probes of each client to have the expected outcome. Opens no window. Raises `AssertionError`."""
+    """Expect the expected outcome of a few probes per client. Open no measuring window. Raises `AssertionError`."""
     paths: list[Path] = []
     for each in questions:
         paths += (some := _paths(cluster, each))
@@ -147,7 +147,7 @@ def _paths(cluster: Cluster, question: Question) -> list[Path]:
 
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
-    """Return the paths. Where any one of several pods may answer, expect the pod that answers now."""
+    """Return paths that expect a single pod: where any one of several pods may answer, the pod that answers now."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
 
     def kept(path: Path) -> Path:

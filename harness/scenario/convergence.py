@@ -34,7 +34,7 @@ def wait_for_value(
 ) -> V:
     """Call `look` until the value is as expected or the time is up. Return the last value, which the caller compares.
 
-    `look` and `every` are passed to `last_value`. `kept` seconds are added to the limit for caches.
+    `look` and `every` are passed to `last_value`. `kept` seconds are added to the limit, for values in caches.
     """
     cluster.backend.restored.await_pods()  # exclude the time that kubelets need
     begin = wrong_at = time.monotonic()
@@ -96,7 +96,7 @@ def wait_for_stable_value(
 
 
 def value_after_wait(what: str, look: Callable[[], V], is_right: Callable[[V], bool]) -> V:
-    """Call `look` for `STAYS` seconds, or until the value is wrong, and return the last value."""
+    """Call `look` repeatedly for `STAYS` seconds, or until the value is wrong. Return the last value."""
     return eventually.last_value(look, lambda seen: not is_right(seen), within=STAYS, every=STAYS / 4, describe=what)
 
 

@@ -1,7 +1,7 @@
-"""Expectations about answers of the cluster's DNS, and about PodLocators, written as literal tables.
+"""Expectations about answers of the cluster's DNS server, and about PodLocator objects.
 
-Queries are sent from the client's own netns. One answer has all records, so no sample sizes are needed. After the first
-correct answer, the server is queried several more times, and every answer must be correct.
+Queries are sent from the client's own netns. One answer contains all records, so a check needs no calculated sample
+size. After the first correct answer, it queries the server several more times, and every answer must be correct.
 
 Caches may return an old record until its time to live has expired. So a check waits until earlier answers have expired.
 """
@@ -101,8 +101,8 @@ def ask_dns(
 ) -> DnsAnswer:
     """Send a query from a client's netns, without EDNS if `payload` is 0. A timeout is returned as a `DnsAnswer`.
 
-    A malformed answer is returned as well, if a second query gets one too. If `tcp` is None, the protocol is random, or
-    UDP if `payload` is given. `family` is the IP family of the packets, by default the cluster's primary family.
+    After a malformed answer, the query is repeated once. If `tcp` is None, the protocol is random, or UDP if `payload`
+    is given. `family` is the IP family of the packets, by default the cluster's primary family.
     Raises `InconclusiveError` if control probes are lost as well, or if the programs could not run during the wait.
     """
     server = cluster.backend.part(ServesDns).dns()
@@ -197,7 +197,7 @@ def expect_dns_pods(
     """Expect DNS to return exactly these pods to each client for a Service's name, as A, AAAA or SRV records.
 
     Queries are sent over each IP family of the DNS server. SRV records are compared by their targets' addresses. If no
-    pods are expected, both NXDOMAIN and an empty answer are correct. Raises `AssertionError` with both tables.
+    pods are expected, both NXDOMAIN and an empty answer are correct. Raises `AssertionError`.
     """
     pods: list[Pod] = [each for some in expected.values() for each in some]
     names = {address: each.name for each in pods for address in each.addresses.values()}
@@ -245,7 +245,7 @@ def _expect_eventually(
 
 
 def answers_now(cluster: Cluster) -> str:
-    """Return lines with the DNS server's current answers to queries of running pods for the scenario's Services."""
+    """Query the DNS server from running pods for each Service of the scenario. Return the answers as text."""
     server = " ".join(cluster.backend.part(ServesDns).dns().values())
     lines = [f"Answers of the DNS server at {server} at the end of the scenario:"]
     services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
@@ -284,7 +284,7 @@ def expect_dns_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has more arguments of `ask_dns`.
+    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has further arguments for `ask_dns`.
 
     The order of `data` does not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
     """
@@ -361,7 +361,7 @@ class Resolver:
 
 
 def resolvers() -> list[Resolver]:
-    """Return the DNS resolvers of this machine. Each parses the pod's resolv.conf with different code.
+    """Return the DNS resolvers of this machine. Each parses the pod's resolv.conf with its own code.
 
     The C library sends A and AAAA queries in parallel, from one socket and without EDNS. dnspython sends the queries
     one after the other, with EDNS and a cookie. So does dig, if it is installed.

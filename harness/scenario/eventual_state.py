@@ -78,7 +78,7 @@ def _compare(cluster: Cluster, component: str, end: str) -> None:
 
 
 class MetricChanges:
-    """The changes of a component's metrics since the creation of this object."""
+    """The changes in a component's metrics since this object was created."""
 
     def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
         self._cluster, self._component, self._node = cluster, component, node
@@ -179,7 +179,7 @@ def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
 
 
 def expect_condition(cluster: Cluster, service: Service, kind: str, status: str | None) -> Object:
-    """Expect a Service condition to have this status, or to be absent if None. Return it. Raises `AssertionError`."""
+    """Expect a Service condition to have this status, or no such condition if None. Return it, or {} if absent."""
     expect_eventually(
         cluster,
         f"condition {kind} of service {service.name}",

@@ -1,6 +1,6 @@
 """The evidence of a failed scenario: its objects, logs of components, and the path of the first wrong packet.
 
-To trace the path, the failed probe is repeated after the verdict on the window, which does not change.
+To trace the path, the failed probe is repeated after the verdict. The repetition does not change the verdict.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from harness.tracing.probe_tracing import as_pcap
 from harness.tracing.rules import rules_of
 
 SECONDS = 0.7
-"""Seconds after which no trace starts: further failed windows are only listed. One trace takes at most a second."""
+"""After this many seconds, no trace starts, and other failed windows are only listed. A trace takes at most 1 s."""
 
 ENDS = 3  # maximum number of servers at which packets are captured
 _SERVICES = 10  # maximum number of Services whose decisions are derived from objects

@@ -1,4 +1,4 @@
-"""Expectations about a controller's slices. Endpoints and hints are read from the API and compared as tables."""
+"""Expectations about the EndpointSlices that a controller writes. Endpoints and hints are compared as tables."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,8 +39,8 @@ class WrittenEndpoint:
 def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> dict[str, WrittenEndpoint]:
     """Return the endpoints of a Service by pod name, from all its slices of an address family.
 
-    A pod may be in one slice per port. Slices with different ports that agree on the pod count as one endpoint. If two
-    slices disagree or have the same port, the pod counts twice, and its second name is marked as a duplicate.
+    A pod may be in several slices with different ports. If they agree on the pod, it is returned as one endpoint. If
+    two slices disagree or share a port, the pod is returned twice, the second time under a name with "again".
     """
     family = family or first_family(service)
     found: dict[str, WrittenEndpoint] = {}
@@ -65,7 +65,7 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> d
 def expect_hints(
     cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "", exactly: bool = False
 ) -> dict[str, WrittenEndpoint]:
-    """Expect exactly these endpoints with these hints. `None` means no hints. Both must be stable.
+    """Expect exactly these endpoints with these hints. `None` means no hints. Endpoints and hints must be stable.
 
     If no node is expected in any hint, node hints in addition to zone hints are ignored unless `exactly` is true, so
     that a scenario about zones does not fail for a controller that also writes node hints. Returns the endpoints.
@@ -101,8 +101,8 @@ def expect_hint_counts(
 ) -> dict[str, set[str]]:
     """Expect every endpoint to have a hint for exactly one zone, with this number of endpoints per zone.
 
-    Where a heuristic considers all endpoints, the KEP defines the number of endpoints per zone, but not which endpoints
-    these are. Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
+    If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not which ones.
+    Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
     """
     family = family or first_family(service)
     pods = _hinted(cluster, service, family, lambda pods: _counts(pods) == dict(expected))
@@ -118,7 +118,7 @@ def expect_hint_counts(
 def expect_min_hint_counts(
     cluster: Cluster, service: Service, fewest: Mapping[str, int], *, endpoints: int, family: str = ""
 ) -> dict[str, set[str]]:
-    """Expect each of the `endpoints` to have a hint for one of these zones, with at least `fewest` per zone.
+    """Expect this number of endpoints, each with a hint for one of these zones, and at least `fewest` per zone.
 
     A KEP may leave the exact numbers open: it limits the overload of a zone, and all hints within the limit are
     correct. The report lists the numbers. Returns and raises the same as `expect_hint_counts`.
@@ -181,7 +181,7 @@ def _wait(
 def expect_conditions(
     cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = ""
 ) -> None:
-    """Expect these conditions of endpoints: ready, serving, terminating.
+    """Expect these conditions (ready, serving, terminating) of the endpoints, by pod name.
 
     A missing condition has the API's documented default: ready, not terminating, and either serving (newer API
     documentation) or equal to ready (older). Raises `AssertionError` with the first wrong endpoint.

@@ -1,8 +1,8 @@
-"""Sends probes along paths, waits for the expected outcomes, and then measures and judges.
+"""Send probes along paths, wait for the expected outcomes, and then measure and judge the traffic.
 
 A check has two parts. First, it polls until the clients get the expected outcomes, because changes take time. Then the
 measuring window opens, in which every observation counts. If the first round of polling is as expected, the
-observations of the second round also count in the window. Sample sizes follow from stated error rates.
+observations of the second round also count in the window. Sample sizes follow from error rates (`Rates`).
 """
 
 import time
@@ -43,7 +43,7 @@ def said(observation: Observation) -> str:
 
 
 def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
-    """Raise `UsageError` if only silence is expected from a Service that never answered: it would prove nothing."""
+    """Raise `UsageError` if no answer is expected from a Service that never answered: silence would prove nothing."""
     if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
         raise UsageError(
             f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
@@ -90,7 +90,7 @@ PROMISED = " became as expected within "
 
 
 def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
-    """Expect a successful wait to have ended within the claimed time, if there is one. Raises `AssertionError`."""
+    """Expect that a wait took no longer than the implementation claims (if it does). Raises `AssertionError`."""
     if cluster.converges_within:
         in_time = waited.wrong_until <= cluster.converges_within * time_scale()
         said = f"{what}{PROMISED}{limit(cluster)}"
@@ -153,7 +153,7 @@ def wait_for_packets(
 
 
 def _judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
-    """Judge a failed wait again with longer time limits: quick probes may miss answers on a busy machine."""
+    """Probe a silent path again with the full time limit, because quick probes miss answers on a busy machine."""
     path = waited.silent
     if path is None:
         return waited

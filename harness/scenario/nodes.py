@@ -110,7 +110,7 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: Readiness | None = None) -> None:
         """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
 
-        `ready` is "Unknown" for a silent kubelet. Controllers may ignore a change of only the CPU (see `resize`).
+        `ready` is "Unknown" for a kubelet that is silent. Controllers may ignore a change of only the CPU (`resize`).
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
@@ -152,7 +152,7 @@ class Nodes:
         self._backend.part(NodeControl).change_node(name, NodeChange(unschedulable=True))
 
     def stop(self, name: str) -> None:
-        """Power a node off, as a power failure would. Wait until its pods are not ready in the API."""
+        """Power off a node abruptly, as in a power failure. Wait until its pods are not ready in the API."""
         self._need(Ability.STOP_NODES)
         if name in self._stopped:
             raise UsageError(f"node {name} is already powered off")

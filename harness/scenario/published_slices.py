@@ -1,4 +1,4 @@
-"""The EndpointSlices that a scenario writes by hand. The draw may split each of them into several slices."""
+"""The EndpointSlices that a scenario writes itself. Random variation may split each of them into several slices."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ _NOWHERE = f"{axes.ADDRESSES}=nowhere"
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """A slice as the scenario wrote it, its draw, and the slices in the API that represent it, by name."""
+    """A slice as the scenario specified it, its random values, and the slices that represent it in the API, by name."""
 
     service: Service
     draw: Draw
@@ -25,7 +25,7 @@ class _Published:
 
 @dataclass(slots=True)
 class PublishedSlices:
-    """The hand-written slices of one scenario. `nodes` maps each address to its last written nodeName."""
+    """The slices that one scenario wrote itself. `nodes` maps each address to its last written nodeName."""
 
     backend: ScenarioBackend
     namespace: str

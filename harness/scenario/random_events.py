@@ -1,7 +1,7 @@
-"""Random events around a scenario's first objects: changes of its Service, of nodes and of components.
+"""Random events before and after a scenario writes its first objects: changes to its Service, nodes and components.
 
 The expected answers do not depend on these events, which end before the scenario continues. The draw of the scenario
-determines the events. A cluster that lacks an ability skips the event.
+determines the events. Events that the cluster does not support are skipped.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class RandomEvents:
             self._restart(PROXY)
 
     def _ends_with_its_node(self) -> bool:
-        """Settle, and return whether a proxy has exited because its Node was deleted. It must be restarted."""
+        """Wait for components to settle. Return whether a proxy exited because its Node was deleted."""
         try:
             self.backend.settle()
         except EndedError as error:
@@ -67,7 +67,7 @@ class RandomEvents:
 
     @contextlib.contextmanager
     def first_slices(self, service: Service, *, observed: bool) -> Iterator[None]:
-        """Perform the random events around this block, which writes slices of a Service."""
+        """Perform random events before and after this block, which writes slices of a Service."""
         is_new = service.name in self.without_slices
         self.without_slices.discard(service.name)
         late = self.draw[axes.NODES] == "late" and not self._has_objects
@@ -90,7 +90,7 @@ class RandomEvents:
 
     @contextlib.contextmanager
     def change(self, component: Component, *, observed: bool = False) -> Iterator[None]:
-        """Perform random events around a change in this block. `observed`: whether the scenario has observations."""
+        """Perform random events around the change in this block. `observed`: the scenario has made an observation."""
         first, self._has_objects = not self._has_objects, True
         again = observed and not self._disconnected_again
         disconnects = self.backend.find(DisconnectsComponents)
@@ -113,7 +113,7 @@ class RandomEvents:
             dns.restart_dns()
 
     def begin_to_count(self, component: Component) -> None:
-        """Perform the random restart of a component, if any, before its counters are read, because it resets them."""
+        """If a random restart of a component is due, perform it now. Later, it would reset counters already read."""
         if self.draw[axes.COMPONENTS] == "restarted" and not (self._has_objects or self._counts):
             self._restart(component)
         self._counts = True
@@ -136,7 +136,7 @@ class RandomEvents:
         self.backend.settle()
 
     def _remove_zones(self) -> dict[str, str]:
-        """Remove the zone labels of the nodes in one zone, and return the labels. All nodes would take longer."""
+        """Remove the zone labels of the nodes in one zone, and return the labels. Using all zones would take longer."""
         self.backend.begin_to_write("nodes")
         labels = {each["metadata"]["name"]: zone_of(each) for each in self.backend.api.list("nodes", "")}
         first = next(filter(None, labels.values()), None)

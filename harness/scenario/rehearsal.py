@@ -1,8 +1,8 @@
 """Determine the expectations of a suite's tests without a cluster, for `trafficdist verify`.
 
 A rehearsal runs a test with a stand-in for its cluster, which creates nothing and only names pods and Services. It
-records the expectations of the test, and measures nothing. It ends at the first value that only a cluster knows. So the
-history of a test that passed contains at least the recorded expectations, in this order.
+records the expectations of the test, and measures nothing. It ends at the first decision that needs a real cluster. So
+the history of a test that passed contains at least the recorded expectations, in this order.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Rehearsable:
 
 @dataclass(slots=True)
 class ExpectedRecords:
-    """The windows and comparisons of a case that passed. `rates` are the error rates of windows that are not listed.
+    """The windows and comparisons that the history of a passed case contains. `rates`: error rates of other windows.
 
     `compared` has pairs: a part of the subject (see `fits`), and the expected value or a frozenset of accepted values.
     `left` has values that `recheck` may compare again. `complete` is true if the records contain all expectations.
@@ -96,7 +96,7 @@ def _end(*_: object) -> Any:
 
 
 class _Unknown:
-    """A value that only a cluster knows. It can be passed on, but a decision that depends on it ends the rehearsal."""
+    """A value that only a real cluster has. It can be passed on, but a decision that needs it ends the rehearsal."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -123,7 +123,7 @@ _GAP = "\ufffc"  # the place of an unknown value in a string
 
 
 def fits(expected: str, subject: str) -> bool:
-    """Return whether a subject contains the expected string, with any values in its gaps."""
+    """Return whether a subject contains the expected string, with any text in place of each `_GAP`."""
     at = 0
     for part in expected.split(_GAP):
         at = subject.find(part, at) + len(part)
@@ -148,7 +148,7 @@ class _Service(_Unknown):
 
 
 class _Cluster(_Unknown):
-    """The stand-in for a cluster. It implements the methods whose results determine an expectation."""
+    """The stand-in for a cluster. It implements only methods whose results determine an expectation."""
 
     namespace = _GAP
     generation = None  # a run that generates cases cannot be certified
@@ -280,7 +280,7 @@ def _no_loss(
 
 
 def _flow(first: str, last: str) -> Callable[..., Any]:
-    """Return a recorder of a flow's servers before and after the block. Without `first`, it records none before."""
+    """Return a function that records a flow's expected server after a block and, if `first` is given, before it."""
 
     @contextlib.contextmanager
     def note(cluster: _Cluster, service: _Service, who: Any, pod: Any = None, **given: Any) -> Iterator[None]:

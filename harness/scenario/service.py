@@ -37,7 +37,7 @@ class Service:
 
     @property
     def selector(self) -> dict[str, str]:
-        """The selector of the Service's pods. It is empty if slices are written by hand."""
+        """The selector of the Service's pods. It is empty if the scenario writes the slices."""
         return dict(self.object["spec"].get("selector") or {})
 
     def cluster_ip(self, family: str) -> str:

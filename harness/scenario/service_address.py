@@ -35,7 +35,7 @@ class ServiceAddress:
     via: str | None = None
 
     def address(self, node: str) -> tuple[str, int]:
-        """Return the address and port for a node, or for the whole cluster. Raises `UsageError`."""
+        """Return the address and port that a client on a node uses. Raises `UsageError` if there is no such address."""
         if self.to == "cluster-ip":
             return self.service.cluster_ip(self.family), self.port.port
         if self.to == "node-port":
@@ -55,9 +55,9 @@ class ServiceAddress:
         return self._path(who, node_client(who) if on_node else pod_client(who), expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:
-        """Return the path of each client. With client=endpoint in `draw`, an endpoint on its node is the client.
+        """Return the path of each client. With client=endpoint in `draw`, an endpoint on the client's node replaces it.
 
-        A proxy may need the node of an endpoint to let the endpoint connect to itself, so a slice must name this node.
+        A proxy may need an endpoint's node to let the endpoint connect to itself. So its slice must have this node.
         """
         pods = {each for what in traffic.values() if isinstance(what, AbstractSet) for each in what}
         from_endpoints = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "endpoint"
@@ -112,7 +112,7 @@ def service_address(
 
 
 def _random_kind(service: Service, port: Port) -> AddressKind:
-    """Return the kind in the draw if the Service has such an address. internalTrafficPolicy needs the cluster IP."""
+    """Return the kind in the draw if the Service has such an address, but the cluster IP for internalTrafficPolicy."""
     spec = service.object["spec"]
     if spec.get("internalTrafficPolicy") == "Local":
         return "cluster-ip"
@@ -137,7 +137,7 @@ def named(cluster: Cluster, observation: Observation) -> Observation:
 
 
 def in_words(observation: Observation) -> str:
-    """Return the pod that answered, or the kind of outcome without an answer."""
+    """Return the name of the pod that answered, or the class of the outcome, such as "TimedOut"."""
     return observation.pod if isinstance(observation, Reached) else type(observation).__name__
 
 

@@ -1,4 +1,4 @@
-"""Expectations about traffic: real connections from each client, compared with a literal table.
+"""Expectations about traffic. Clients open real connections, and the outcomes are compared with a table in the test.
 
 A scenario that expects no answer must first get an answer from the Service, because the silence of a Service that never
 worked proves nothing. The module `measuring` describes the parts of a check.
@@ -96,7 +96,7 @@ def expect_traffic(
 
 
 def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
-    """Expect a few probes to be as expected within `seconds` (times the time scale). Raises `AssertionError`."""
+    """Expect the expected outcomes of a few probes within `seconds` (times the time scale). Raises `AssertionError`."""
     target = service_address(cluster, service)
     begin = time.monotonic()
     with RUN_DELAY.watched():
@@ -157,7 +157,7 @@ def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[
 
 
 def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect answers from any of these pods under the same load. Raises the errors of `expect_all_under_load`."""
+    """Expect clients with many open connections to reach only these pods. Raises as `expect_even_shares` does."""
     _under_load(cluster, service, {who: AnyOf(names(pods)) for who, pods in expected.items()})
 
 
@@ -196,7 +196,7 @@ def expect_no_overload(
 ) -> None:
     """Send the same number of probes from each client. No pod may get over `percent` % more than an equal share.
 
-    `clients` lists nodes. `zones` has all pods by the zone of their hints, for the report. Raises
+    `clients` lists node names. `zones` has all pods by the zone of their hints, for the report. Raises
     `AssertionError` if a pod gets significantly more or an answer is missing, or `InconclusiveError`.
     """
     pods = {pod for each in zones.values() for pod in each}

@@ -49,14 +49,14 @@ PATIENCE = 30.0  # time limit for the required number of probes, in seconds (tim
 
 @dataclass(frozen=True, slots=True)
 class BlockTraffic:
-    """The steady traffic of a block. Clients send until the block ends."""
+    """The steady traffic during a block of `expect_no_loss`. Clients send probes until the block ends."""
 
     _recording: SteadyTraffic
     _clients: int
     _needed: int
 
     def wait_for_samples(self, count: int = 0) -> None:
-        """Wait for `count` more probes per client, or as many as error rates need. Raises `InconclusiveError`."""
+        """Wait for `count` more probes per client, or by default as many as needed. Raises `InconclusiveError`."""
         asked = self._recording.asked
         wanted = asked + (count or self._needed) * self._clients
         eventually(

@@ -55,7 +55,7 @@ class SharedServices:
 
     @property
     def namespace(self) -> str:
-        """The namespace of these Services. Its name is new, because clusters take time to delete a namespace."""
+        """The namespace of these Services. Each set of Services gets a new one, because deleting one takes time."""
         return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}-{self._number}"
 
     def make(self, backend: Backend, wanted: str) -> None:
@@ -79,7 +79,7 @@ class SharedServices:
                 backend.api.create("endpointslices", self.namespace, made)
 
     def put_twin(self, backend: ScenarioBackend, resource: str, obj: Object) -> None:
-        """Write an object to the twin namespace, unless an earlier scenario has written it."""
+        """Write an object to the twin namespace, unless an earlier scenario has written the same object."""
         key = resource, obj["metadata"]["name"]
         before = self._twins.get(key)
         if before == obj:
@@ -92,7 +92,7 @@ class SharedServices:
 
 @dataclass(slots=True)
 class UnrelatedObjects:
-    """The unrelated objects of one scenario. Without `shared`, it also has its own unrelated Services."""
+    """The unrelated objects of one scenario. Without `shared`, they include its own unrelated Services."""
 
     backend: ScenarioBackend
     namespace: str
@@ -121,7 +121,7 @@ class UnrelatedObjects:
         return self._owner
 
     def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
-        """If `draw` says so, create and delete a Service of the same name, or create one in another namespace."""
+        """If `draw` requires it, create and delete a Service of the same name, or create one in another namespace."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: Draw, obj: Object) -> bool:
-        """If `draw` says so, write the slice with other endpoints first, or a twin. Return whether the slice exists."""
+        """If `draw` requires it, first write this slice with other endpoints, or a twin. Return whether it exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
@@ -158,13 +158,13 @@ class UnrelatedObjects:
         return True
 
     def with_pods(self, node: str, labels: Mapping[str, str] | None) -> None:
-        """If `draw` says so, create a failed and a completed pod with these labels, once per scenario."""
+        """If `draw` requires it, create a failed and a completed pod with these labels, once per scenario."""
         if self._begins_pods("others", labels):
             for phase in ("Failed", "Succeeded"):
                 self._create_ended(phase, node, labels)
 
     def after_pod(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """If `draw` says so, create a failed pod with the labels and addresses of a pod, once per scenario."""
+        """If `draw` requires it, create a failed pod with the labels and addresses of this pod, once per scenario."""
         if self._begins_pods("reused", labels):
             pod = self.backend.api.get("pods", self.namespace, name)
             ended = self._create_ended("Failed", pod["spec"]["nodeName"], labels)
@@ -208,7 +208,7 @@ class UnrelatedControllerInputs:
             self._backend.booted.api.delete("nodes", "", f"{PREFIX}{number}")
 
     def accompany_pod(self, wanted: WantedPod) -> None:
-        """If `draw` says so, create an unready pod with the same labels and node. It may lack the named ports."""
+        """If `draw` requires it, create an unready pod with the same labels and node. It may lack the named ports."""
         pods, lacks = self._backend.find(PodLifecycle), self._draw[axes.TARGETS] == "lacking"
         if not wanted.labels or pods is None:
             return

@@ -23,7 +23,7 @@ MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("
 """The kernel mechanisms that proxies program, with the default first. Gateway API reports have the same field."""
 
 CONVERGES_WITHIN = 5.0
-"""The seconds in which the reference and kube-proxy apply a change with our configuration. No KEP specifies it."""
+"""The seconds in which the reference and kube-proxy apply a change with our configuration. No KEP sets a limit."""
 
 _KUBE_PROXY_HAS = (
     "AffinityRenewal", "ClientAddress", "DropOrReject", "EvenShares", "ExternalIPs", "Hairpin", "HealthCheckNodePort",
@@ -75,7 +75,7 @@ def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     if backend in REAL_CLUSTERS and kind != INSTALLED and not (of_kind and kind == RECIPE):
         raise UsageError(
             f"--proxy {proxy}: a cluster of --backend {backend} has its own proxy: use --proxy {INSTALLED}, or omit "
-            "--proxy; kind also accepts a recipe with key kind"
+            "--proxy; --backend kind also accepts a recipe with the key kind"
         )
     if backend not in REAL_CLUSTERS and kind == INSTALLED:
         raise UsageError(

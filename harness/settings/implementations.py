@@ -77,7 +77,7 @@ def control_plane_of(settings: Settings) -> "MakeControlPlane":
 
 
 def _recipe(file: str, kind: "Kind") -> "Recipe":
-    """Return a recipe. Raises `UnavailableError` with every requirement that this machine does not satisfy."""
+    """Read a recipe. Raises `UnavailableError` with every need of its programs that this machine does not satisfy."""
     from harness.checks import program_requirements
     from harness.recipes.recipe import read_recipe
 

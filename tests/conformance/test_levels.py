@@ -105,7 +105,7 @@ def test_claim_changes_neither_the_catalogue_nor_the_written_form() -> None:
 
 @pytest.mark.parametrize(("level", "feature"), [(MUST, MORE), (Level.MAY, MORE), (Level.SHOULD, CORE)])
 def test_only_a_should_and_an_extended_feature_make_a_must(level: Level, feature: Feature) -> None:
-    with pytest.raises(UsageError, match="must_if is for a SHOULD"):
+    with pytest.raises(UsageError, match="must_if requires a SHOULD"):
         requirement("KEP-1/a", "A.", level=level, features={CORE}, source="KEP-1", must_if=feature)
 
 

@@ -45,7 +45,7 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
     history = place_of(run)
     folder = history.parent
     if history.name not in HISTORIES or not (folder / "report.yaml").exists():
-        raise UsageError(f"{folder}: has no run.jsonl and report.yaml; expected the folder of a run that has ended")
+        raise UsageError(f"{folder}: lacks run.jsonl or report.yaml; expected the folder of a run that has ended")
     report = read_report(str(folder))
     _, judged = derive(history)
     known = with_levels(catalogue, report)
@@ -60,7 +60,7 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:
-    """Return a function that reads a file in a folder by path. It returns None for paths outside and binary files."""
+    """Return a function that reads a file in a folder by path. It returns None for binary files and paths outside."""
     root = folder.resolve()
 
     def text_of(path: str) -> str | None:

@@ -65,7 +65,7 @@ def test_damaged_xz_is_refused(content: bytes, tmp_path: Path, how: str) -> None
     packed = history_file.packed(content)
     place = tmp_path / "run.jsonl.xz"
     place.write_bytes({"no xz": b"plain", "cut off": packed[:-9], "with more behind it": packed + packed}[how])
-    with pytest.raises(UsageError, match="its compressed data are damaged or cut off"):
+    with pytest.raises(UsageError, match="its compressed data are damaged or incomplete"):
         history_file.read(place)
 
 

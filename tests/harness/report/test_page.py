@@ -242,7 +242,7 @@ def test_a_run_without_its_report_is_refused(run: RunFolder) -> None:
     (run.folder / "report.yaml").unlink()
     done = CliRunner().invoke(main, ["report", str(run.folder)])
     assert done.exit_code == 4
-    assert "has no run.jsonl and report.yaml" in done.output
+    assert "lacks run.jsonl or report.yaml" in done.output
 
 
 def test_evidence_outside_of_the_folder_is_not_shown(run: RunFolder, tmp_path: Path) -> None:
