@@ -63,7 +63,7 @@ class Sample:
         """Return an upper bound of the seconds since an earlier sample in which some thread could not run.
 
         The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable in both
-        samples, and has neither run nor waited, has waited. So has a runnable thread that ended in between.
+        samples, with unchanged times, has waited. So has a runnable thread that ended in between.
         """
         passed = self.at - earlier.at
         asleep = passed - EVERY - (self.used - earlier.used)
@@ -140,7 +140,7 @@ def of_this_thread() -> float:
 
 
 class RunDelay:
-    """Samples all threads while a wait is in progress, on its own thread."""
+    """Samples all threads, in a separate thread, while a wait is in progress."""
 
     def __init__(self, look: Callable[[int], Sample] = sample) -> None:
         self._look = look

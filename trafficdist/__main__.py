@@ -6,8 +6,8 @@ import sys
 
 
 def main() -> None:
-    """Run the command. An interrupt or a lack of memory also prints only one line while the command is still
-    loading."""
+    """Run the command. If an interrupt or a lack of memory ends it while it is loading, print one line, not a
+    traceback."""
     try:
         from trafficdist.own_packages import find_first  # noqa: PLC0415  may be interrupted
 

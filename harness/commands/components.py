@@ -14,7 +14,7 @@ from harness.commands.cli import examples
 def components() -> None:
     """Manage real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd and kind.
 
-    Runs find them in a cache, by version.
+    Runs look up components in a cache, by version.
     """
 
 
@@ -62,7 +62,7 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     default=0,
     help="Number of packages to compile in parallel. [one per CPU]",
 )
-@click.option("--again", is_flag=True, help="Fetch the component even if it is in the cache.")
+@click.option("--again", is_flag=True, help="Fetch the component again if it is already in the cache.")
 @_cached
 def fetch(
     component: str,
@@ -87,7 +87,7 @@ def fetch(
 
 @components.command(name="list", epilog=examples("components list", "components list kube-proxy --available"))
 @click.argument("names", nargs=-1, metavar="[COMPONENT]...")
-@click.option("--available", is_flag=True, help="List versions that can be compiled, from the Go module proxy.")
+@click.option("--available", is_flag=True, help="List the versions on the Go module proxy, which can be compiled.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @_cached
 def list_components(names: Sequence[str], available: bool, form: Literal["table", "json"], folder: Path | None) -> None:

@@ -29,8 +29,8 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     """Check a cluster or this machine before a run. Shows what is missing, which requirements this affects, and the
     fix.
 
-    Checks for a run with --backend kubeconfig. The default is --backend netns if --proxy names a proxy that the run
-    starts. Writes nothing. Environment variables TRAFFICDIST_<OPTION> apply as for `trafficdist run`.
+    The default is --backend kubeconfig, or --backend netns if --proxy names a proxy that the run starts. Writes
+    nothing. Environment variables TRAFFICDIST_<OPTION> apply as for `trafficdist run`.
 
     Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if a run is not possible.
     """

@@ -56,9 +56,9 @@ def list_requirements(
 ) -> None:
     """List all requirements, or those whose ids match a PATTERN; * and ? are wildcards.
 
-    With --mutants, list the faulty implementations (mutants) that test the suite and the benign variants, which are
-    unusual but correct, and with each mutant the requirements that detect it. PATTERN then matches names, and the other
-    options select among the requirements.
+    With --mutants, list the faulty implementations (mutants) that test the suite, each with the requirements that
+    detect it, and the benign variants, which are unusual but correct. PATTERN then matches names, and the other options
+    select requirements.
 
     When the output is not a terminal, the table has one line per entry.
     """

@@ -74,7 +74,7 @@ def check(proxy: str, **options: Any) -> int:
 def init(file: Path, *, force: bool) -> None:
     """Write a recipe to FILE, with a comment on each key, for you to edit. [mine.yaml]
 
-    The proxy gets the name of FILE.
+    The recipe names the proxy after FILE.
     """
     from harness.model import strict_yaml
     from harness.recipes.recipe import OF_PROXY, parse_recipe

@@ -81,7 +81,7 @@ def verify(folder: str, repo: str, suite: str) -> int:
     Derives each verdict again. Also checks the schema, the history's chain of digests, the digests of all files, the
     catalogue (no requirement missing or duplicate), messages, statistics, profiles, times, the identity of the
     implementation, and that the run can be certified. Needs the release that made the run, but no cluster, root or
-    network. If gh is installed, it checks an attestation by GitHub.
+    network. If gh is installed, an attestation by GitHub is checked.
     """
     from harness.plugin.suite import rehearsed
     from harness.report.rejudged import place_of
@@ -180,7 +180,7 @@ Exit codes:
     "--issues",
     metavar="FOLDER",
     type=PLACE,
-    help="Like --changes, and write a Markdown file for each issue to open, with the title on its first line.",
+    help="Like --changes, but also write a Markdown file for each issue to open; its first line is the title.",
 )
 def compare(reports: Sequence[str], *, changes: bool, issues: str | None) -> int:
     """Compare reports side by side, as a Markdown page.
@@ -188,8 +188,8 @@ def compare(reports: Sequence[str], *, changes: bool, issues: str | None) -> int
     Shows which features each implementation supports, and the requirements whose verdicts differ. A REPORT is a
     report.yaml file or the folder of a run. If `trafficdist verify` refuses a report, the page shows the first reason.
 
-    With --changes, there are two REPORTs, which may also be folders of runs, matched by name. A removed requirement is
-    a change. A new requirement is listed, and is a change only if it is not met.
+    With --changes, there are two REPORTs. They may also be folders with several runs, which are matched by name. A
+    removed requirement is a change. A new requirement is listed, and is a change only if it is not met.
     """
     if changes or issues:
         if len(reports) != 2:

@@ -66,8 +66,7 @@ def _uncaptured(file: Any) -> Any:
 
 
 class _Proxy(FileProxy):
-    """The file to which pytest writes while the state is shown. It calls `neutral`, because pytest bypasses the
-    guarded streams."""
+    """The file to which pytest writes while the state is shown. It calls `neutral`, as pytest bypasses `sys.stdout`."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))

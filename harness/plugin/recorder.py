@@ -356,7 +356,7 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
     if marker is None:
         return None
     if not marker.args or not isinstance(marker.args[0], Requirement):
-        raise pytest.UsageError(f"{item.nodeid}: use the decorator harness.model.requirements.requirement, not the marker")
+        raise pytest.UsageError(f"{item.nodeid}: set the marker with harness.model.requirements.requirement")
     return marker.args[0]
 
 

@@ -1,4 +1,4 @@
-"""Control probes: from the netns of each client directly to each pod, without the judged Service.
+"""Control probes, which go from the netns of each client directly to each pod, without the judged Service.
 
 A pod without network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
 when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY` seconds until the
@@ -56,7 +56,7 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
 
 @dataclass(slots=True, eq=False)
 class Control:
-    """Calls `missing` every `EVERY` seconds and sends control probes for its probes, until `conclude` or `end`."""
+    """Every `EVERY` seconds, sends control probes for the probes that `missing` returns, until `conclude` or `end`."""
 
     targets: ControlTargets | None
     reactor: Reactor
@@ -75,7 +75,7 @@ class Control:
         self.reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        """Start a round of control probes for missing answers, and watch the run delay, which extends time limits."""
+        """Start a round of control probes for missing answers. Also measure the run delay, which extends limits."""
         missing = list(self.missing())
         if not self._samples and not all(each.silent for each in missing):
             self._samples = True

@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 class _ProbeSender(ABC):
-    """Sends probes, and control probes for missing answers, and keeps outcomes. Runs on the loop's thread."""
+    """Sends probes and, for missing answers, control probes. Collects outcomes. Runs on the loop's thread."""
 
     def __init__(
         self, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers, targets: ControlTargets | None
@@ -115,7 +115,7 @@ class Batch(_ProbeSender):
 
 
 class Recording(_ProbeSender):
-    """Sends each probe every `interval` seconds. They are evenly spaced, so shorter outages are detected too."""
+    """Sends each probe every `interval` seconds. Probes are evenly spaced, to detect shorter outages too."""
 
     done = False
 
@@ -212,7 +212,7 @@ class Loop:
         """Send all these probes every `interval` seconds in the background until `Recording.stop` is called."""
         _check(probes)
         if interval <= 0 or not probes:
-            raise UsageError(f"cannot send {len(probes)} probes every {interval} s: expected at least one, and a time")
+            raise UsageError(f"cannot send {len(probes)} probes every {interval} s: expected probes and a time")
         recording = Recording(tuple(probes), reactor=self._reactor, answers=self._answers, targets=self._targets)
         self._reactor.call(lambda: recording.begin(interval))
         return recording

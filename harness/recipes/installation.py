@@ -42,7 +42,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The steps that replace kube-proxy: images, objects, command. `cni` is the default of --cni."""
+    """What installs a proxy instead of kube-proxy: images, objects, a command. `cni` is the default of --cni."""
 
     objects: Annotated[tuple[Object, ...], Mark.READ] = ()
     install: Command = ()
@@ -53,7 +53,7 @@ class Installation:
 
     @property
     def daemon_sets(self) -> tuple[Workload, ...]:
-        """Return the workloads that run a pod on each node, which are the proxies."""
+        """Return the DaemonSets. Their pods, one on each node, are the proxies."""
         return tuple(each for each in self.ready if each.kind == "DaemonSet")
 
     def objects_with(self, known: Mapping[str, str]) -> tuple[Object, ...]:
@@ -79,7 +79,7 @@ def parse_installation(given: Any, folder: Path) -> Installation:
     if not ready:
         raise UsageError(
             "key kind.ready is missing: name the workloads to wait for, for example {daemonset: kube-system/mine}; "
-            f"objects of kind {', '.join(_WORKLOADS.values())} are always included"
+            f"the default is each {', '.join(_WORKLOADS.values())} in kind.objects"
         )
     archives = (
         _file(each, f"key kind.images[{n}]", folder) if each.endswith(".tar") else each

@@ -73,7 +73,7 @@ class Connections:
                     namespace=self._namespaces.get(node),
                 )
             except OSError as error:
-                raise UnavailableError(f"the programs on node {node}: {error.strerror}") from error
+                raise UnavailableError(f"cannot run programs on node {node}: {error.strerror}") from error
         return self._sandboxes[node]
 
     def show(self, node: str, namespace: Namespace, name: str) -> Path:

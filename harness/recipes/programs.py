@@ -30,7 +30,7 @@ _LOOK = 0.01
 
 
 class _Part:
-    """One program of the recipe in all its places. A place is named after a node or pod."""
+    """One program of the recipe, on all nodes or in all pods where it runs. A place has the name of its node or pod."""
 
     def __init__(self, connections: Connections, program: Program) -> None:
         self.program, self._connections = program, connections
@@ -99,7 +99,7 @@ class Programs:
         self._start(CLUSTER, self._of_cluster, namespace, {**values, **self._values(CLUSTER, namespace, families)})
 
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Replace the programs in a netns, one by one. If one fails to start, all stop. Raises `StartError`."""
+        """Replace the programs in a netns, one by one. If one fails to start, stop all. Raises `StartError`."""
         self._filled[where] = {**values, **self._values(where, namespace, families)}
         self._start(where, self._parts, namespace, self._filled[where])
 

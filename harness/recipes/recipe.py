@@ -77,7 +77,7 @@ class Kind:
         return {**self.own_placeholders, **_PLACEHOLDERS}
 
     def placeholders_with(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Return the placeholders of a command that is not a program. They include `more`, but not the log file."""
+        """Return the placeholders of a command such as `explain`. They include `more`, but not the log file."""
         return {name: what for name, what in {**more, **self.placeholders}.items() if name != "log_file"}
 
 
@@ -104,7 +104,7 @@ OF_CONTROLLER = Kind("controller", ("follows", "objects"), {})
 
 @dataclass(frozen=True, slots=True)
 class ByLog:
-    """Explains a decision by log lines that match a regular expression. Placeholder values are escaped."""
+    """Explains a decision with log lines that match a regular expression. Placeholder values are escaped."""
 
     pattern: PatternTemplate
 
@@ -114,7 +114,7 @@ class ByLog:
 
 @dataclass(frozen=True, slots=True)
 class ByCommand:
-    """Explains a decision by the output of a command that reads the data plane's state in the node's netns."""
+    """Explains a decision with the output of a command that reads the data plane's state in the node's netns."""
 
     command: Command
 

@@ -1,4 +1,4 @@
-"""A run on a real cluster. The controller of the run checks the cluster, holds its Lease, and cleans up."""
+"""A run on a real cluster. The main process of the run checks the cluster, holds its Lease, and cleans up."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping

@@ -117,8 +117,8 @@ _JUDGED = (
            metavar="NAME", check=parse_proxy),
     Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
     Option("judges", "Basis of the verdicts: packets, if the implementation forwards the packets itself, or "
-           "decisions, if other rules implement its decisions. [packets]", metavar="NAME", allowed=JUDGES,
-           on_command_line=False),
+           "decisions, if it only decides and another data plane forwards the packets. [packets]",
+           metavar="NAME", allowed=JUDGES, on_command_line=False),
     Option("dns", "DNS server to judge: reference, or a YAML file that describes how to run one in a pod.",
            metavar="NAME", default=REFERENCE, check=check_dns, backends=_NETNS),
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
@@ -140,7 +140,7 @@ _JUDGED = (
            f"every change; a later change is a failure. Without it the run waits up to {FAR:g} s and reports the time. "
            "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
-    Option("limits", "What the programs on a node may use: memory=MB, processes=NUMBER, log=MB. The key limits of a "
+    Option("limits", "Limits of all programs on a node: memory=MB, processes=NUMBER, log=MB. The key limits of a "
            "recipe takes precedence. [memory=2048,processes=4096,log=256]", kind="list", metavar="LIMITS", default=(),
            check=parsing.limit, backends=_NETNS, on_command_line=False),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
@@ -170,8 +170,8 @@ _CLUSTER = (
     Option("cni", "Network plugin of --backend kind: a file of manifests to install instead of kind's own plugin, or "
            "none if the recipe of --proxy installs one. [that of the recipe, or kind's own]", metavar="FILE",
            check=parsing.cni, backends=_KIND),
-    Option("probes", "How to probe a real cluster: packets, as root from the network namespaces of nodes and pods, if "
-           "nodes are containers on this machine; or agnhost, in pods and through the API server. [packets if "
+    Option("probes", "How to probe a real cluster: packets (as root from the network namespaces of nodes and pods, if "
+           "the nodes are containers on this machine) or agnhost (in pods, through the API server). [packets if "
            "possible]", metavar="METHOD", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
     Option("keep-cluster", "Keep the cluster of --backend kind after the run.", kind="flag", default=False,
            backends=_KIND, on_command_line=False),
@@ -190,7 +190,7 @@ _SELECTION = (
            "determines them. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
     Option("replay", "Run only the scenarios in this file, which --generate printed.", metavar="FILE",
            check=parsing.scenarios),
-    Option("quick", "Run only the requirements that find most mutants in 30 s on two CPUs. Never certifiable.",
+    Option("quick", "Run only requirements that together detect many mutants in 30 s on two CPUs. Never certifiable.",
            kind="flag", default=False),
     Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
@@ -278,7 +278,7 @@ def resolve(
     for name in ("run-test", "generate", "replay") if values["quick"] else ():
         if values[BY_NAME[name].key]:
             raise UsageError(
-                f"{places[BY_NAME[name].key]}: --quick selects the requirements itself: omit one of the two"
+                f"{places[BY_NAME[name].key]}: --quick selects the requirements itself: omit one of the options"
             )
     _claim(values)
     if values["seed"] is None:
@@ -287,12 +287,12 @@ def resolve(
 
 
 def by_name(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return option values by name instead of by key, as `resolve` takes them."""
+    """Return option values by name instead of by key, as `resolve` expects them."""
     return {key.replace("_", "-"): value for key, value in values.items()}
 
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Resolve only these options, by key, for other commands than `run`. Raises the same errors as `resolve`."""
+    """Return the values of only these options by key, for commands other than `run`. Raises as `resolve` does."""
     named = by_name(given)
     values, _ = _gather([BY_NAME[name] for name in named], named)
     return _without_none(values)
@@ -339,7 +339,7 @@ def _refuse_unused(values: Mapping[str, Any], places: Mapping[str, str]) -> None
         unused = backend and option.backends and backend not in option.backends
         if unused and option.key in places and values[option.key] is not False:
             others = " or ".join(option.backends)
-            raise UsageError(f"{places[option.key]}: --backend {backend} does not use it; it is for --backend {others}")
+            raise UsageError(f"{places[option.key]}: --backend {backend} does not support it; --backend {others} does")
 
 
 def _claim(values: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from harness.variation.axes import AXES, SHARES, Draw, Value, draw_of
 
 _RARE = 400
-"""The weight of a new pair of a value and a feature of only one requirement. A new pair of two values has weight 1."""
+"""The weight of a value that is new for a feature with one requirement. A new pair of two values has weight 1."""
 
 Combination = frozenset[Value] | tuple[str, Value]
 
@@ -106,7 +106,7 @@ class RowBuilder:
     ) -> dict[str, Any]:
         """Return a row with the values of `begin`, and one for each other axis. The order of axes breaks ties.
 
-        `axes` has axes, each with a function that returns its values for the row so far. Each extra pass chooses again.
+        `axes` has axes, each with a function that returns its values for the row so far. Each extra pass repeats this.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:

@@ -103,7 +103,7 @@ def slices(
 
 
 def _unready(endpoints: Sequence[Object], family: str, count: int) -> list[Object]:
-    """Return endpoints that are not ready, with hints, because some proxies require hints of all endpoints."""
+    """Return unready endpoints, with hints, because some proxies ignore hints unless all endpoints have them."""
     places: list[Object] = [{key: each[key] for key in _PLACE if key in each} for each in endpoints] or [{}]
     return [
         {"addresses": [_FURTHER[family].format(number)], "conditions": _NOT_READY, **places[number % len(places)]}

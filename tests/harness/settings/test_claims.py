@@ -180,7 +180,7 @@ def test_recipe_is_for_its_backends(recipe: dict[str, Any], given: dict[str, Any
         ),
         ({"cni": "no-such.yaml"}, "--cni: there is no file no-such.yaml"),
         ({"mode": "none"}, "--mode none: a cluster without kube-proxy needs a recipe"),
-        ({"proxy": "kube-proxy"}, "use --proxy installed, or omit --proxy; kind also accepts a recipe with key kind"),
+        ({"proxy": "kube-proxy"}, "use --proxy installed, or omit --proxy; --backend kind also accepts a recipe with"),
     ],
 )
 def test_incomplete_kind_cluster_requires_a_recipe(given: dict[str, Any], said: str) -> None:

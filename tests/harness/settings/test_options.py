@@ -126,7 +126,7 @@ def test_each_option_is_used_by_a_backend_or_refused(option: Option, backend: st
     ):
         with pytest.raises(UsageError) as refused:
             resolve(given, environment=environment)
-        assert str(refused.value) == f"{place}: --backend {backend} does not use it; it is for --backend {allowed}"
+        assert str(refused.value) == f"{place}: --backend {backend} does not support it; --backend {allowed} does"
 
 
 def test_each_backend_refuses_unused_options() -> None:
