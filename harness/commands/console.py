@@ -8,7 +8,7 @@ from rich.segment import Segment
 from harness.model.escaping import for_terminal
 
 
-class _Escaped:
+class _EscapedText:
     def __init__(self, shown: ConsoleRenderable) -> None:
         self._shown = shown
 
@@ -17,12 +17,12 @@ class _Escaped:
             yield Segment(text if control else for_terminal(text), style, control)
 
 
-class _Escapes(RenderHook):
+class _EscapeHook(RenderHook):
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Escaped(each) for each in renderables]
+        return [_EscapedText(each) for each in renderables]
 
 
 def console() -> Console:
     made = Console(highlight=False, markup=False, emoji=False)
-    made.push_render_hook(_Escapes())
+    made.push_render_hook(_EscapeHook())
     return made

@@ -10,7 +10,7 @@ from harness.settings.claims import INSTALLED
 from harness.settings.options import OPTIONS, by_name, resolve, resolve_some
 
 if TYPE_CHECKING:
-    from harness.commands.findings import Suite
+    from harness.commands.findings import JudgedSuite
     from harness.settings.settings import Settings
 
 _USED = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig", "context", "topology", "families",
@@ -36,7 +36,7 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     """
     from harness.checks.check import State, exit_code
     from harness.commands.console import console
-    from harness.commands.findings import Suite, matters, show
+    from harness.commands.findings import JudgedSuite, matters, show
     from harness.run.plan import check_claims
     from harness.run.prerequisites import examine_run
     from harness.run.suite_files import SUITE as PUBLISHED
@@ -46,7 +46,7 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     settings = resolve(by_name(options), backend="kubeconfig" if of_cluster else "netns")
     if suite == PUBLISHED:  # a run collects another suite first, which may have features of its own
         check_claims(settings)
-    found, counted = examine_run(settings), Suite()
+    found, counted = examine_run(settings), JudgedSuite()
     if any(each.state is State.LACKS for each in found):
         counted = _suite(settings, suite, verbose=verbose)
         found = [each for each in found if matters(each, counted)]
@@ -54,13 +54,13 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     return int(exit_code(found))
 
 
-def _suite(settings: "Settings", suite: str, *, verbose: bool) -> "Suite":
+def _suite(settings: "Settings", suite: str, *, verbose: bool) -> "JudgedSuite":
     """Return the requirements that a run with these settings would judge. Collecting the requirements takes seconds."""
-    from harness.commands.findings import Suite
+    from harness.commands.findings import JudgedSuite
     from harness.model import needs
     from harness.plugin.suite import catalogue
     from harness.run.plan import reason_to_skip
     from harness.run.suite_files import place_of
 
     judged = [each for each in catalogue(suite) if reason_to_skip(each, settings) == ("", "")]
-    return Suite(judged, needs.read(place_of(suite)), sorted({each.profile for each in judged}), verbose)
+    return JudgedSuite(judged, needs.read(place_of(suite)), sorted({each.profile for each in judged}), verbose)

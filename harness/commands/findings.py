@@ -23,21 +23,21 @@ _ENDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Suite:
+class JudgedSuite:
     requirements: Sequence[Requirement] = ()
     needs: Mapping[str, Needs] | None = None
     profiles: Sequence[Profile] = ()
     verbose: bool = False
 
 
-def matters(finding: Finding, suite: Suite) -> bool:
+def matters(finding: Finding, suite: JudgedSuite) -> bool:
     only_abilities = finding.lacks.abilities and not finding.lacks.nodes and not finding.features
     if not only_abilities or not suite.needs:
         return True
     return bool(costs([finding], suite.needs, suite.requirements, suite.profiles))
 
 
-def show(findings: Sequence[Finding], suite: Suite, console: Console) -> None:
+def show(findings: Sequence[Finding], suite: JudgedSuite, console: Console) -> None:
     table = Table("state", "what", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for each in findings:
         table.add_row(Text(each.state, _STYLES[each.state]), each.name, _text(each, suite))
@@ -52,7 +52,7 @@ def show(findings: Sequence[Finding], suite: Suite, console: Console) -> None:
     console.print(Text(_ENDS[exit_code(findings)]))
 
 
-def _text(finding: Finding, suite: Suite) -> Text:
+def _text(finding: Finding, suite: JudgedSuite) -> Text:
     text = Text(finding.found)
     lost = _costs([finding], suite, named=None if suite.verbose else 3) if finding.state is State.LACKS else ()
     for cost in (*lost, *([finding.costs] if finding.costs else [])):
@@ -62,7 +62,7 @@ def _text(finding: Finding, suite: Suite) -> Text:
     return text
 
 
-def _costs(findings: Sequence[Finding], suite: Suite, *, named: int | None = 0) -> Iterator[str]:
+def _costs(findings: Sequence[Finding], suite: JudgedSuite, *, named: int | None = 0) -> Iterator[str]:
     if not suite.requirements:
         return
     found = costs(findings, suite.needs or {}, suite.requirements, suite.profiles)

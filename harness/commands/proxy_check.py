@@ -54,7 +54,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
+class _FailedStep:
     title: str
     error: str
     texts: Mapping[str, str]
@@ -74,7 +74,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
     say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode} {mark(settings.judges)}".rstrip()))
     with contextlib.ExitStack() as booted:
         outcome = _boot(made, booted, settings, say)
-        failed = outcome if isinstance(outcome, _Failed) else _smoke_test(outcome, settings, say)
+        failed = outcome if isinstance(outcome, _FailedStep) else _smoke_test(outcome, settings, say)
     proxy = getattr(made, "proxy", None)  # only an embedded cluster has one, if its boot started the proxy
     for each in proxy.remarks() if isinstance(proxy, ExecutableProxy) else ():
         say(_line("note", each))
@@ -99,24 +99,24 @@ def _made(settings: Settings, say: Say) -> contextlib.AbstractContextManager[Bac
 
 def _boot(
     made: contextlib.AbstractContextManager[Backend], booted: contextlib.ExitStack, settings: Settings, say: Say
-) -> Backend | _Failed:
+) -> Backend | _FailedStep:
     steps = _BOOT_ON_KIND if settings.backend == "kind" else _BOOT
-    found: Backend | _Failed
+    found: Backend | _FailedStep
     try:
         found = booted.enter_context(made)
     except (EndedError, DistrustError) as error:
         title = SYNCED
         if isinstance(error, StartError):
             title = next(iter(steps)) if error.exited else READY
-        found = _Failed(title, str(error), error.logs, steps[title], ExitCode.DISTRUST)
+        found = _FailedStep(title, str(error), error.logs, steps[title], ExitCode.DISTRUST)
     for title in steps:
-        if isinstance(found, _Failed) and title == found.title:
+        if isinstance(found, _FailedStep) and title == found.title:
             break
         say(_line("ok", title))
     return found
 
 
-def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | None:
+def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _FailedStep | None:
     begun = time.monotonic()
     facts: dict[str, bool] = {}
     with contextlib.suppress(EndedError):  # `check_instruments` below raises it again
@@ -132,12 +132,12 @@ def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | Non
             try:
                 backend.check_instruments()
             except HarnessError as error:
-                return _Failed(title, str(error), texts, ENDED, ExitCode.INCONCLUSIVE)
-            return _Failed(title, "", texts, remedy, ExitCode.FAILED)
+                return _FailedStep(title, str(error), texts, ENDED, ExitCode.INCONCLUSIVE)
+            return _FailedStep(title, "", texts, remedy, ExitCode.FAILED)
     return None
 
 
-def _keep(settings: Settings, failed: _Failed) -> Path:
+def _keep(settings: Settings, failed: _FailedStep) -> Path:
     path = Path(settings.output_dir) if settings.output_dir else Path(DEFAULT_PARENT) / "checks" / name_for_now()
     folder, place = OutputFolder(path), f"evidence/{failed.title.replace(' ', '-')}"
     folder.prepare()

@@ -29,7 +29,7 @@ By default, a pod gets SIGKILL 30 seconds after SIGTERM (`terminationGracePeriod
 _RUN = (sys.executable, "-c", "from harness.commands.main import main; main()", "run")
 
 
-class Interruptible:
+class InterruptibleProcess:
     """A child process that is interrupted on SIGTERM or SIGINT to this process, and killed if it does not end."""
 
     def __init__(self, patience: float) -> None:
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: 
     """Run the suite, ensure that a JUnit file exists, and write `done`. Return the exit code of the run."""
     results = Path(environment.get("SONOBUOY_RESULTS_DIR") or "/tmp/results").absolute()  # noqa: S108  Sonobuoy's own
     folder = results / "trafficdist"
-    child, code = Interruptible(patience), int(ExitCode.INTERNAL_ERROR)
+    child, code = InterruptibleProcess(patience), int(ExitCode.INTERNAL_ERROR)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for old in (results / "done", folder / "junit.xml"):

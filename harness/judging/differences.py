@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.judging.story import Compared, Story, WindowStory
+from harness.judging.story import ComparedValues, Story, WindowStory
 from harness.judging.timeline import Change
 from harness.judging.verdict import AnyOf, EqualShares, Mark, Verdict, grid, pods_of
 from harness.model.outcomes import Refused, TimedOut
@@ -203,7 +203,7 @@ class _Endpoints:
 # Comparisons
 
 
-def _of_comparison(compared: Compared, changes: Sequence[Change]) -> Iterator[tuple[str, frozenset[str]]]:
+def _of_comparison(compared: ComparedValues, changes: Sequence[Change]) -> Iterator[tuple[str, frozenset[str]]]:
     what, expected, observed = compared.what, compared.expected, compared.observed
     flow = re.match(r"(?:the|server of the(?: new)?)? ?(flow|connection) of (.+?)(?: to .*)?$", what)
     if what.startswith("address of ") and isinstance(observed, list):

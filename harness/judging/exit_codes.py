@@ -35,7 +35,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ExitConditions:
     pytest_status: int = 0
     interrupted: bool = False
     distrust: bool = False
@@ -45,7 +45,7 @@ class Situation:
     selected: bool = True
 
 
-def exit_code(situation: Situation) -> ExitCode:
+def exit_code(situation: ExitConditions) -> ExitCode:
     """Return the exit code of the first condition that applies, in order of precedence."""
     ordered = (
         (situation.pytest_status == ExitCode.INTERNAL_ERROR, ExitCode.INTERNAL_ERROR),

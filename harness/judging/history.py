@@ -216,21 +216,17 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A history that was read from a file, and has valid digests.
-
-    `torn` is an incomplete last line. `complete` is true if all workers wrote their end record. `sha256` is the digest
-    of the whole file. `workers` lists the workers whose parts `read_parts` has read.
-    """
+class RecordedHistory:
+    """A history that was read from a file, and has valid digests."""
 
     records: tuple[dict[str, Any], ...]
-    complete: bool
-    torn: str = ""
-    sha256: str = ""
-    workers: tuple[str, ...] = ()
+    complete: bool  # whether all workers wrote their end record
+    torn: str = ""  # an incomplete last line
+    sha256: str = ""  # of the whole file
+    workers: tuple[str, ...] = ()  # the workers whose parts `read_parts` has read
 
 
-def read(path: Path) -> Recorded:
+def read(path: Path) -> RecordedHistory:
     """Read and verify a plain or compressed history. Raises `UsageError` with the number of the first invalid line."""
     content = history_file.read(path)
     *lines, torn = content.split(b"\n")
@@ -255,28 +251,30 @@ def read(path: Path) -> Recorded:
         number = len(records) + 1
         raise UsageError(f"{path}, line {number}: the end is missing; this line and all after it were removed")
     complete = last["kind"] == "end" and all(each["kind"] != "broken-off" for each in records)
-    return Recorded(tuple(records), complete, torn.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest())
+    return RecordedHistory(
+        tuple(records), complete, torn.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest()
+    )
 
 
-class Parts:
+class HistoryParts:
     """Reads the histories of a run's processes before they are merged, even while the processes still write them."""
 
     def __init__(self) -> None:
-        self._parts: dict[Path, _Part] = {}
+        self._parts: dict[Path, _HistoryPart] = {}
 
     def new(self, paths: Iterable[Path]) -> list[dict[str, Any]]:
         """Return the new records of these files, in each file's order. Raises `UsageError` if earlier lines changed."""
-        return [record for path in sorted(paths) for record in self._parts.setdefault(path, _Part(path)).new()]
+        return [record for path in sorted(paths) for record in self._parts.setdefault(path, _HistoryPart(path)).new()]
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedHistory:
         """Return all records by time, without end records. A part without an end record gets a "broken-off" record."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
         entries.sort(key=lambda record: float(record["mono"]))  # stable: the records of each worker keep their order
-        return Recorded(tuple(entries), complete=False, workers=tuple(part.worker for part in parts))
+        return RecordedHistory(tuple(entries), complete=False, workers=tuple(part.worker for part in parts))
 
 
-class _Part:
+class _HistoryPart:
     """The history of one process, as far as it has been read."""
 
     def __init__(self, path: Path) -> None:
@@ -312,14 +310,14 @@ class _Part:
         return found
 
 
-def read_parts(paths: Iterable[Path]) -> Recorded:
+def read_parts(paths: Iterable[Path]) -> RecordedHistory:
     """Read the histories of the processes of a killed run. Raises `UsageError` if a history was changed."""
-    parts = Parts()
+    parts = HistoryParts()
     parts.new(paths)
     return parts.recorded()
 
 
-def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
+def merge(parts: RecordedHistory, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
     """Write the parts of a run as one history. `closing` has the last records, with facts about the whole run."""
     entries = parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}

@@ -16,7 +16,7 @@ from harness.judging import history_format as as_json
 from harness.judging.conclusion import Cause, cause, conclude
 from harness.judging.differences import Difference, differences
 from harness.judging.results import CaseResult, Result, severity
-from harness.judging.story import SETTLED, Compared, Story, WindowStory
+from harness.judging.story import SETTLED, ComparedValues, Story, WindowStory
 from harness.judging.timeline import Change, Timed, gaps, longest_gap
 from harness.judging.verdict import Judgement, Tally, Verdict
 from harness.model.privacy import private
@@ -30,7 +30,7 @@ _Tests = dict[str, dict[str, list[str]]]
 
 
 @dataclass(slots=True)
-class Rejudged:
+class RejudgedCase:
     """One case with its recorded result, its derived result, and the cause of the recorded verdict."""
 
     stated: CaseResult
@@ -38,7 +38,7 @@ class Rejudged:
     cause: Cause
     number: int  # position among the planned cases of the requirement
 
-    def take_in(self, other: "Rejudged") -> None:
+    def take_in(self, other: "RejudgedCase") -> None:
         """Merge a later phase or a repetition of the case. The worse verdict wins, as during the run."""
         if severity(other.stated.verdict) > severity(self.stated.verdict):
             self.cause = other.cause
@@ -50,7 +50,7 @@ class Rejudged:
 class Judged:
     """All cases of a run, their requirements, and the facts that the run recorded about itself."""
 
-    cases: dict[Key, Rejudged] = field(default_factory=dict)
+    cases: dict[Key, RejudgedCase] = field(default_factory=dict)
     requirements: dict[str, Requirement] = field(default_factory=dict)
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
@@ -167,7 +167,7 @@ class Judge:
                 for key, result in _never_began(record):
                     self._note(key[0], record)
                     number = len(self.judged.cases)  # the cases of a requirement are listed in the order of the plan
-                    self.judged.cases[key] = Rejudged(result, replace(result), Cause(record["cause"]), number)
+                    self.judged.cases[key] = RejudgedCase(result, replace(result), Cause(record["cause"]), number)
             case "run":
                 self.judged.distrust = tuple(map(str, record["facts"].get("distrust", ())))
                 self.judged.interrupted = bool(record["facts"].get("interrupted"))
@@ -192,7 +192,7 @@ class Judge:
                 values = record["expected"], record["observed"]
                 judgement = comparison.judge(record["what"], *values, **how)
                 worker.judgements.append(judgement)
-                worker.story.compared.append(Compared(record["what"], judgement.verdict, *values))
+                worker.story.compared.append(ComparedValues(record["what"], judgement.verdict, *values))
             case "change":
                 worker.story.changes.append(Change(record["mono"], str(record["what"]), dict(record["facts"])))
             case "scenario":
@@ -224,7 +224,7 @@ class Judge:
             if (derived.verdict, derived.message) != (stated.verdict, stated.message):
                 derived.explanation = f"{concluded.message}\n\n{concluded.grid}".strip()
         self._note(record["test"], record)
-        key, new = (record["test"], stated.parameters), Rejudged(stated, derived, why, int(record["number"]))
+        key, new = (record["test"], stated.parameters), RejudgedCase(stated, derived, why, int(record["number"]))
         if record["phase"] and derived.verdict == Verdict.FAILED:
             worker.story.give_titles(stated.observed)
             self.judged.differences[key] = tuple(differences(worker.story))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.judging.differences import Difference
-from harness.judging.exit_codes import Situation
+from harness.judging.exit_codes import ExitConditions
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.requirements import Level, Requirement
 
@@ -203,12 +203,12 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
     return {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
 
 
-def situation(results: Sequence[Result], *, strict: bool) -> Situation:
+def situation(results: Sequence[Result], *, strict: bool) -> ExitConditions:
     """Return the conditions of the exit code that depend on results. If `strict`, a SHOULD counts like a MUST."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}
-    return Situation(
+    return ExitConditions(
         failed=Verdict.FAILED in verdicts,
         inconclusive=Verdict.INCONCLUSIVE in verdicts,
         not_run=any(each.verdict == Verdict.SKIPPED and each.reason in UNPROVEN for each in deciding),

@@ -30,7 +30,7 @@ class WindowStory:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedValues:
     """An expected value and the value that was read, with the verdict on them."""
 
     what: str
@@ -49,7 +49,7 @@ class Story:
     changes: list[Change] = field(default_factory=list)
     took_up: list[float] = field(default_factory=list)
     windows: list[WindowStory] = field(default_factory=list)
-    compared: list[Compared] = field(default_factory=list)
+    compared: list[ComparedValues] = field(default_factory=list)
     begun: float | None = None
 
     def give_titles(self, observed: Mapping[str, object]) -> None:

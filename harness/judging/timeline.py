@@ -30,14 +30,14 @@ class Change(NamedTuple):
     facts: Mapping[str, Any]
 
 
-class Seen(NamedTuple):
+class TimedObservation(NamedTuple):
     """An observation in words, with its time (monotonic seconds)."""
 
     at: float
     what: str
 
 
-def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> str:
+def as_text(changes: Iterable[Change], seen: Sequence[TimedObservation], *, zero: float) -> str:
     """Return the changes since `zero` (monotonic s) and the observations as text, by time, or "" without changes."""
     mine = [each for each in changes if each.at >= zero and each.what != "measured"]
     first = min((each.at for each in seen), default=float("inf"))

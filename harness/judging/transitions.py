@@ -17,7 +17,7 @@ from harness.model.times import milliseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class ExpectedChange:
     """A change with a known expectation: its time, and the pods that may answer before it and after it.
 
     `before` is None if it is unknown. `former` has pods that no client may reach any more. Times are monotonic seconds.
@@ -57,14 +57,14 @@ def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
     }
 
 
-def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
+def phases(story: Story, flow: WindowStory, client: str) -> list[ExpectedChange]:
     """Return the changes during steady traffic that are followed by a window with an expectation for this client."""
     times = [at for at, _ in flow.flows[client]]
     if not times:
         return []
     stated = [each for each in story.windows if each.of == flow.of and client in each.expectation and not each.flows]
     changes = [each for each in story.changes if concerns(each, flow.of[0])]
-    found: list[Phase] = []
+    found: list[ExpectedChange] = []
     before: WindowStory | None = None
     for window in stated:
         since = before.at if before else 0.0
@@ -77,7 +77,7 @@ def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
             removed = _all_pods(before) - _all_pods(window) if before else frozenset[str]()
             known = None if former is None else pods_of(former)
             allowed = pods_of(window.expectation[client])
-            found.append(Phase(kind_of(first), first.at, next(after, times[-1]), known, allowed, removed))
+            found.append(ExpectedChange(kind_of(first), first.at, next(after, times[-1]), known, allowed, removed))
         before = window
     return found
 
@@ -87,10 +87,8 @@ def _all_pods(window: WindowStory) -> frozenset[str]:
 
 
 def concerns(change: Change, service: str) -> bool:
-    """Return whether a change may affect a Service: it does not name another Service, and it is not a measurement.
-
-    The names of slices that scenarios write consist of the Service, the content and the IP family.
-    """
+    """Return whether a change may affect a Service: it does not name another Service, and it is not a measurement."""
+    # The name of a slice that a scenario writes consists of the Service, the content and the IP family.
     named = change.facts.get("service") or str(change.facts.get("slice") or "").rsplit("-", 2)[0]
     return bool(service == named) if named else change.what != "measured"
 
@@ -100,7 +98,7 @@ def kind_of(change: Change) -> str:
     return f"{change.what} {change.facts.get('component') or ''}".rstrip()
 
 
-def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
+def _reaction(samples: Sequence[Timed], phase: ExpectedChange) -> dict[str, Any]:
     """Return the reaction times, or {} if the change does not affect the client and all answers were correct."""
     mine = [each for each in samples if phase.at <= each[0] < phase.until]
     right = [isinstance(each, Reached) and each.pod in phase.after for _, each in mine]
@@ -126,11 +124,13 @@ def reaction_ms(reaction: dict[str, Any]) -> float | None:
     return float(max(reaction["firstRightMs"], reaction["allRightMs"]))
 
 
-def _answers(samples: Sequence[Timed], phase: Phase) -> Iterator[tuple[float, Reached]]:
+def _answers(samples: Sequence[Timed], phase: ExpectedChange) -> Iterator[tuple[float, Reached]]:
     return ((at, each) for at, each in samples if phase.at <= at < phase.until and isinstance(each, Reached))
 
 
-def _unexpected_answers(samples: Sequence[Timed], found: Sequence[Phase], tally: Tally, allowed: frozenset[str]) -> int:
+def _unexpected_answers(
+    samples: Sequence[Timed], found: Sequence[ExpectedChange], tally: Tally, allowed: frozenset[str]
+) -> int:
     """Return the number of answers from pods that may not answer before or after a change, or at any time."""
     never = sum(count for pod, count in tally.pods.items() if pod not in allowed)
     between = sum(

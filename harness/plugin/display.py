@@ -65,14 +65,14 @@ def _uncaptured(file: Any) -> Any:
         return file
 
 
-class _Proxy(FileProxy):
+class _NeutralFile(FileProxy):
     """The file to which pytest writes while the state is shown. It calls `neutral`, as pytest bypasses `sys.stdout`."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))
 
 
-class _Unwrapped:
+class _UnwrappedLine:
     """A line for rich that is not wrapped. Rich's `soft_wrap` would also affect the state below the line."""
 
     def __init__(self, line: Line) -> None:
@@ -178,7 +178,7 @@ class Display:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._terminal._tw._file = _Proxy(console, self._file)  # pytest and xdist write at any time
+        self._terminal._tw._file = _NeutralFile(console, self._file)  # pytest and xdist write at any time
         self._live.start()
 
     def stop(self) -> None:
@@ -196,7 +196,7 @@ class Display:
     def write(self, line: Line) -> None:
         """Write a permanent line without wrapping. The terminal continues a long line in the next row."""
         if self._live is not None:
-            self._live.console.print(_Unwrapped(line), crop=False)
+            self._live.console.print(_UnwrappedLine(line), crop=False)
             return
         with self._lock:
             markup = {_PYTEST.get(line.style, line.style): True} if line.style else {}

@@ -25,7 +25,7 @@ SECONDS = 10.0  # time limit for a fixture's evidence
 
 
 @dataclass(slots=True)
-class Gathered:
+class FixtureData:
     texts: dict[str, str | bytes] = field(default_factory=dict)
     check: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
@@ -33,9 +33,9 @@ class Gathered:
     needs: dict[str, Any] = field(default_factory=dict)
 
 
-def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> Gathered:
+def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> FixtureData:
     """Gather data from the values of all fixtures. Evidence and environment are gathered only on request."""
-    gathered = Gathered()
+    gathered = FixtureData()
     for name, value in sorted(fixtures.items()):
         if isinstance(value, type) or name == "request":
             continue
@@ -87,7 +87,7 @@ def _explained(value: Any) -> Callable[[], Iterator[tuple[str, str | bytes]]] | 
     return partial(explain_failure, value, record)
 
 
-def _ask(value: Any, method: str, fixture: str, gathered: Gathered) -> dict[str, Any]:
+def _ask(value: Any, method: str, fixture: str, gathered: FixtureData) -> dict[str, Any]:
     asked = getattr(value, method, None)
     if not callable(asked):
         return {}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.errors import DistrustError, UsageError
-from harness.judging.exit_codes import ExitCode, Situation, exit_code
-from harness.judging.history import Parts
+from harness.judging.exit_codes import ExitCode, ExitConditions, exit_code
+from harness.judging.history import HistoryParts
 from harness.judging.judge import Judge, Judged
 from harness.judging.results import Case, CaseResult, Result, situation
 from harness.judging.verdict import SkipReason, Verdict
@@ -33,7 +33,7 @@ class Ledger:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._parts = Parts()
+        self._parts = HistoryParts()
         self._judge = Judge()
         self._crashed: dict[str, CaseResult] = {}  # by node id
         self._other_failures = 0
@@ -215,7 +215,7 @@ class Ledger:
             self.report, self.causes = write_reports(self._run, results, self._judged(), self._parts.recorded())
             self._run.sealed = self._run.interrupted == said
 
-    def _situation(self, pytest_status: int, results: list[Result]) -> Situation:
+    def _situation(self, pytest_status: int, results: list[Result]) -> ExitConditions:
         told = situation(results, strict=self._run.settings.warnings_as_errors)
         return replace(
             told,

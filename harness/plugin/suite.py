@@ -20,7 +20,7 @@ from harness.run.plan import check_names, reason_to_skip
 from harness.run.run import run_of
 from harness.run.signals import Signals
 from harness.run.suite_files import SUITE, place_of
-from harness.scenario.rehearsal import ExpectedByCase, Rehearsable, rehearse
+from harness.scenario.rehearsal import ExpectedByCase, RehearsableCase, rehearse
 from harness.settings.settings import Settings
 
 _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
@@ -39,10 +39,10 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
             ours += [part for name in _PLUGINS for part in ("-p", name)]
         signals = Signals()
         with signals.heard():
-            return int(pytest.main([*ours, str(place), *arguments], plugins=[_Command(signals), *plugins]))
+            return int(pytest.main([*ours, str(place), *arguments], plugins=[_CommandPlugin(signals), *plugins]))
 
 
-class _Command:
+class _CommandPlugin:
     """Marks a run of the `trafficdist` command, informs signal handlers, and handles pytest's usage errors."""
 
     __name__ = "trafficdist_command"  # the plugin's name in pytest
@@ -134,7 +134,7 @@ def _collect(start: "Callable[[_Collector], int]") -> "_Collector":
 class _Collector:
     def __init__(self) -> None:
         self.chosen: list[Requirement] = []
-        self.cases: list[Rehearsable] = []
+        self.cases: list[RehearsableCase] = []
         self._deselected: list[Requirement] = []
 
     @property
@@ -150,12 +150,12 @@ class _Collector:
         self._deselected += [requirement for _, requirement in owned(items)]
 
 
-def _rehearsable(item: pytest.Item, requirement: Requirement) -> Iterator[Rehearsable]:
+def _rehearsable(item: pytest.Item, requirement: Requirement) -> Iterator[RehearsableCase]:
     """Yield the case of a test whose only arguments are a cluster and the test's parameters."""
     if isinstance(item, pytest.Function):
         given = dict(item.callspec.params) if parameters_of(item) else {}
         if inspect.signature(item.function).parameters.keys() == {_CLUSTER, *given}:
-            yield Rehearsable(requirement.id, parameters_of(item), item.function, given)
+            yield RehearsableCase(requirement.id, parameters_of(item), item.function, given)
 
 
 _CLUSTER = "three_zones"

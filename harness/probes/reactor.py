@@ -33,7 +33,7 @@ _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errn
 """Errors for which a resource of this machine or process is exhausted. EADDRNOTAVAIL: the netns has no free port."""
 
 
-class Watched(Protocol):
+class DescriptorOwner(Protocol):
     def ready(self) -> None:
         """Handle a descriptor that epoll reported as readable or in error. A read may still return no data."""
 
@@ -57,7 +57,7 @@ class Reactor:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # other threads write to it to wake the loop
-        self._watched: dict[int, Watched] = {}
+        self._watched: dict[int, DescriptorOwner] = {}
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._commands: deque[Callable[[], None]] = deque()
@@ -121,7 +121,7 @@ class Reactor:
             self._waiting.remove(result)
             result.set_result(value)
 
-    def watch(self, fd: int, owner: Watched) -> None:
+    def watch(self, fd: int, owner: DescriptorOwner) -> None:
         self._watched[fd] = owner
         self._epoll.register(fd, select.EPOLLIN)
 

@@ -98,7 +98,7 @@ def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int)
                 raise
 
 
-class _Part:
+class _ServerSocket:
     """A socket of a server. It stays open after a fault of the harness; only probes end as `Unknown`."""
 
     __slots__ = ("_reactor", "_socket")
@@ -115,7 +115,7 @@ class _Part:
         self._socket.close()
 
 
-class _Listener(_Part):
+class _Listener(_ServerSocket):
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
         super().__init__(sock, reactor)
         self._identity = identity.encode()
@@ -132,7 +132,7 @@ class _Listener(_Part):
             _Connection(sock, b"%s %s\n" % (self._identity, peer[0].encode()), self._connections, self._reactor)
 
 
-class _Connection(_Part):
+class _Connection(_ServerSocket):
     """An accepted connection of a TCP server, which answers immediately, and again for each line."""
 
     __slots__ = ("_all", "_answer")
@@ -169,7 +169,7 @@ class _Connection(_Part):
             self._send(self._answer * lines)
 
 
-class _Datagrams(_Part):
+class _Datagrams(_ServerSocket):
     """A UDP socket that answers "<nonce>" with "<nonce> <identity> <client>" from the same address."""
 
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:

@@ -24,7 +24,7 @@ from harness.netns import http
 from harness.netns.namespace import Namespace
 from harness.proxies.kube_proxy_log import BarrierObjects, LogFollower
 from harness.proxies.proxy import rules_of
-from harness.recipes.node_processes import Connections, NodeProcesses
+from harness.recipes.node_processes import ApiServerAccess, NodeProcesses
 
 HEALTH_PORT, METRICS_PORT = 10256, 10249
 
@@ -65,7 +65,7 @@ class KubeProxy:
         entry = find_entry("kube-proxy", version)
         require(mode, entry.version)
         self.version = entry.version.tag
-        self._connections = Connections(plane)
+        self._connections = ApiServerAccess(plane)
         self._processes = NodeProcesses(self._connections, "kube-proxy")
         self._barrier_objects = BarrierObjects(self._connections.api)
         self._followers: dict[str, LogFollower] = {}

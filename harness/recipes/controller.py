@@ -12,7 +12,7 @@ from harness.recipes.recipe import Recipe
 _PLACE = "controller"
 
 
-class DescribedControlPlane(EmbeddedControlPlane):
+class RecipeControlPlane(EmbeddedControlPlane):
     """The embedded control plane, in which the programs of a recipe write EndpointSlices."""
 
     def __init__(self, release: Release, recipe: Recipe) -> None:

@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.model.cluster_options import NO_CNI
 from harness.recipes import values
 from harness.recipes.objects import parse_objects
-from harness.recipes.values import Command, Line, Mark, Seconds, Text, fill, fill_known, read
+from harness.recipes.values import Command, FieldMark, Line, Seconds, Text, fill, fill_known, read
 
 READY_SECONDS = 180.0
 OF_OBJECTS: Mapping[str, str] = {
@@ -44,10 +44,10 @@ class Workload:
 class Installation:
     """What installs a proxy instead of kube-proxy: images, objects, a command. `cni` is the default of --cni."""
 
-    objects: Annotated[tuple[Object, ...], Mark.READ] = ()
+    objects: Annotated[tuple[Object, ...], FieldMark.READ] = ()
     install: Command = ()
     images: tuple[Line, ...] = ()
-    ready: Annotated[tuple[Workload, ...], Mark.READ] = ()
+    ready: Annotated[tuple[Workload, ...], FieldMark.READ] = ()
     ready_seconds: Seconds = READY_SECONDS
     cni: Text = ""
 

@@ -35,7 +35,7 @@ _LONG_LOG = 1_000_000  # bytes, more than a program writes about the few Service
 _LOOK = 0.01  # seconds between two checks of a starting program
 
 
-class Connections:
+class ApiServerAccess:
     """Connects programs in any netns to the API server with one kubeconfig. The programs on a node share a sandbox."""
 
     def __init__(self, plane: ControlPlane, isolation: Collection[str] = (), limits: Limits | None = None) -> None:
@@ -118,7 +118,7 @@ class Connections:
 
 
 class NodeProcesses:
-    def __init__(self, connections: Connections, name: str) -> None:
+    def __init__(self, connections: ApiServerAccess, name: str) -> None:
         self._connections = connections
         self._name = name
         self._running: dict[str, Process] = {}

@@ -13,11 +13,11 @@ from harness.model.program_log import end_of
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import ClientGroups
-from harness.recipes.node_processes import Connections, NodeProcesses
+from harness.recipes.node_processes import ApiServerAccess, NodeProcesses
 from harness.recipes.objects import apply
 from harness.recipes.pods import PodInterfaces
 from harness.recipes.readiness import ProgramPlace, missing
-from harness.recipes.recipe import ByLog, Program, Recipe
+from harness.recipes.recipe import ExplainByLog, Program, Recipe
 from harness.recipes.values import fill
 
 BARRIER_SECONDS = 1.0
@@ -29,10 +29,10 @@ CLUSTER = "cluster"  # stands for a node in file names and errors of cluster pro
 _LOOK = 0.01
 
 
-class _Part:
+class _OneProgram:
     """One program of the recipe, on all nodes or in all pods where it runs. A place has the name of its node or pod."""
 
-    def __init__(self, connections: Connections, program: Program) -> None:
+    def __init__(self, connections: ApiServerAccess, program: Program) -> None:
         self.program, self._connections = program, connections
         self.processes = NodeProcesses(connections, program.name)
         self._places: dict[str, ProgramPlace] = {}
@@ -74,9 +74,9 @@ class Programs:
 
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._connections = Connections(plane, recipe.isolation, recipe.limits)
-        self._parts = [_Part(self._connections, each) for each in recipe.programs]
-        self._of_cluster = [_Part(self._connections, each) for each in recipe.cluster_programs]
+        self._connections = ApiServerAccess(plane, recipe.isolation, recipe.limits)
+        self._parts = [_OneProgram(self._connections, each) for each in recipe.programs]
+        self._of_cluster = [_OneProgram(self._connections, each) for each in recipe.cluster_programs]
         self._all = [*self._of_cluster, *self._parts]
         self._filled: dict[str, dict[str, str]] = {}  # values of common placeholders, by place
         namespace_of, show = self._connections.namespace, self._connections.show
@@ -103,7 +103,7 @@ class Programs:
         self._filled[where] = {**values, **self._values(where, namespace, families)}
         self._start(where, self._parts, namespace, self._filled[where])
 
-    def _start(self, where: str, parts: Iterable[_Part], namespace: Namespace, values: Mapping[str, str]) -> None:
+    def _start(self, where: str, parts: Iterable[_OneProgram], namespace: Namespace, values: Mapping[str, str]) -> None:
         self.stop(where)
         try:
             for part in parts:
@@ -165,7 +165,7 @@ class Programs:
             return f"{where}: {self._recipe.name} is stopped"
         about, explain = f"{namespace}/{service}", self._recipe.explain
         values = {**self._filled[where], **_of_service(self._service(namespace, service))}
-        if isinstance(explain, ByLog):
+        if isinstance(explain, ExplainByLog):
             pattern = explain.filled(values)
             return "\n".join(part.processes.explain(where, pattern, about) for part in self._parts)
         lines = self._answer(where, explain.filled(values)).splitlines()
@@ -175,7 +175,7 @@ class Programs:
     def decisions(self, where: str) -> str:
         """Return the output of the recipe's `explain` command for up to `SERVICES` Services, or "" if it has none."""
         explain = self._recipe.explain
-        if isinstance(explain, ByLog) or where not in self._filled:
+        if isinstance(explain, ExplainByLog) or where not in self._filled:
             return ""
         values = [self._filled[where] | _of_service(each) for each in self.api.list("services", "")[:SERVICES]]
         commands = dict.fromkeys(map(explain.filled, values))  # a command that has no Service placeholders runs once

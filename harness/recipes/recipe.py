@@ -19,19 +19,7 @@ from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import parse_objects
 from harness.recipes.pods import OF_POD, PodCommands
 from harness.recipes.readiness import Check, CommandCheck, HttpCheck, LogCheck, MetricsCheck
-from harness.recipes.values import (
-    Command,
-    Line,
-    Mark,
-    Name,
-    OneKey,
-    PatternTemplate,
-    Rule,
-    Seconds,
-    fill,
-    one_of,
-    read,
-)
+from harness.recipes.values import Command, FieldMark, Line, Name, OneKey, Rule, Seconds, fill, one_of, read
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -63,7 +51,7 @@ _OF_REQUIREMENTS = ("clusterIP", "clusterIPs", "externalName", "ports", "selecto
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RecipeKind:
     name: str
     own_keys: tuple[str, ...]
     own_placeholders: Mapping[str, str]
@@ -81,7 +69,7 @@ class Kind:
         return {name: what for name, what in {**more, **self.placeholders}.items() if name != "log_file"}
 
 
-OF_PROXY = Kind(
+OF_PROXY = RecipeKind(
     "proxy",
     ("modes", "judges", "follows", "explain", "services", "objects", "cluster_programs", "pods", "kind"),
     {
@@ -92,28 +80,30 @@ OF_PROXY = Kind(
         "address": "the address at which nodes reach the cluster programs",
     },
 )
-OF_CLUSTER = Kind("proxy", (), {name: OF_PROXY.own_placeholders[name] for name in ("cluster_cidrs", "mode", "address")})
+OF_CLUSTER = RecipeKind(
+    "proxy", (), {name: OF_PROXY.own_placeholders[name] for name in ("cluster_cidrs", "mode", "address")}
+)
 """The keys and placeholders of `cluster_programs`, which run once per cluster, and not on a node."""
-OF_DNS = Kind(
+OF_DNS = RecipeKind(
     "DNS",
     ("objects",),
     {"pod_ips": "the addresses of the pod, separated by commas", "zone": "the cluster domain, without a trailing dot"},
 )
-OF_CONTROLLER = Kind("controller", ("follows", "objects"), {})
+OF_CONTROLLER = RecipeKind("controller", ("follows", "objects"), {})
 
 
 @dataclass(frozen=True, slots=True)
-class ByLog:
+class ExplainByLog:
     """Explains a decision with log lines that match a regular expression. Placeholder values are escaped."""
 
-    pattern: PatternTemplate
+    pattern: values.PatternTemplate
 
     def filled(self, values: Mapping[str, str]) -> str:
         return fill(self.pattern, {name: re.escape(value) for name, value in values.items()})
 
 
 @dataclass(frozen=True, slots=True)
-class ByCommand:
+class ExplainByCommand:
     """Explains a decision with the output of a command that reads the data plane's state in the node's netns."""
 
     command: Command
@@ -122,7 +112,7 @@ class ByCommand:
         return tuple(fill(part, values) for part in self.command)
 
 
-Explain = ByLog | ByCommand
+Explain = ExplainByLog | ExplainByCommand
 _KINDS_OF_CHECKS = {"http": HttpCheck, "metrics": MetricsCheck, "log": LogCheck, "command": CommandCheck}
 _OneCheck = Annotated[Check, OneKey(_KINDS_OF_CHECKS)]
 _Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, metrics, log or command", lambda _: True)]
@@ -146,24 +136,26 @@ class Recipe:
     """A proxy, DNS server or controller: `objects` are created, then `cluster_programs` and `programs` start."""
 
     name: Name
-    programs: Annotated[tuple[Program, ...], Mark.READ] = ()
+    programs: Annotated[tuple[Program, ...], FieldMark.READ] = ()
     version: Line = ""
     modes: Annotated[tuple[Line, ...], Rule("at least one string")] = ("unknown",)
     quiet_seconds: Seconds = QUIET_SECONDS
     supported_features: tuple[Line, ...] = ()
     exempt_features: tuple[Line, ...] = ()
-    requires: Annotated[tuple[str, ...], Mark.READ] = ()
+    requires: Annotated[tuple[str, ...], FieldMark.READ] = ()
     isolation: tuple[Annotated[str, one_of(*OWN)], ...] = ()
     limits: Limits = field(default_factory=Limits)
     judges: Annotated[str, one_of(*JUDGES)] = PACKETS
     follows: Annotated[str, one_of("kep", "released")] = "released"
-    explain: Annotated[Explain, OneKey({"command": ByCommand, "log": ByLog})] = ByLog("{namespace}/{service}")
-    services: Annotated[Mapping[str, Any], Mark.READ] = field(default_factory=dict)
+    explain: Annotated[Explain, OneKey({"command": ExplainByCommand, "log": ExplainByLog})] = ExplainByLog(
+        "{namespace}/{service}"
+    )
+    services: Annotated[Mapping[str, Any], FieldMark.READ] = field(default_factory=dict)
     converges_within: Seconds = 0.0
-    objects: Annotated[tuple[dict[str, Any], ...], Mark.READ] = ()
-    cluster_programs: Annotated[tuple[Program, ...], Mark.READ] = ()
-    pods: Annotated[PodCommands | None, Mark.READ] = None
-    installation: Annotated[Installation | None, Mark.READ] = None
+    objects: Annotated[tuple[dict[str, Any], ...], FieldMark.READ] = ()
+    cluster_programs: Annotated[tuple[Program, ...], FieldMark.READ] = ()
+    pods: Annotated[PodCommands | None, FieldMark.READ] = None
+    installation: Annotated[Installation | None, FieldMark.READ] = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -171,7 +163,7 @@ class Recipe:
         return tuple(dict.fromkeys((*self.requires, *self.isolation)))
 
 
-def read_recipe(path: str, kind: Kind) -> Recipe:
+def read_recipe(path: str, kind: RecipeKind) -> Recipe:
     """Read a recipe from a file. Raises `UsageError` with the file, the key and the allowed values."""
     what = f"{kind.name} file"
     place = os.path.expanduser(path)  # noqa: PTH111  Path.expanduser raises for unknown users
@@ -182,7 +174,7 @@ def read_recipe(path: str, kind: Kind) -> Recipe:
         raise UsageError(f"{what} {shown(path)}: {error}") from None
 
 
-def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
+def parse_recipe(loaded: Any, kind: RecipeKind, folder: Path = Path()) -> Recipe:
     """Parse a recipe. File names are relative to `folder`. Raises `UsageError` with the key and the allowed values."""
     if not isinstance(loaded, dict):
         raise UsageError(f"expected a mapping of keys to values, not {type(loaded).__name__}")
@@ -213,7 +205,7 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
     return recipe
 
 
-def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
+def _programs(loaded: Mapping[str, Any], kind: RecipeKind) -> tuple[Program, ...]:
     """Return the programs in the list, or a single program from top-level keys, which is named after the recipe."""
     at_top = {key: loaded[key] for key in _OF_PROGRAM if key in loaded}
     if "kind" in loaded and not {"programs", "command"} & loaded.keys():
@@ -229,7 +221,7 @@ def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
     return _listed(loaded, "programs", kind)
 
 
-def _listed(loaded: Mapping[str, Any], key: str, kind: Kind) -> tuple[Program, ...]:
+def _listed(loaded: Mapping[str, Any], key: str, kind: RecipeKind) -> tuple[Program, ...]:
     want = Annotated[tuple[Program, ...], Rule("a list of programs")]
     found: tuple[Program, ...] = read(loaded[key], want, key, kind.placeholders)
     _refuse_twice([each.name for each in found], f"key {key}: name")

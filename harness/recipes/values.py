@@ -40,7 +40,7 @@ class OneKey:
     kinds: Mapping[str, type]
 
 
-class Mark(enum.Enum):
+class FieldMark(enum.Enum):
     """A marker for a type in `Annotated`: either a string with placeholders, or a value that is already parsed."""
 
     TEMPLATE = enum.auto()
@@ -84,7 +84,7 @@ Name = Annotated[
 Key = Annotated[Line, Rule(f"a name of 1 to {LONG} printable characters")]
 Variable = Annotated[Key, Rule("the name of a variable, without =", lambda name: "=" not in name)]
 FileName = Annotated[Key, Rule("a file name", _is_file_name)]
-Template = Annotated[Text, Mark.TEMPLATE]
+Template = Annotated[Text, FieldMark.TEMPLATE]
 Command = Annotated[
     tuple[Template, ...],
     Rule(
@@ -113,7 +113,7 @@ def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = 
     base = kind.__origin__ if marks else kind
     origin, arguments = typing.get_origin(base) or base, typing.get_args(base)
     rules = [each for each in marks if isinstance(each, Rule)]
-    if Mark.READ in marks:
+    if FieldMark.READ in marks:
         return value
     for each in marks:
         if isinstance(each, OneKey):
@@ -132,7 +132,7 @@ def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = 
         found: Any = tuple(read(each, arguments[0], f"{where}[{n}]", allowed) for n, each in enumerate(value))
     else:
         found = origin(value)
-    if Mark.TEMPLATE in marks:
+    if FieldMark.TEMPLATE in marks:
         _refuse_unknown_placeholder(found, where, allowed)
     for rule in rules:
         holds = rule.check(found)

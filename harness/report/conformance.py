@@ -82,7 +82,7 @@ def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class _Plain(_DUMPER):  # type: ignore[misc]
+class _PlainDumper(_DUMPER):  # type: ignore[misc]
     """A YAML dumper that writes repeated values without anchors and quotes strings with control characters."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
@@ -93,13 +93,13 @@ def _text(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain(text) else '"')
 
 
-_Plain.add_representer(str, _text)
+_PlainDumper.add_representer(str, _text)
 
 
 def as_yaml(report: dict[str, Any]) -> str:
     """Return the report as YAML. Raises `DistrustError` if the report does not match its schema."""
     check(report)
-    return for_json(yaml.dump(report, Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True))
+    return for_json(yaml.dump(report, Dumper=_PlainDumper, sort_keys=False, width=120, allow_unicode=True))
 
 
 def check(report: Any) -> None:

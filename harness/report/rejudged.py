@@ -12,7 +12,7 @@ import click
 from harness.errors import UsageError
 from harness.judging.conclusion import Cause
 from harness.judging.exit_codes import ExitCode, exit_code
-from harness.judging.history import Recorded, read, read_parts
+from harness.judging.history import RecordedHistory, read, read_parts
 from harness.judging.judge import Judged, judge
 from harness.judging.results import Result, situation
 from harness.model.files import is_there, shown
@@ -44,7 +44,7 @@ def place_of(run: str) -> Path:
     return found
 
 
-def derive(history: Path) -> tuple[Recorded, Judged]:
+def derive(history: Path) -> tuple[RecordedHistory, Judged]:
     """Read a history, or the parts in a folder, and derive the results. Raises `UsageError`."""
     recorded = read_parts(history.glob("history-*.jsonl")) if history.is_dir() else read(history)
     return recorded, judge(recorded.records, history)
@@ -122,7 +122,7 @@ def show(run: str, form: str, *, strict: bool = False) -> int:
 _INCOMPLETE = "The run did not end, or a worker was killed: only the recorded part is judged."
 
 
-def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> None:
+def _check_digest(path: Path, recorded: RecordedHistory, report: Mapping[str, Any]) -> None:
     """Compare the digest of the history with the report, because digests in the history alone could be forged."""
     stated = {each["path"]: each["sha256"] for each in report["artifacts"]}.get(HISTORIES[0])
     if stated != recorded.sha256:

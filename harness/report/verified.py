@@ -16,11 +16,11 @@ from typing import Any
 from harness.errors import UsageError
 from harness.judging import history_format
 from harness.judging.conclusion import Cause
-from harness.judging.history import Recorded
+from harness.judging.history import RecordedHistory
 from harness.judging.judge import Judged, Key
 from harness.judging.results import Result, left_out
 from harness.judging.statistics import DEFAULT_RATES, LAXEST, Rates
-from harness.judging.story import Compared, WindowStory
+from harness.judging.story import ComparedValues, WindowStory
 from harness.judging.verdict import AnyOf, Expectation, Expected, SkipReason, Verdict, plans
 from harness.model.files import files_in, links_in, sha256_of, sha256_of_folder
 from harness.model.garbage_collection import gc_paused
@@ -64,7 +64,7 @@ class Refusal:
 class Evidence:
     folder: Path
     report: Mapping[str, Any]
-    recorded: Recorded
+    recorded: RecordedHistory
     judged: Judged
     catalogue: Mapping[str, Requirement]
     results: Sequence[Result]
@@ -300,7 +300,7 @@ def _is_expected(foreseen: Expected, recorded: Expected) -> bool:
     return recorded == foreseen
 
 
-def _is_comparison(foreseen: tuple[str, Any], recorded: Compared) -> bool:
+def _is_comparison(foreseen: tuple[str, Any], recorded: ComparedValues) -> bool:
     text, value = foreseen
     right = recorded.expected in value if isinstance(value, frozenset) else recorded.expected == value
     return right and fits(text, recorded.what)

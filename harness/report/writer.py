@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DistrustError
-from harness.judging.history import Recorded, merge
+from harness.judging.history import RecordedHistory, merge
 from harness.judging.judge import Judged, closing
 from harness.judging.results import Result
 from harness.judging.verdict import Verdict
@@ -24,11 +24,10 @@ from harness.run.run import Run
 
 
 @gc_paused()
-def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded: Recorded) -> tuple[Path, list[Cause]]:
-    """Write all reports. `judged` was derived from `recorded`. Return the report's path, and the causes.
-
-    Raises `DistrustError` for the first file that cannot be written.
-    """
+def write_reports(
+    run: Run, results: Sequence[Result], judged: Judged, recorded: RecordedHistory
+) -> tuple[Path, list[Cause]]:
+    """Write all reports. Return the path of the report, and the causes. Raises `DistrustError` if this fails."""
     duration = time.monotonic() - run.started_at
     about = private_values(conformance.describe(run, results, duration))
     _merge_history(run, results, judged, recorded, about)
@@ -60,7 +59,7 @@ def _needs(results: Sequence[Result]) -> dict[str, Needs]:
 
 
 def _merge_history(
-    run: Run, results: Sequence[Result], judged: Judged, recorded: Recorded, about: Mapping[str, Any]
+    run: Run, results: Sequence[Result], judged: Judged, recorded: RecordedHistory, about: Mapping[str, Any]
 ) -> None:
     whole = run.folder.parts / "run.jsonl"
     facts = {"interrupted": run.interrupted, "distrust": list(run.distrust), "report": about}

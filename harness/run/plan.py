@@ -17,7 +17,7 @@ from harness.model.needs import Needs
 from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Level, Profile, Requirement
 from harness.run import suite_files
-from harness.run.quick import Quick
+from harness.run.quick import QuickSelection
 from harness.settings.claims import REFERENCE
 from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
@@ -33,7 +33,7 @@ class Plan:
     requirements: dict[str, Requirement] = field(default_factory=dict)
     cases: list[Case] = field(default_factory=list)
     error: str = ""
-    quick: Quick | None = None
+    quick: QuickSelection | None = None
     seconds: dict[str, float] = field(default_factory=dict)  # the expected duration of each requirement
     draws: dict[str, str] = field(default_factory=dict)
     """The draw (random values) of each requirement, as a string that `parse_draw` reads."""
@@ -53,7 +53,7 @@ class Plan:
     def from_json(cls, values: Mapping[str, Any]) -> "Plan":
         """Read a plan that `asdict` converted to JSON."""
         requirements = {name: _requirement(each) for name, each in values["requirements"].items()}
-        quick = Quick(**values["quick"]) if values["quick"] else None
+        quick = QuickSelection(**values["quick"]) if values["quick"] else None
         cases = [Case(**case) for case in values["cases"]]
         return cls(**{**values, "requirements": requirements, "cases": cases, "quick": quick})
 

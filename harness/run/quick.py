@@ -20,7 +20,7 @@ _LEAST = 0.01  # the minimum seconds of a requirement, because the tables have t
 
 
 @dataclass(frozen=True, slots=True)
-class Quick:
+class QuickSelection:
     """The `ids` chosen among `of` requirements, the number of mutants that they find, and the predicted `seconds`."""
 
     ids: tuple[str, ...]
@@ -42,7 +42,7 @@ class Quick:
         }
 
 
-def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings: Settings) -> Quick:
+def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings: Settings) -> QuickSelection:
     """Choose among the requirements of a run. Raises `UsageError` if there are some but none can be chosen."""
     kills = {each.id: frozenset(each.kills) for each in asked}
     unknown = usual(seconds)
@@ -54,7 +54,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
     found = {mutant for each in chosen for mutant in kills[each]}
     every = {mutant for mine in kills.values() for mutant in mine}
     expected = _expected(workers, chosen) if chosen else 0.0
-    return Quick(tuple(sorted(chosen)), len(kills), len(found), len(every), expected)
+    return QuickSelection(tuple(sorted(chosen)), len(kills), len(found), len(every), expected)
 
 
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from harness.settings.claims import INSTALLED, REAL_CLUSTERS, RECIPE
 from harness.settings.settings import Settings
 from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw, Value, parse_draw
-from harness.variation.covering import Subject, draws
+from harness.variation.covering import VariedRequirement, draws
 
 _FEATURE_OF: Mapping[str, Value] = {
     "IPv6": (axes.FAMILY, "second"),
@@ -96,7 +96,7 @@ def draws_of(
             not_varied.add(f"{axes.FAMILY}=second")
         if not settings.judges_reference and zlib.crc32(each.id.encode()) % _SELDOM:  # real programs take seconds
             not_varied.add(axes.COMPONENTS)
-        subjects.append(Subject(each.id, each.profile, features, not_varied))
+        subjects.append(VariedRequirement(each.id, each.profile, features, not_varied))
     return {requirement_id: str(draw) for requirement_id, draw in draws(subjects, settings.seed).items()}
 
 

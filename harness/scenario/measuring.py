@@ -17,7 +17,7 @@ from harness.judging import verdict
 from harness.judging.conclusion import raise_for
 from harness.judging.history import Window
 from harness.judging.statistics import DEFAULT_RATES, Rates
-from harness.judging.timeline import Seen
+from harness.judging.timeline import TimedObservation
 from harness.judging.verdict import Judgement, Verdict
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.model.texts import paragraphs
@@ -66,7 +66,7 @@ Observed = Mapping[Path, Sequence[Observation]]  # observations of each path
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
+class WaitResult:
     """The result of a wait: the first mismatch of the last round, and a message, or "" if all was as expected.
 
     - `unknown` equals `wrong` if the last round was inconclusive.
@@ -89,7 +89,7 @@ class Waited:
 PROMISED = " became as expected within "
 
 
-def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
+def expect_in_time(cluster: Cluster, what: str, waited: WaitResult) -> None:
     """Expect that a wait took no longer than the implementation claims (if it does). Raises `AssertionError`."""
     if cluster.converges_within:
         in_time = waited.wrong_until <= cluster.converges_within * time_scale()
@@ -109,7 +109,7 @@ class _Mismatch:
 
 
 @step("wait for {awaited}")
-def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> Waited:
+def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> WaitResult:
     """Wait until all components have settled and a few probes along each path have the expected outcome."""
     begin = time.monotonic()
     with RUN_DELAY.watched():
@@ -122,7 +122,7 @@ def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str
 
 def wait_for_packets(
     cluster: Cluster, paths: Sequence[Path], awaited: str, *, begin: float, within: float | None
-) -> Waited:
+) -> WaitResult:
     """Wait for the expected outcomes of probes, but not for components to settle."""
     wrong_until = 0.0
     sees_idle = cluster.backend.find(DetectsIdleProxies)
@@ -147,12 +147,12 @@ def wait_for_packets(
         eventually(as_expected, within=within, every=0.02, describe=awaited, in_vain=in_vain)
     except NotYetError as error:
         unknown = "" if mismatch.known else mismatch.text
-        return Waited(mismatch.text, str(error), wrong_until, begin, unknown=unknown, silent=mismatch.silent)
+        return WaitResult(mismatch.text, str(error), wrong_until, begin, unknown=unknown, silent=mismatch.silent)
     only = second_rounds[0]
-    return Waited(wrong_until=wrong_until, begin=begin, seen={} if isinstance(only, _Mismatch) else only)
+    return WaitResult(wrong_until=wrong_until, begin=begin, seen={} if isinstance(only, _Mismatch) else only)
 
 
-def _judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
+def _judged_by_full_probes(cluster: Cluster, waited: WaitResult) -> WaitResult:
     """Probe a silent path again with the full time limit, because quick probes miss answers on a busy machine."""
     path = waited.silent
     if path is None:
@@ -181,7 +181,7 @@ def measure(
     The window begins with the observations in `seen`. `explain` is called with the clients that failed, if any. Raises
     the errors of `raise_unless_passed`.
     """
-    opens = Seen(time.monotonic(), "the measuring window opens: from now on every observation counts")
+    opens = TimedObservation(time.monotonic(), "the measuring window opens: from now on every observation counts")
     window = cluster.window(title, paths, rates)
     for path, observations in (seen or {}).items():
         window.observe(path.label, observations)

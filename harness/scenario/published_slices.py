@@ -14,7 +14,7 @@ _NOWHERE = f"{axes.ADDRESSES}=nowhere"
 
 
 @dataclass(frozen=True, slots=True)
-class _Published:
+class _PublishedSlice:
     """A slice as the scenario specified it, its random values, and the slices that represent it in the API, by name."""
 
     service: Service
@@ -31,7 +31,7 @@ class PublishedSlices:
     namespace: str
     unrelated: UnrelatedObjects
     nodes: dict[str, str | None] = field(default_factory=dict)
-    _known: dict[str, _Published] = field(default_factory=dict)  # by the slice name that the scenario uses
+    _known: dict[str, _PublishedSlice] = field(default_factory=dict)  # by the slice name that the scenario uses
     _number: int = 0  # number of slices written since the last `forget`
 
     def forget(self) -> None:
@@ -41,7 +41,7 @@ class PublishedSlices:
     def write(self, service: Service, wanted: Object) -> None:
         """Create or replace the slices that represent one slice of the scenario. Unchanged parts are not written."""
         name = wanted["metadata"]["name"]
-        known = self._known.get(name) or _Published(service, self._draw_of_new(service), wanted, {})
+        known = self._known.get(name) or _PublishedSlice(service, self._draw_of_new(service), wanted, {})
         owner = self.unrelated.owner_of_slices(known.draw)
         parts = objects.slices(known.draw, wanted, service.ports, service.more_ports, before=known.slices, owner=owner)
         slices = {each["metadata"]["name"]: each for each in parts}

@@ -11,7 +11,7 @@ from harness.judging.history import History, Window
 from harness.judging.history_format import counts
 from harness.judging.results import CONVERGENCE
 from harness.judging.statistics import DEFAULT_RATES, Rates
-from harness.judging.timeline import Seen
+from harness.judging.timeline import TimedObservation
 from harness.judging.verdict import Judgement, Verdict
 from harness.model.texts import bounded, paragraphs, with_names
 from harness.scenario.paths import Path
@@ -115,7 +115,7 @@ class Observations:
 
     def _raise_unless_passed(self, judgement: Judgement, what: str, observed: Any, explanation: str) -> None:
         if judgement.verdict is not Verdict.PASSED:
-            seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_LONGEST_VALUE])]
+            seen = [TimedObservation(time.monotonic(), f"{what}: {observed!r}"[:_LONGEST_VALUE])]
             shown = bounded(explanation, _LONGEST_EXPLANATION)
             raise_for(judgement, paragraphs(judgement.message, shown, self.timeline(seen)))
 
@@ -123,6 +123,6 @@ class Observations:
         """Return the plan of the probes, the counts of each measuring window, and the measured numbers."""
         return self.record.as_json()
 
-    def timeline(self, seen: Sequence[Seen]) -> str:
+    def timeline(self, seen: Sequence[TimedObservation]) -> str:
         """Return the changes and these observations with their times, or "" if there are no changes."""
         return with_names(timeline.as_text(self.history.changes, seen, zero=self.record.begun), self.record.pod_names)

@@ -36,7 +36,7 @@ from harness.scenario.transitions import LOSSES
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsable:
+class RehearsableCase:
     """One case of a requirement, with the arguments of its test except for the cluster."""
 
     requirement: str
@@ -72,7 +72,7 @@ ExpectedByCase = Callable[[RunFacts], Mapping[tuple[str, str], ExpectedRecords]]
 """A function that returns the expectations of each case of a run, by requirement and parameters."""
 
 
-def rehearse(cases: Sequence[Rehearsable], run: RunFacts) -> dict[tuple[str, str], ExpectedRecords]:
+def rehearse(cases: Sequence[RehearsableCase], run: RunFacts) -> dict[tuple[str, str], ExpectedRecords]:
     """Rehearse the cases of a suite for a run. Return the expectations of each, by requirement and parameters."""
     packages = tuple({each.test.__module__.partition(".")[0] for each in cases})
     rates = [frozenset(_rates(each.test, packages)) for each in cases]  # before functions are replaced

@@ -27,7 +27,7 @@ from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.judging import verdict
 from harness.judging.statistics import DEFAULT_RATES
-from harness.judging.timeline import Seen, Timed, longest_gap
+from harness.judging.timeline import Timed, TimedObservation, longest_gap
 from harness.judging.verdict import AnyOf
 from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Reached
@@ -110,13 +110,13 @@ def expect_no_loss(
     cluster.record.answered.add(service.name)
 
 
-def _first_losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) -> Iterator[Seen]:
+def _first_losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) -> Iterator[TimedObservation]:
     for path in paths:
         samples = seen[path.label]
         wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]
         for at, first in wrong[:1]:
             first_of = f"{path.label} {said(first)}: the first of {len(wrong)} wrong of {len(samples)} probes"
-            yield Seen(at, f"{first_of}; its longest gap is {whole(longest_gap(samples))} ms")
+            yield TimedObservation(at, f"{first_of}; its longest gap is {whole(longest_gap(samples))} ms")
 
 
 @contextlib.contextmanager

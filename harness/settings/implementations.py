@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.control_planes.control_plane import MakeControlPlane
     from harness.dns.dns import MakeDns
     from harness.proxies.proxy import MakeProxy
-    from harness.recipes.recipe import Kind, Recipe
+    from harness.recipes.recipe import Recipe, RecipeKind
 
 
 def of_settings(settings: Settings, *, runs_controller: bool = False) -> Implementation:
@@ -76,7 +76,7 @@ def control_plane_of(settings: Settings) -> "MakeControlPlane":
     return lambda release: BinaryControlPlane(release, controller=chosen.controller_version)
 
 
-def _recipe(file: str, kind: "Kind") -> "Recipe":
+def _recipe(file: str, kind: "RecipeKind") -> "Recipe":
     """Read a recipe. Raises `UnavailableError` with every need of its programs that this machine does not satisfy."""
     from harness.checks import program_requirements
     from harness.recipes.recipe import read_recipe
@@ -87,11 +87,11 @@ def _recipe(file: str, kind: "Kind") -> "Recipe":
 
 
 def _controller_of(file: str) -> "MakeControlPlane":
-    from harness.recipes.controller import DescribedControlPlane
+    from harness.recipes.controller import RecipeControlPlane
     from harness.recipes.recipe import OF_CONTROLLER
 
     recipe = _recipe(file, OF_CONTROLLER)
-    return lambda release: DescribedControlPlane(release, recipe)
+    return lambda release: RecipeControlPlane(release, recipe)
 
 
 def _proxy_of(settings: Settings) -> "tuple[MakeProxy, Mapping[str, Any]]":

@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class VariedRequirement:
     """A requirement, as the algorithm needs it. `fixed` has fixed axes and excluded values ("client=endpoint")."""
 
     id: str
@@ -34,8 +34,8 @@ class Subject:
     fixed: AbstractSet[str]
 
 
-def draws(subjects: Iterable[Subject], seed: int) -> dict[str, Draw]:
-    by_profile: dict[str, list[Subject]] = {}
+def draws(subjects: Iterable[VariedRequirement], seed: int) -> dict[str, Draw]:
+    by_profile: dict[str, list[VariedRequirement]] = {}
     for each in sorted(subjects, key=lambda each: (len(each.fixed), _shuffled(seed, each.id))):
         by_profile.setdefault(each.profile, []).append(each)
     return {
@@ -43,7 +43,7 @@ def draws(subjects: Iterable[Subject], seed: int) -> dict[str, Draw]:
     }
 
 
-def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]:
+def _draws_of_profile(subjects: Sequence[VariedRequirement], seed: int) -> dict[str, Draw]:
     met: defaultdict[Value, set[Value | str]] = defaultdict(set)  # the values and features that occurred with a value
     common = Counter(feature for subject in subjects for feature in subject.features)
     rare = {feature: max(1, _RARE // number) for feature, number in common.items()}
@@ -65,13 +65,13 @@ def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]
     return found
 
 
-def _axes_of(subject: Subject, seed: int) -> list[tuple[str, Callable[[Row], Iterable[str]]]]:
+def _axes_of(subject: VariedRequirement, seed: int) -> list[tuple[str, Callable[[Row], Iterable[str]]]]:
     free = [axis for axis in AXES if axis not in subject.fixed]
     free.sort(key=lambda axis: _shuffled(seed, subject.id, axis))
     return [(axis, partial(_regardless, _values(subject, axis, seed))) for axis in free]
 
 
-def _values(subject: Subject, axis: str, seed: int) -> list[str]:
+def _values(subject: VariedRequirement, axis: str, seed: int) -> list[str]:
     known = [value for value in AXES[axis] if f"{axis}={value}" not in subject.fixed]
     return sorted(known, key=lambda value: _shuffled(seed, subject.id, axis, value), reverse=True)
 

@@ -11,7 +11,7 @@ from harness.model import needs
 from harness.model.needs import Needs
 from harness.run import durations
 from harness.run.plan import reason_to_skip
-from harness.run.quick import BUDGET, Quick, choose
+from harness.run.quick import BUDGET, QuickSelection, choose
 from harness.settings.options import resolve
 from tests.conformance.cases import SCENARIOS
 
@@ -19,7 +19,7 @@ SUITE = Path(conformance.__file__).parent
 KUBE_PROXY = {"proxy": "kube-proxy:1.37.2"}
 
 
-def chosen(**options: str) -> Quick:
+def chosen(**options: str) -> QuickSelection:
     """Return the requirements that `trafficdist run --quick` selects with these options."""
     settings = resolve({"backend": "netns", "quick": "yes", **options}, environment={})
     asked = [each.requirement for each in SCENARIOS.values() if not reason_to_skip(each.requirement, settings)[0]]

@@ -17,7 +17,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 MOST_ARROWS = 24  # if a diagram would have more arrows, correct answers are omitted to keep it readable
 
 
-class Kind(enum.StrEnum):
+class ConnectionKind(enum.StrEnum):
     """The kind of a connection, in the order of a map's legend."""
 
     RIGHT = "right"
@@ -27,18 +27,18 @@ class Kind(enum.StrEnum):
 
 
 _KINDS = {
-    Mark.RIGHT: Kind.RIGHT,
-    Mark.WRONG: Kind.WRONG,
-    Mark.UNEVEN: Kind.WRONG,
-    Mark.UNSEEN: Kind.MISSING,
-    Mark.UNSURE: Kind.MISSING,
-    Mark.UNKNOWN: Kind.UNKNOWN,
+    Mark.RIGHT: ConnectionKind.RIGHT,
+    Mark.WRONG: ConnectionKind.WRONG,
+    Mark.UNEVEN: ConnectionKind.WRONG,
+    Mark.UNSEEN: ConnectionKind.MISSING,
+    Mark.UNSURE: ConnectionKind.MISSING,
+    Mark.UNKNOWN: ConnectionKind.UNKNOWN,
 }
 _ARROWS = {
-    Kind.RIGHT: ("-->", "stroke:#1c7a4a"),
-    Kind.WRONG: ("==>", "stroke:#d1242f,stroke-width:4px"),
-    Kind.MISSING: ("-.->", "stroke:#9a6700"),
-    Kind.UNKNOWN: ("-.->", "stroke:#9a6700"),
+    ConnectionKind.RIGHT: ("-->", "stroke:#1c7a4a"),
+    ConnectionKind.WRONG: ("==>", "stroke:#d1242f,stroke-width:4px"),
+    ConnectionKind.MISSING: ("-.->", "stroke:#9a6700"),
+    ConnectionKind.UNKNOWN: ("-.->", "stroke:#9a6700"),
 }
 _CLIENT_LABELS: Mapping[ClientKind, str] = {"pod": "client", "node": "node", "external": "outside"}
 _PLAIN = re.compile(rf"[^\w .:/(){TIMES}-]")
@@ -48,7 +48,7 @@ _PLAIN = re.compile(rf"[^\w .:/(){TIMES}-]")
 class Connection:
     """The results of a client's connections. `to` is a pod or, if `of_pod` is false, an outcome such as "timed out"."""
 
-    kind: Kind
+    kind: ConnectionKind
     client: str
     to: str
     of_pod: bool
@@ -120,7 +120,7 @@ def map_of(
         for to, cell in row.cells.items()
         if cell.mark in _KINDS
     ]
-    return ClusterMap(zones, sorted(connections, key=lambda each: list(Kind).index(each.kind)))
+    return ClusterMap(zones, sorted(connections, key=lambda each: list(ConnectionKind).index(each.kind)))
 
 
 def _times(count: int, *, of_pod: bool) -> str:
@@ -130,7 +130,7 @@ def _times(count: int, *, of_pod: bool) -> str:
 def as_mermaid(shown: ClusterMap) -> str:
     nodes = [node for some in shown.zones.values() for node in some]
     every = shown.connections
-    arrows = [each for each in every if len(every) <= MOST_ARROWS or each.kind is not Kind.RIGHT]
+    arrows = [each for each in every if len(every) <= MOST_ARROWS or each.kind is not ConnectionKind.RIGHT]
     clients = {name: f"c{number}" for number, name in enumerate(name for node in nodes for name in node.clients)}
     pods = {name: f"p{number}" for number, name in enumerate(name for node in nodes for name in node.pods)}
     lines = ["flowchart TB", *_boxes(shown, clients, pods)]

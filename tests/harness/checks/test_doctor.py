@@ -17,7 +17,7 @@ from harness.checks import check, program_requirements
 from harness.checks.check import Finding, State
 from harness.checks.cluster import gate_version
 from harness.checks.machine import MACHINE
-from harness.commands.findings import Suite, show
+from harness.commands.findings import JudgedSuite, show
 from harness.commands.main import main
 from harness.errors import UnavailableError
 from harness.guest.lease import hold
@@ -239,7 +239,9 @@ def test_ids_are_not_truncated_on_a_narrow_terminal() -> None:
     name = f"KEP-1/{'long-' * 20}slug"
     lack = Finding(State.LACKS, "no x", name="abilities", lacks=Needs(frozenset({"x"})))
     core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
-    counted = Suite([Requirement(name, "It is long.", MUST, (core,), "KEP-1")], {name: lack.lacks}, [core.profile])
+    counted = JudgedSuite(
+        [Requirement(name, "It is long.", MUST, (core,), "KEP-1")], {name: lack.lacks}, [core.profile]
+    )
     console = Console(file=io.StringIO(), width=60)
     show([lack], counted, console)
     assert name in "".join(console.file.getvalue().split())  # type: ignore[attr-defined]
@@ -260,7 +262,7 @@ def test_number_is_a_lower_bound_if_answers_of_clients_may_show_more(lacking: li
     core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
     requirements = [Requirement(each, "It is.", MUST, (core,), "KEP-1") for each in needs]
     console = Console(file=io.StringIO(), width=200)
-    show(lacks, Suite(requirements, needs, [core.profile]), console)
+    show(lacks, JudgedSuite(requirements, needs, [core.profile]), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert (said in text, "A run may skip more" in text) == (True, "at least" in said)
     assert ("Together" in text) == bool(said)

@@ -29,7 +29,7 @@ from harness.judging.differences import (
     UNSEEN,
     differences,
 )
-from harness.judging.story import Compared, Story, WindowStory
+from harness.judging.story import ComparedValues, Story, WindowStory
 from harness.judging.timeline import Change
 from harness.judging.verdict import NO_ANSWER, AnyOf, Expected, Tally
 from harness.model.outcomes import REFUSED as REFUSAL
@@ -142,7 +142,7 @@ def test_passed_and_unjudged_windows_have_no_difference() -> None:
 
 def compared(what: str, expected: Any, observed: Any) -> list[str]:
     judgement = comparison.judge(what, expected, observed)
-    return texts(Story(compared=[Compared(what, judgement.verdict, expected, observed)]))
+    return texts(Story(compared=[ComparedValues(what, judgement.verdict, expected, observed)]))
 
 
 HINTS = "IPv4 endpoints and hints of service web-1 after at most the declared 5 s"
@@ -192,6 +192,6 @@ def test_comparisons_are_described(what: str, expected: Any, observed: Any, text
 
 def test_wrong_answers_without_expectation_may_mean_several_things() -> None:
     what, observed = "wrong first answer", "b2 in change-36 at cluster-ip over IPv4 UDP reached a2"
-    found = differences(Story(compared=[Compared(what, verdict.Verdict.FAILED, "none", observed)]))
+    found = differences(Story(compared=[ComparedValues(what, verdict.Verdict.FAILED, "none", observed)]))
     assert [(each.text, each.sure) for each in found] == [(LEFT_NODE, False), (LEFT_ZONE, False), (OTHERS, True)]
     assert {each.conditions for each in found} == {(UDP,)}

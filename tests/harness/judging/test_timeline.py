@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.judging.timeline import AFTER, BEFORE, HEAD, Change, Seen, as_text
+from harness.judging.timeline import AFTER, BEFORE, HEAD, Change, TimedObservation, as_text
 from harness.model.texts import as_yaml, gathered, with_names
 
-REFUSED = Seen(101.649, "c1 asks, and is refused")
+REFUSED = TimedObservation(101.649, "c1 asks, and is refused")
 
 
 def write(at: float, name: str) -> Change:

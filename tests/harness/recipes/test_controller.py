@@ -22,7 +22,7 @@ from harness.model.topology import grid
 from harness.model.workloads import pod_client
 from harness.netns import sandbox
 from harness.probes.loop import Probe
-from harness.recipes.controller import DescribedControlPlane
+from harness.recipes.controller import RecipeControlPlane
 from harness.recipes.recipe import OF_CONTROLLER, parse_recipe
 
 SLICES = """
@@ -67,7 +67,7 @@ def boot() -> Iterator[Boot]:
         command = [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), "{kubeconfig}"]
         recipe = parse_recipe({"name": "mine", "version": "7", "command": command, "ready": [{"log": "up"}]} | keys,
                               OF_CONTROLLER)  # fmt: skip
-        made = replace(reference(), control_plane=lambda each: DescribedControlPlane(each, recipe))
+        made = replace(reference(), control_plane=lambda each: RecipeControlPlane(each, recipe))
         booted.append(NetnsBackend(grid("one-node", {"a": 1}), implementation=made))
         return booted[-1].start()
 
@@ -78,7 +78,7 @@ def boot() -> Iterator[Boot]:
 
 def pid_of(backend: NetnsBackend) -> int:
     plane = backend.control_plane
-    assert isinstance(plane, DescribedControlPlane)
+    assert isinstance(plane, RecipeControlPlane)
     assert plane._programs is not None
     return plane._programs._parts[0].processes.running["controller"].pid
 

@@ -10,7 +10,15 @@ import yaml
 
 from harness.errors import UsageError
 from harness.recipes.readiness import HttpCheck, LogCheck, MetricsCheck
-from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, ByCommand, ByLog, parse_recipe, read_recipe
+from harness.recipes.recipe import (
+    OF_CONTROLLER,
+    OF_DNS,
+    OF_PROXY,
+    ExplainByCommand,
+    ExplainByLog,
+    parse_recipe,
+    read_recipe,
+)
 from harness.recipes.values import fill
 
 ROOT = Path(__file__).parents[3]
@@ -140,13 +148,13 @@ def test_isolation_is_a_machine_requirement() -> None:
 
 def test_placeholders_in_a_pattern_match_literally() -> None:
     recipe = parse_recipe(MINIMAL | {"explain": {"log": r"svc={service}\.{namespace} \w{{2,3}}"}}, OF_PROXY)
-    assert isinstance(recipe.explain, ByLog)
+    assert isinstance(recipe.explain, ExplainByLog)
     assert recipe.explain.filled({"service": "a.b", "namespace": "x"}) == r"svc=a\.b\.x \w{2,3}"
 
 
 def test_explain_command_has_service_and_node_placeholders() -> None:
     recipe = parse_recipe(MINIMAL | {"explain": {"command": ["dump", "{node}", "{cluster_ip}"]}}, OF_PROXY)
-    assert isinstance(recipe.explain, ByCommand)
+    assert isinstance(recipe.explain, ExplainByCommand)
     assert recipe.explain.filled({"node": "a1", "cluster_ip": "10.0.0.1"}) == ("dump", "a1", "10.0.0.1")
 
 

@@ -11,7 +11,7 @@ from harness.report.page.cluster_map import (
     TIMES,
     ClusterMap,
     Connection,
-    Kind,
+    ConnectionKind,
     map_of,
     place_of_client,
     place_of_pod,
@@ -39,24 +39,24 @@ def test_clients_and_pods_stand_in_their_nodes_in_their_zones() -> None:
 
 def test_connections_lead_from_the_client_to_the_pod() -> None:
     found = drawn(row("a1", b1=Cell(3, Mark.WRONG), a1=Cell(1, Mark.NONE))).connections
-    assert found == [Connection(Kind.WRONG, "a1", "b1", True, f"3{TIMES}")]
+    assert found == [Connection(ConnectionKind.WRONG, "a1", "b1", True, f"3{TIMES}")]
 
 
 def test_a_connection_that_reaches_no_pod_leads_to_its_outcome() -> None:
     found = drawn(Row("a1", "", {"timed out": Cell(30, Mark.WRONG)})).connections
-    assert found == [Connection(Kind.WRONG, "a1", "timed out", False, f"30{TIMES}")]
+    assert found == [Connection(ConnectionKind.WRONG, "a1", "timed out", False, f"30{TIMES}")]
 
 
 def test_what_is_expected_and_never_seen_is_missing() -> None:
     assert drawn(row("a1", b1=Cell(0, Mark.UNSEEN))).connections == [
-        Connection(Kind.MISSING, "a1", "b1", True, "never")
+        Connection(ConnectionKind.MISSING, "a1", "b1", True, "never")
     ]
 
 
 def test_wrong_connections_come_after_all_others() -> None:
     cells = {"a1": Cell(5, Mark.WRONG), "b1": Cell(0, Mark.UNSEEN)}
     found = drawn(Row("a1", "", cells), row("a2", a1=Cell(4, Mark.RIGHT))).connections
-    assert [each.kind for each in found] == [Kind.RIGHT, Kind.MISSING, Kind.WRONG]
+    assert [each.kind for each in found] == [ConnectionKind.RIGHT, ConnectionKind.MISSING, ConnectionKind.WRONG]
 
 
 def test_pods_that_no_client_should_reach_are_unrelated() -> None:
@@ -102,8 +102,8 @@ def test_the_map_shows_what_the_grid_shows() -> None:
     columns, rows = grid(expectation, tallies, plans(expectation))
     found = map_of(NODES, columns, rows).connections
     assert {(each.client, each.to, each.kind) for each in found} == {
-        ("a1", "a1", Kind.MISSING),
-        ("a1", "b1", Kind.WRONG),
-        ("b1", "b1", Kind.RIGHT),
-        ("b1", "timed out", Kind.WRONG),
+        ("a1", "a1", ConnectionKind.MISSING),
+        ("a1", "b1", ConnectionKind.WRONG),
+        ("b1", "b1", ConnectionKind.RIGHT),
+        ("b1", "timed out", ConnectionKind.WRONG),
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.judging.exit_codes import ExitCode, Situation, exit_code
+from harness.judging.exit_codes import ExitCode, ExitConditions, exit_code
 from harness.judging.results import CaseResult, Result
 from harness.model.judged import JUDGES
 from harness.model.requirements import MAY, MUST, SHOULD, Feature, Level, Profile, Requirement
@@ -143,15 +143,15 @@ def test_a_long_explanation_is_cut_on_the_terminal_only() -> None:
 
 def test_exit_codes_have_a_precedence() -> None:
     everything = {"failed": True, "inconclusive": True, "not_run": True, "distrust": True, "selected": False}
-    assert exit_code(Situation(pytest_status=3, interrupted=True, **everything)) == 3
-    assert exit_code(Situation(pytest_status=4, interrupted=True, **everything)) == 4
-    assert exit_code(Situation(interrupted=True, **everything)) == 2
-    assert exit_code(Situation(**everything)) == 12
-    assert exit_code(Situation(**{**everything, "distrust": False})) == 1
-    assert exit_code(Situation(inconclusive=True, not_run=True)) == 10
-    assert exit_code(Situation(not_run=True)) == 11
-    assert exit_code(Situation(selected=False)) == 5
-    assert exit_code(Situation()) == 0
+    assert exit_code(ExitConditions(pytest_status=3, interrupted=True, **everything)) == 3
+    assert exit_code(ExitConditions(pytest_status=4, interrupted=True, **everything)) == 4
+    assert exit_code(ExitConditions(interrupted=True, **everything)) == 2
+    assert exit_code(ExitConditions(**everything)) == 12
+    assert exit_code(ExitConditions(**{**everything, "distrust": False})) == 1
+    assert exit_code(ExitConditions(inconclusive=True, not_run=True)) == 10
+    assert exit_code(ExitConditions(not_run=True)) == 11
+    assert exit_code(ExitConditions(selected=False)) == 5
+    assert exit_code(ExitConditions()) == 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from conformance.generated.runner import CORPUS
 from harness.errors import UsageError
 from harness.model.requirements import MUST, Feature, Profile, Requirement
-from harness.run.quick import BUDGET, Quick, choose
+from harness.run.quick import BUDGET, QuickSelection, choose
 from harness.settings.options import resolve
 
 ROUTING = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
@@ -74,7 +74,7 @@ def test_no_requirement_is_chosen_without_mutants() -> None:
 
 
 def test_no_requirement_is_chosen_from_an_empty_selection() -> None:
-    assert choose([], {}, settings()) == Quick((), 0, 0, 0, 0.0)
+    assert choose([], {}, settings()) == QuickSelection((), 0, 0, 0, 0.0)
 
 
 @pytest.mark.parametrize(

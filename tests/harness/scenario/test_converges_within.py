@@ -30,7 +30,7 @@ from harness.recipes.recipe import OF_PROXY, parse_recipe
 from harness.run_delay import RunDelay, threads_of
 from harness.scenario import convergence, dns_answers
 from harness.scenario.cluster import Cluster
-from harness.scenario.measuring import Waited, expect_in_time
+from harness.scenario.measuring import WaitResult, expect_in_time
 from harness.scenario.record import Record
 from harness.scenario.service import endpoint
 from harness.scenario.traffic import expect_traffic
@@ -68,7 +68,7 @@ def test_promise_is_broken_only_by_the_time_in_which_the_programs_could_run(
                 error = UnmetError if verdict is Verdict.FAILED else InconclusiveJudgementError
                 said = "traffic became as expected within the declared 5 s: "
                 judged.enter_context(pytest.raises(error, match=said))
-            expect_in_time(cluster, "traffic", Waited(wrong_until=wrong, begin=100.0))
+            expect_in_time(cluster, "traffic", WaitResult(wrong_until=wrong, begin=100.0))
 
 
 class ClusterWithPromise(Cluster):

@@ -13,7 +13,7 @@ from harness.scenario import traffic
 from harness.scenario.concurrent_traffic import Question, expect_concurrent_traffic, expect_traffic_during
 from harness.scenario.eventual_state import controller_metrics, expect_eventually
 from harness.scenario.hints import expect_hints
-from harness.scenario.rehearsal import ExpectedRecords, Rehearsable, RunFacts, fits, rehearse
+from harness.scenario.rehearsal import ExpectedRecords, RehearsableCase, RunFacts, fits, rehearse
 from harness.scenario.traffic import expect_traffic
 from harness.scenario.transitions import LOSSES, expect_flow_moves, expect_no_loss
 from trafficdist import NO_ANSWER, Cluster, Hints, Service, external_client, same_zone
@@ -24,7 +24,7 @@ FROM_A1 = {"a1": frozenset({"a1"})}
 
 def foreseen(test: Any, **arguments: Any) -> ExpectedRecords:
     assert isinstance(test, FunctionType)
-    return rehearse([Rehearsable("K/x", "", test, arguments)], RunFacts())["K/x", ""]
+    return rehearse([RehearsableCase("K/x", "", test, arguments)], RunFacts())["K/x", ""]
 
 
 def expect_outside(cluster: Cluster, service: Service, rates: Rates) -> None:
@@ -105,7 +105,7 @@ def test_facts_of_a_run_decide() -> None:
         if three_zones.claims(LOSSLESS_CHANGES):
             expect_traffic(three_zones, service, {"a1": set(pods)})
 
-    case = [Rehearsable("K/x", "", scenario, {})]
+    case = [RehearsableCase("K/x", "", scenario, {})]
     assert not rehearse(case, RunFacts(frozenset({LOSSLESS_CHANGES.name})))["K/x", ""].windows
     assert rehearse(case, RunFacts(families=("IPv4",)))["K/x", ""].windows == [(FROM_A1, Rates())]
     assert rehearse(case, RunFacts())["K/x", ""].windows == [({"a1": {"a1", "b1"}}, Rates())]

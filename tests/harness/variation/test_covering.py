@@ -12,15 +12,15 @@ from harness.plugin import suite
 from harness.run.random_values import draws_of, fixed
 from harness.settings.options import resolve
 from harness.variation.axes import AXES, SHARES, parse_draw
-from harness.variation.covering import Subject, combinations, draws
+from harness.variation.covering import VariedRequirement, combinations, draws
 
 catalogue = functools.cache(suite.catalogue)
 
 ALL = {axis: tuple(values) for axis, values in AXES.items()}
 
 
-def subjects(count: int, *, fixed: frozenset[str] = frozenset()) -> list[Subject]:
-    return [Subject(f"KEP-1/r{number}", "dns", {f"F{number % 3}"}, fixed) for number in range(count)]
+def subjects(count: int, *, fixed: frozenset[str] = frozenset()) -> list[VariedRequirement]:
+    return [VariedRequirement(f"KEP-1/r{number}", "dns", {f"F{number % 3}"}, fixed) for number in range(count)]
 
 
 def chosen(draw_text: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ def test_draws_depend_on_the_seed_alone() -> None:
 
 def test_profiles_are_covered_separately() -> None:
     known = subjects(20)
-    others = [Subject(f"KEP-2/r{number}", "api-server", {"G"}, frozenset()) for number in range(20)]
+    others = [VariedRequirement(f"KEP-2/r{number}", "api-server", {"G"}, frozenset()) for number in range(20)]
     assert draws([*known, *others], 1) == draws(known, 1) | draws(others, 1)
 
 
