@@ -36,7 +36,7 @@ from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
 from harness.netns.activity import HUNG_EVERY, LOOKS, HungWatch, IdleWatch
 from harness.netns.fabric import Host, Network, Wiring
-from harness.probes.control import ControlledBlock
+from harness.probes.control import ControlProbeBlock
 from harness.probes.loop import Loop, Probe, ServerPort
 from harness.probes.probe import SocketSource
 from harness.proxies.executable import ExecutableProxy
@@ -282,7 +282,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._dns = made, pod
         self.settle()
 
-    def beside_dns(self, client: Client | Pod, family: str) -> ControlledBlock:
+    def beside_dns(self, client: Client | Pod, family: str) -> ControlProbeBlock:
         assert self._dns is not None, "dns() comes first"
         pod = self._dns[1]
         probe = Probe(self.namespace_of(client), "UDP", by_family(pod)[family], manifests.TARGET_PORT)

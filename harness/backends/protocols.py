@@ -14,7 +14,7 @@ from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.probes.control import ControlledBlock
+from harness.probes.control import ControlProbeBlock
 from harness.probes.loop import Probe, SocketSource
 
 P = TypeVar("P")
@@ -190,7 +190,7 @@ class ServesDns(Protocol):
     def dns(self) -> dict[str, str]:
         """Return the addresses of the topology-aware DNS server, by family."""
 
-    def beside_dns(self, client: Client | Pod, family: str) -> ControlledBlock:
+    def beside_dns(self, client: Client | Pod, family: str) -> ControlProbeBlock:
         """Return a context manager that sends control probes to the DNS server's pod during the block."""
 
 

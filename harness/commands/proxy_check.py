@@ -11,10 +11,10 @@ from harness.backends.netns import NetnsBackend
 from harness.errors import DistrustError, EndedError, HarnessError, StartError
 from harness.eventually import set_time_scale
 from harness.judging.exit_codes import ExitCode
-from harness.model.judged import mark
 from harness.model.limits import set_limits
 from harness.model.program_log import fault_in
 from harness.model.topology import grid
+from harness.model.verdict_basis import mark
 from harness.plugin.hint_smoke_test import FOLLOWED, NAMESPACE, SOMETHING, hint_facts
 from harness.proxies.executable import ExecutableProxy
 from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now

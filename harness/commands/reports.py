@@ -14,7 +14,7 @@ from harness.model.escaping import for_line
 from harness.settings.options import BY_NAME, resolve_some
 
 if TYPE_CHECKING:
-    from harness.report.verified import Refusal
+    from harness.report.verification import Refusal
 
 _JUDGE_CODES = """\b
 Exit codes, of the verdicts that are derived:
@@ -45,7 +45,7 @@ def judge(run: str, form: str, **options: Any) -> int:
     derived from the recorded observations, and compared with the history and with report.yaml in the same folder.
     Results without observations (skips, exceptions) are accepted as recorded, and counted separately.
     """
-    from harness.report.rejudged import show
+    from harness.report.rejudging import show
 
     return show(run, form, strict=resolve_some(options)["warnings_as_errors"])
 
@@ -84,8 +84,8 @@ def verify(folder: str, repo: str, suite: str) -> int:
     network. If gh is installed, an attestation by GitHub is checked.
     """
     from harness.plugin.suite import rehearsed
-    from harness.report.rejudged import place_of
-    from harness.report.verified import CHECKS, attested, verify
+    from harness.report.rejudging import place_of
+    from harness.report.verification import CHECKS, attested, verify
 
     place = place_of(folder).parent
     if not (place / "report.yaml").exists():
@@ -221,7 +221,7 @@ def _changes(old: str, new: str, issues: str | None) -> int:
 def _why_refused(places: Sequence[str]) -> list[str]:
     """Return the first reason why `verify` refuses each report (a file or a run's folder), or "" if it is accepted."""
     from harness.plugin.suite import catalogue
-    from harness.report.verified import verify
+    from harness.report.verification import verify
 
     requirements = catalogue()
     folders = [Path(each) if Path(each).is_dir() else Path(each).parent for each in places]

@@ -59,7 +59,7 @@ def _uncontrolled(line: str) -> str:
     return "".join(part if index % 2 else for_terminal(part) for index, part in parts)
 
 
-class _Guard(io.BufferedIOBase):
+class _NeutralStream(io.BufferedIOBase):
     """Neutralises text before it reaches a binary stream, which stays open."""
 
     def __init__(self, below: io.TextIOWrapper) -> None:
@@ -101,7 +101,7 @@ def neutral_streams() -> Iterator[None]:
     """Neutralise everything that is written to `sys.stdout` and `sys.stderr` during the block."""
     replaced = [(name, getattr(sys, name)) for name in ("stdout", "stderr")]
     for name, stream in replaced:
-        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream.buffer, _Guard):
+        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream.buffer, _NeutralStream):
             setattr(sys, name, _guarded(stream))
     try:
         yield
@@ -113,13 +113,13 @@ def neutral_streams() -> Iterator[None]:
 def terminal_below(stream: Any) -> Any:
     """Return the terminal below a neutralised stream, for output that moves the cursor and shows no untrusted text."""
     guard = getattr(stream, "buffer", None)
-    return guard.below if isinstance(guard, _Guard) and guard.isatty() else stream
+    return guard.below if isinstance(guard, _NeutralStream) and guard.isatty() else stream
 
 
 def _guarded(stream: io.TextIOWrapper) -> io.TextIOWrapper:
     stream.flush()
     return io.TextIOWrapper(
-        _Guard(stream),
+        _NeutralStream(stream),
         stream.encoding,
         stream.errors,
         newline="",

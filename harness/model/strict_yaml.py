@@ -28,7 +28,7 @@ _PREFIX = "tag:yaml.org,2002:"
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _RefusedError(Exception):
+class _InvalidYamlError(Exception):
     def __init__(self, why: str, mark: Any) -> None:
         super().__init__(f"{why}, in line {mark.line + 1}, column {mark.column + 1}")
 
@@ -54,7 +54,7 @@ def _parse(data: str | bytes, where: str, *, documents: int) -> list[Any]:
         text = data.decode() if isinstance(data, bytes) else data
         with contextlib.closing(_events(text)) as events:
             return _Reader(events).documents(documents)
-    except _RefusedError as error:
+    except _InvalidYamlError as error:
         raise UsageError(f"{where}: {error}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise UsageError(f"{where}: is not YAML: {' '.join(str(error).split())}") from None
@@ -85,7 +85,7 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 if len(found) == most:
                     more = "one document" if most == 1 else f"{most} documents"
-                    raise _RefusedError(f"it has more than {more}", event.start_mark)
+                    raise _InvalidYamlError(f"it has more than {more}", event.start_mark)
                 self._named = {}  # anchors are local to their document
                 found.append(self._value(next(self._events), 0))
         return found
@@ -103,22 +103,22 @@ class _Reader:
     def _count(self, number: int, event: Any) -> None:
         self._number += number
         if self._number > MAX_VALUES:
-            raise _RefusedError(f"it has more than {MAX_VALUES:,} values", event.start_mark)
+            raise _InvalidYamlError(f"it has more than {MAX_VALUES:,} values", event.start_mark)
 
     def _alias(self, event: Any) -> Any:
         if event.anchor not in self._named:
-            raise _RefusedError(f"alias *{event.anchor} has no anchor before it", event.start_mark)
+            raise _InvalidYamlError(f"alias *{event.anchor} has no anchor before it", event.start_mark)
         value, number = self._named[event.anchor]
         self._aliased += number
         if self._aliased > MAX_ALIASED:
-            raise _RefusedError(f"aliases expand to more than {MAX_ALIASED:,} values", event.start_mark)
+            raise _InvalidYamlError(f"aliases expand to more than {MAX_ALIASED:,} values", event.start_mark)
         self._count(number - 1, event)
         return value
 
     def _collection(self, event: Any, depth: int) -> list[Any] | dict[str, Any]:
         _of_json(event, "seq", "map")
         if depth >= MAX_DEPTH:
-            raise _RefusedError(f"it is nested more than {MAX_DEPTH} deep", event.start_mark)
+            raise _InvalidYamlError(f"it is nested more than {MAX_DEPTH} deep", event.start_mark)
         items = itertools.takewhile(lambda each: not isinstance(each, yaml.CollectionEndEvent), self._events)
         if isinstance(event, yaml.SequenceStartEvent):
             return [self._value(each, depth + 1) for each in items]
@@ -126,9 +126,9 @@ class _Reader:
         for each in items:
             key = self._value(each, depth + 1)
             if not isinstance(key, str):
-                raise _RefusedError("a key must be a string", each.start_mark)
+                raise _InvalidYamlError("a key must be a string", each.start_mark)
             if key in found:
-                raise _RefusedError(f"duplicate key {key[:100]!r}", each.start_mark)
+                raise _InvalidYamlError(f"duplicate key {key[:100]!r}", each.start_mark)
             found[key] = self._value(next(self._events), depth + 1)
         return found
 
@@ -144,25 +144,25 @@ class _Reader:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise _RefusedError("a string has an unpaired surrogate", event.start_mark) from None
+            raise _InvalidYamlError("a string has an unpaired surrogate", event.start_mark) from None
         _of_json(event, "str", "int", "float", "bool", "null")
         tag = event.tag or self._scalars.resolve(yaml.ScalarNode, text, event.implicit)
         kind = tag.removeprefix(_PREFIX)
         if kind == "merge":
-            raise _RefusedError("merge keys (<<) are not supported", event.start_mark)
+            raise _InvalidYamlError("merge keys (<<) are not supported", event.start_mark)
         if kind not in ("int", "float", "bool", "null") or ":" in text:
             return text
         if len(text) > _DIGITS:
-            raise _RefusedError(f"a number has more than {_DIGITS} digits", event.start_mark)
+            raise _InvalidYamlError(f"a number has more than {_DIGITS} digits", event.start_mark)
         try:
             value = getattr(self._scalars, f"construct_yaml_{kind}")(yaml.ScalarNode(tag, text))
         except (KeyError, ValueError):
-            raise _RefusedError(f"{text[:50]!r} is not a valid {kind}", event.start_mark) from None
+            raise _InvalidYamlError(f"{text[:50]!r} is not a valid {kind}", event.start_mark) from None
         if isinstance(value, float) and not math.isfinite(value):
-            raise _RefusedError(f"a number is {value}", event.start_mark)
+            raise _InvalidYamlError(f"a number is {value}", event.start_mark)
         return value
 
 
 def _of_json(event: Any, *kinds: str) -> None:
     if event.tag is not None and event.tag not in ("!", *(_PREFIX + each for each in kinds)):
-        raise _RefusedError(f"tag {event.tag[:50]!r} is not supported", event.start_mark)
+        raise _InvalidYamlError(f"tag {event.tag[:50]!r} is not supported", event.start_mark)

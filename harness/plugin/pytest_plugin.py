@@ -240,7 +240,7 @@ def _set_up(config: pytest.Config, run: Run) -> None:
 def _take_cluster(config: pytest.Config, run: Run) -> None:
     """Hold the Lease of the real cluster until the run ends. Raises `UnavailableError` and `DistrustError`."""
     from harness.plugin.display import with_heartbeat
-    from harness.run.real_cluster import Session
+    from harness.run.real_cluster import ClusterSession
 
     def say(text: str) -> None:
         print(for_terminal(text), file=sys.stderr, flush=True)  # noqa: T201
@@ -250,7 +250,7 @@ def _take_cluster(config: pytest.Config, run: Run) -> None:
             session.close()
 
     with with_heartbeat(say, f"still preparing the cluster of --backend {run.settings.backend}") as heard:
-        session = Session(run.settings, heard)
+        session = ClusterSession(run.settings, heard)
         session.start()
     config.add_cleanup(close)
     run.target, run.lacking = session.target.to_json(), session.lacking

@@ -6,7 +6,7 @@ answer arrives or times out. If a control probe is lost, a missing answer counts
 about the proxy. An answer from a wrong pod stays wrong. While all answers arrive, no control probes are sent, so nodes
 track no additional connections.
 
-Faults shorter than twice `EVERY` may remain undetected. All code except `ControlledBlock` runs on the loop's thread.
+Faults shorter than twice `EVERY` may remain undetected. All code except `ControlProbeBlock` runs on the loop's thread.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
 
 
 @dataclass(slots=True, eq=False)
-class Control:
+class ControlProbes:
     """Every `EVERY` seconds, sends control probes for the probes that `missing` returns, until `conclude` or `end`."""
 
     targets: ControlTargets | None
@@ -148,7 +148,7 @@ class Control:
 class _ClientRound:
     """One client's control probes in one round. They share one socket on an unused port. Each has its own nonce."""
 
-    _control: Control
+    _control: ControlProbes
     _client: SocketSource
     _family: int
     _reactor: Reactor
@@ -210,13 +210,13 @@ class _ClientRound:
         self._control.answered(self)
 
 
-class ControlledBlock:
+class ControlProbeBlock:
     """Sends control probes during a block, while another thread sends the actual request."""
 
     def __init__(self, probe: Probe, *, targets: ControlTargets, reactor: Reactor) -> None:
         """`probe` only specifies the client and the IP family. It is not sent."""
         self._probe = probe
-        self._control = Control(targets=targets, reactor=reactor, missing=once(probe))
+        self._control = ControlProbes(targets=targets, reactor=reactor, missing=once(probe))
         self._reactor = reactor
 
     def fault(self) -> str:

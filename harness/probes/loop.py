@@ -16,8 +16,8 @@ from typing import NamedTuple, Self
 from harness.errors import InconclusiveError, UsageError
 from harness.model.outcomes import Observation, Unknown
 from harness.netns.namespace import roam
-from harness.probes.control import Control, ControlledBlock, ControlTargets, excused, is_missing
-from harness.probes.probe import Answers, Attempt, Probe, SocketSource
+from harness.probes.control import ControlProbeBlock, ControlProbes, ControlTargets, excused, is_missing
+from harness.probes.probe import Attempt, Probe, ReplyParser, SocketSource
 from harness.probes.reactor import Reactor
 from harness.probes.server import Server, ServerPort
 from harness.probes.stream import Stream
@@ -40,7 +40,7 @@ class _ProbeSender(ABC):
     """Sends probes and, for missing answers, control probes. Collects outcomes. Runs on the loop's thread."""
 
     def __init__(
-        self, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers, targets: ControlTargets | None
+        self, probes: Sequence[Probe], *, reactor: Reactor, answers: ReplyParser, targets: ControlTargets | None
     ) -> None:
         self._probes = probes
         self._reactor = reactor
@@ -48,7 +48,7 @@ class _ProbeSender(ABC):
         self._flying = 0
         self._outcomes: list[Observation] = []
         self._result: Future[list[Observation]] | None = None
-        self._control = Control(targets=targets, reactor=reactor, missing=self._missing)
+        self._control = ControlProbes(targets=targets, reactor=reactor, missing=self._missing)
         self._looked_at = self._sent = 0  # probes sent before the last two calls of `_missing`
 
     @property
@@ -163,7 +163,7 @@ class Loop:
         """`targets` are the targets of control probes. Without targets, no control probes are sent."""
         self._targets = targets
         self._reactor = Reactor()
-        self._answers = Answers()
+        self._answers = ReplyParser()
 
     def start(self) -> None:
         self._reactor.start()
@@ -217,9 +217,9 @@ class Loop:
         self._reactor.call(lambda: recording.begin(interval))
         return recording
 
-    def controlled(self, probe: Probe, targets: ControlTargets) -> ControlledBlock:
+    def controlled(self, probe: Probe, targets: ControlTargets) -> ControlProbeBlock:
         """Return a context manager that sends control probes from this probe's client during the block."""
-        return ControlledBlock(probe, targets=targets, reactor=self._reactor)
+        return ControlProbeBlock(probe, targets=targets, reactor=self._reactor)
 
     def __enter__(self) -> Self:
         self.start()

@@ -97,7 +97,7 @@ def without_answer(limit: float, passed: float, lost: float) -> Observation | fl
     )
 
 
-class Answers:
+class ReplyParser:
     def __init__(self) -> None:
         self.identities: set[str] = set()
         self.read = lru_cache(10_000)(self._read)
@@ -225,7 +225,7 @@ class Attempt:
     probe: Probe
     index: int
     reactor: Reactor
-    answers: Answers
+    answers: ReplyParser
     report: Callable[[int, Observation], None]
     done: bool = False
     _buffer: bytes = b""  # TCP: the beginning of the answer; UDP: the nonce

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import Observation, Unknown
-from harness.probes.control import Control, ControlTargets, excused, is_missing, once
+from harness.probes.control import ControlProbes, ControlTargets, excused, is_missing, once
 from harness.probes.probe import (
     LONGEST_LINE,
-    Answers,
     Probe,
+    ReplyParser,
     connected_socket,
     forget_errors,
     from_error,
@@ -39,13 +39,13 @@ class _Deadline:
 class Stream:
     """A long-lived TCP connection or UDP socket. `opened` is the outcome of opening the connection."""
 
-    def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, targets: ControlTargets | None) -> None:
+    def __init__(self, probe: Probe, *, reactor: Reactor, answers: ReplyParser, targets: ControlTargets | None) -> None:
         self.probe = probe
         self.opened: Observation = Unknown("not connected yet")
         self._reactor = reactor
         self._answers = answers
         self._targets = targets
-        self._control: Control | None = None
+        self._control: ControlProbes | None = None
         self._socket: socket.socket | None = None
         self._ended: Observation | None = None
         self._result: Future[Observation] | None = None
@@ -138,7 +138,7 @@ class Stream:
 
     def _watch(self) -> None:
         """Start control probes, which send a round if the answer to the current request is late."""
-        self._control = Control(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
+        self._control = ControlProbes(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
     def _ask(self, result: Future[Observation]) -> None:

@@ -11,8 +11,8 @@ from harness.checks.program_requirements import PROGRAM, REQUIREMENTS
 from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import shown
-from harness.model.judged import JUDGES, PACKETS
 from harness.model.limits import MOST, Limits
+from harness.model.verdict_basis import JUDGES, PACKETS
 from harness.netns.isolation import OWN
 from harness.recipes import values
 from harness.recipes.installation import Installation, parse_installation

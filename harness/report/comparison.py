@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.judging.results import Outcome, outcome
-from harness.model import judged
+from harness.model import verdict_basis
 from harness.model.escaping import for_code, for_markdown
 from harness.model.requirements import Profile
 from harness.model.times import whole
@@ -28,7 +28,7 @@ _WITH_A_PROXY = {Profile.SERVICE_PROXY, Profile.CLUSTER}
 
 def judged_by(report: Report) -> str:
     """Return the basis of a report's verdicts: packets or decisions. Older releases judged only packets."""
-    return str(report.get("judges", judged.PACKETS))
+    return str(report.get("judges", verdict_basis.PACKETS))
 
 
 def mode_of(report: Report) -> str:
@@ -38,7 +38,7 @@ def mode_of(report: Report) -> str:
 
 def title_of(report: Report) -> str:
     """Return the column header for the implementation of a report: project, version, mode, and "(decisions)"."""
-    implementation, by = report["implementation"], judged.mark(judged_by(report))
+    implementation, by = report["implementation"], verdict_basis.mark(judged_by(report))
     parts = (implementation.get("project"), implementation.get("version"), mode_of(report), by)
     return for_markdown(" ".join(str(each) for each in parts if each))
 
@@ -91,7 +91,7 @@ def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, f
 
 
 def key_of_decisions(judges: Iterable[str]) -> list[str]:
-    return [judged.KEY, ""] if judged.DECISIONS in judges else []
+    return [verdict_basis.KEY, ""] if verdict_basis.DECISIONS in judges else []
 
 
 def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-class Session:
+class ClusterSession:
     """The Lease of a run on a cluster. `close` restores the cluster, and is idempotent."""
 
     def __init__(self, settings: Settings, say: Say) -> None:
@@ -151,7 +151,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
 def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
     """Create and hold the cluster of these settings, and boot a backend for it in this process."""
     with contextlib.ExitStack() as held:
-        session = held.enter_context(contextlib.closing(Session(settings, say).start()))
+        session = held.enter_context(contextlib.closing(ClusterSession(settings, say).start()))
         yield held.enter_context(contextlib.closing(boot(session.target.to_json(), settings, "main")))
 
 

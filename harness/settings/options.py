@@ -16,9 +16,9 @@ from harness.eventually import FAR
 from harness.model.cluster_options import WAYS
 from harness.model.files import shown
 from harness.model.generation import check_amount
-from harness.model.judged import JUDGES, PACKETS
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
+from harness.model.verdict_basis import JUDGES, PACKETS
 from harness.settings import parsing
 from harness.settings.claims import (
     INSTALLED,

@@ -17,8 +17,8 @@ from harness.model.files import content, sha256_of, shown
 from harness.model.requirements import Requirement
 from harness.report import published
 from harness.report.conformance import as_yaml, read_report
-from harness.report.rejudged import HISTORIES, place_of
-from harness.report.verified import RELEASE, Refusal, refusals
+from harness.report.rejudging import HISTORIES, place_of
+from harness.report.verification import RELEASE, Refusal, refusals
 from harness.run.folder import write_whole
 from tools.shelf import report_folder
 from tools.shelf.entry import described

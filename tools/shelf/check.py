@@ -13,7 +13,7 @@ from harness.model.files import MEGABYTE, content
 from harness.model.requirements import Requirement
 from harness.report import attestation, published
 from harness.report.conformance import read_report
-from harness.report.verified import Refusal, attested, refusals
+from harness.report.verification import Refusal, attested, refusals
 from harness.scenario.rehearsal import ExpectedByCase
 from tools.shelf import report_folder
 from tools.shelf.entry import HOLDS, Entry, described

@@ -11,15 +11,15 @@ from harness.errors import UsageError
 from harness.judging import history
 from harness.judging.results import CaseResult, Outcome, Result, outcome
 from harness.judging.verdict import Verdict
-from harness.model import judged
+from harness.model import verdict_basis
 from harness.model.requirements import Level, Requirement
 from harness.report import published
 from harness.report.causes import counted as number_of
 from harness.report.causes import grouped
 from harness.report.comparison import MARKS, by_feature, counted, judged_by, mode_of
 from harness.report.conformance import read_report
-from harness.report.rejudged import derive, history_in
-from harness.report.verified import is_released, refusals
+from harness.report.rejudging import derive, history_in
+from harness.report.verification import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
 NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
@@ -90,7 +90,7 @@ class Entry:
     @property
     def title(self) -> str:
         """Return the implementation: project, version, mode, and "(decisions)" if only decisions were judged."""
-        by = judged.mark(self.judges)
+        by = verdict_basis.mark(self.judges)
         return " ".join(filter(None, (self.project or self.organization, self.version, self.mode, by)))
 
     @property

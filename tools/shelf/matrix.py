@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.model.judged import mark
+from harness.model.verdict_basis import mark
 from harness.report.comparison import MET, NOT_RUN
 from harness.run.plan import EXEMPTED
 from tools.shelf.deviations import Deviation, deviation_of

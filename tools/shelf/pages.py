@@ -13,11 +13,11 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.errors import UsageError
-from harness.model import judged
+from harness.model import verdict_basis
 from harness.model.escaping import for_code, for_line, for_markdown
 from harness.report.comparison import KEY, MARKS, NOT_RUN, key_of_decisions
 from harness.report.template import environment, file, style
-from harness.report.verified import is_released
+from harness.report.verification import is_released
 from tools.shelf import matrix
 from tools.shelf.deviations import Deviation, deviation_of
 from tools.shelf.entry import UNRELEASED, Entry, states
@@ -28,7 +28,7 @@ _PACKAGE = "tools.shelf"
 
 def readme(entry: Entry, report: Mapping[str, Any]) -> str:
     """Return the README.md in a report's folder."""
-    by = " ".join(filter(None, (f"mode {entry.mode}" if entry.mode else "", judged.mark(entry.judges))))
+    by = " ".join(filter(None, (f"mode {entry.mode}" if entry.mode else "", verdict_basis.mark(entry.judges))))
     environ = report["environment"]
     facts = {
         "Kubernetes": entry.kubernetes,

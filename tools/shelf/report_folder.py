@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from harness.errors import UsageError
-from harness.model.judged import DECISIONS
+from harness.model.verdict_basis import DECISIONS
 from harness.report.comparison import judged_by, mode_of
 
 REPORT, README, HISTORY = "report.yaml", "README.md", "run.jsonl.xz"

@@ -14,8 +14,8 @@ from harness.judging.exit_codes import ExitCode, exit_code
 from harness.judging.judge import Judged
 from harness.judging.results import DECISIVE, Outcome, Result, count, situation
 from harness.judging.verdict import Verdict
-from harness.model.judged import mark
 from harness.model.times import brief, whole
+from harness.model.verdict_basis import mark
 from harness.report import reactions
 from harness.report.allure import link
 from harness.report.causes import Cause

@@ -12,7 +12,7 @@ from harness.model.requirements import Requirement
 from harness.report import causes, published, reactions
 from harness.report.conformance import is_inside, read_report, with_levels
 from harness.report.page.page import as_html
-from harness.report.rejudged import HISTORIES, derive, place_of
+from harness.report.rejudging import HISTORIES, derive, place_of
 from harness.run.folder import PAGE, write_whole
 
 

@@ -22,7 +22,7 @@ from harness.guest.nodes import NodeChange, changed, restored
 from harness.model import manifests
 from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from harness.run.prerequisites import examine_cluster
-from harness.run.real_cluster import Session
+from harness.run.real_cluster import ClusterSession
 from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
@@ -122,7 +122,7 @@ class UserCluster:
 
     def run_begins(self) -> None:
         """Start and end a run on the cluster. The run may fail with an error that has a reason."""
-        session = Session(resolve({"backend": "kubeconfig", "kubeconfig": str(self.kubeconfig)}), lambda _: None)
+        session = ClusterSession(resolve({"backend": "kubeconfig", "kubeconfig": str(self.kubeconfig)}), lambda _: None)
         try:
             session.start()
         except (UnavailableError, DistrustError):

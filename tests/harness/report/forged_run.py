@@ -14,7 +14,7 @@ import yaml
 from harness.judging.history import sealed
 from harness.model.requirements import Requirement
 from harness.report.page import rewrite
-from harness.report.verified import verify
+from harness.report.verification import verify
 from harness.scenario.rehearsal import ExpectedByCase
 
 

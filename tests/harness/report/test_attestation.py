@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from harness.commands.main import main
 from harness.report.attestation import FILE, check, repository_of
-from harness.report.verified import attested
+from harness.report.verification import attested
 from tests.harness.report.forged_run import ForgedRun
 
 pytest_plugins = ["pytester"]

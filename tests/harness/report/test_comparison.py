@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.commands.main import main
-from harness.model import judged
-from harness.model.judged import DECISIONS
+from harness.model import verdict_basis
+from harness.model.verdict_basis import DECISIONS
 from harness.report.comparison import as_markdown, title_of
 
 
@@ -49,7 +49,7 @@ def test_report_of_decisions_is_never_shown_as_one_of_packets() -> None:
     tables = [line for line in page.splitlines() if line.startswith("|") and "b 1.0" in line]
     assert len(tables) == 3
     assert all("(decisions)" in line for line in tables)
-    assert judged.KEY in page
+    assert verdict_basis.KEY in page
     assert "decisions" not in as_markdown([plain])
 
 

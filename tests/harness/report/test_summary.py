@@ -8,8 +8,8 @@ import pytest
 
 from harness.judging.exit_codes import ExitCode, ExitConditions, exit_code
 from harness.judging.results import CaseResult, Result
-from harness.model.judged import JUDGES
 from harness.model.requirements import MAY, MUST, SHOULD, Feature, Level, Profile, Requirement
+from harness.model.verdict_basis import JUDGES
 from harness.report.summary import header, summary
 from harness.settings.options import resolve
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.commands.main import main
-from harness.report.verified import CHECKS, verify
+from harness.report.verification import CHECKS, verify
 from tests.harness.report.forged_folders import FOLDERS
 from tests.harness.report.forged_histories import HISTORIES
 from tests.harness.report.forged_reports import REPORTS

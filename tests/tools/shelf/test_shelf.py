@@ -22,13 +22,13 @@ from click.testing import CliRunner, Result
 
 from harness.commands.main import main
 from harness.errors import UsageError
-from harness.model import judged
+from harness.model import verdict_basis
 from harness.model.escaping import for_markdown
-from harness.model.judged import DECISIONS
 from harness.model.requirements import Requirement
+from harness.model.verdict_basis import DECISIONS
 from harness.report.conformance import read_report
 from harness.report.page.rewrite import read_run, write
-from harness.report.verified import verify
+from harness.report.verification import verify
 from tests.harness.report.browser import BrowserPage
 from tests.harness.report.forged_run import ForgedRun
 from tools.shelf import index
@@ -72,7 +72,7 @@ def entry(place: str = "1.37/a-b/1-x", **more: Any) -> Entry:
         "place": place, "digest": "", **KUBE_PROXY, "mode": "nftables", "url": "https://kubernetes.io",
         "kubernetes": "v1.37", "date": "2026-11-21T10:00:00Z", "suite": "trafficdist 0.1.0", "catalogue": "sha256:now",
         "refused": "", "uncertifiable": "", "met": "✓ 12", "features": {"DNS": {"ServiceDNS": "✓ 12"}},
-        "unmet": (), "unclaimed": (), "causes": (), "judges": judged.PACKETS,
+        "unmet": (), "unclaimed": (), "causes": (), "judges": verdict_basis.PACKETS,
     }  # fmt: skip
     return Entry(**{**values, **more})
 
@@ -110,7 +110,7 @@ def test_the_folder_names_a_mode_where_a_proxy_was_judged(profiles: list[str], l
 def test_matrix_marks_implementations_judged_by_decisions(made: Callable[..., str]) -> None:
     shown = made([entry("1.37/a/b", judges=DECISIONS)], TODAY)
     assert "kube-proxy v1.37.2 nftables (decisions)" in shown
-    assert judged.KEY in shown
+    assert verdict_basis.KEY in shown
     assert "decisions" not in made([entry("1.37/a/b")], TODAY)
 
 

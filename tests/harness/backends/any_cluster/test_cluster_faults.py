@@ -34,7 +34,7 @@ from harness.model.release import Component, Release
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import pod_client
 from harness.probes.loop import Probe
-from harness.run.real_cluster import Session, boot
+from harness.run.real_cluster import ClusterSession, boot
 from harness.scenario.cluster import Cluster
 from harness.settings.options import resolve
 from reference.apiserver import status
@@ -165,7 +165,7 @@ def test_missing_permission_for_pods_is_reported_before_the_run(host: ClusterOwn
     token = add_user(host.server, "alice", [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)])
     settings = resolve({"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token))})
     with pytest.raises(UnavailableError, match=r"user alice may not create pods.*apply deploy/rbac\.yaml"):
-        Session(settings, print).start()
+        ClusterSession(settings, print).start()
     assert "trafficdist" not in [each["metadata"]["name"] for each in host.backend.api.list("namespaces")]
 
 
@@ -173,7 +173,10 @@ def test_missing_permission_for_nodes_is_reported_before_a_disruptive_run(host: 
     token = add_user(host.server, "alice", [rule.as_rbac() for rule in RULES])
     given = {"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token)), "allow-disruptive": True}
     said = r"user alice may not .*patch nodes.*apply deploy/rbac\.yaml"
-    with contextlib.closing(Session(resolve(given), print)) as session, pytest.raises(UnavailableError, match=said):
+    with (
+        contextlib.closing(ClusterSession(resolve(given), print)) as session,
+        pytest.raises(UnavailableError, match=said),
+    ):
         session.start()
 
 

@@ -11,7 +11,7 @@ import yaml
 from harness.api.client import Api
 from harness.model import manifests
 from harness.model.topology import THREE_ZONES
-from harness.run.real_cluster import Session
+from harness.run.real_cluster import ClusterSession
 from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
@@ -34,7 +34,7 @@ def kubeconfig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def lacking(kubeconfig: str, **options: object) -> dict[str, str]:
     place = {} if "backend" in options else {"backend": "kubeconfig", "kubeconfig": kubeconfig}
-    session = Session(resolve({**place, **options}), lambda _: None)
+    session = ClusterSession(resolve({**place, **options}), lambda _: None)
     session.start().close()
     return session.lacking
 
@@ -55,5 +55,5 @@ def test_effect_of_a_single_ip_family_is_known_before_the_run(kubeconfig: str) -
 
 @pytest.mark.parametrize("kubeconfig", [Features((1, 33))], indirect=True)
 def test_scenarios_may_set_gates_of_a_kind_cluster(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Session, "_make_kind_cluster", lambda *_: kubeconfig)
+    monkeypatch.setattr(ClusterSession, "_make_kind_cluster", lambda *_: kubeconfig)
     assert lacking(kubeconfig, backend="kind").keys() == {"IPv6", "DualStack"}

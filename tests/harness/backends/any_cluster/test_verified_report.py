@@ -20,7 +20,7 @@ from emulator import state as cluster_state
 from emulator.kubelet.images import REGISTRY
 from harness.judging.conclusion import Cause
 from harness.plugin.suite import rehearsed
-from harness.report.verified import verify
+from harness.report.verification import verify
 from tests.harness.backends.verdicts import JUDGED, trafficdist
 
 NAME = f"verified-report-{os.getpid()}"

@@ -29,7 +29,7 @@ from harness.report import attestation, causes, conformance, junit, published
 from harness.report.environment import catalogue_digest, suite_version
 from harness.report.page import page, rewrite
 from harness.report.reactions import by_case, listed
-from harness.report.rejudged import HISTORIES, derive, differences, history_in
+from harness.report.rejudging import HISTORIES, derive, differences, history_in
 from harness.report.rerun import value_of
 from harness.run.folder import MARK, PAGE
 from harness.run.plan import Plan
