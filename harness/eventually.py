@@ -114,7 +114,7 @@ def is_over(begin: float, within: float) -> bool:
 
 
 def _left(begin: float, at: float, limit: float) -> tuple[float, bool]:
-    """Return the seconds that a wait has left at a time, and whether the programs could run for its whole limit."""
+    """Return how many seconds a wait has left at time `at`, and whether the programs could run for its whole limit."""
     most = MOST_IF_STOPPED if RUN_DELAY.stopped else MOST
     left, had_limit = time_left(limit, at - begin, RUN_DELAY.lost(begin, at), most)
     return 0.0 if left > 0 and is_own_fault(begin, at - begin, limit) else left, had_limit

@@ -7,7 +7,7 @@ process used no CPU time, the whole process was stopped, by SIGSTOP or a suspend
 
 The programs are this process, with the API server, observer and reference implementation, and its descendants.
 Waits of several threads are added, up to the time that passed, because a change goes through one program after the
-other. So the result is an upper bound: a limit that is exceeded without this time is exceeded for certain.
+other. So the result is an upper bound: a limit that is exceeded even without this time is certainly exceeded.
 """
 
 import contextlib

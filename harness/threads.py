@@ -20,7 +20,7 @@ _errors: WeakKeyDictionary[threading.Thread, BaseException] = WeakKeyDictionary(
 
 @runtime_checkable
 class ThreadOwner(Protocol):
-    """A part of a cluster whose threads are not judged, and therefore watched."""
+    """A part of a cluster that is not judged. Its threads are watched, because they must not end."""
 
     def threads(self) -> Iterable[threading.Thread]:
         """Return the threads that must be running now."""

@@ -72,7 +72,7 @@ def _repository(_: click.Context, __: click.Parameter, value: str) -> str:
     metavar="OWNER/NAME",
     default="",
     callback=_repository,
-    help="GitHub repository whose workflow made attestation.jsonl, if FOLDER has it.  [that of the implementation]",
+    help="GitHub repository whose workflow made attestation.jsonl, if FOLDER has it.  [the implementation's own]",
 )
 @SUITE
 def verify(folder: str, repo: str, suite: str) -> int:

@@ -1,4 +1,4 @@
-"""Compares an expected value with an observed value that was read, such as hints or metrics, not measured by probes.
+"""Compares an expected value with a value that a scenario has read, such as hints or metrics.
 
 Both values are converted to JSON first. The history stores the same JSON, so `judge` can repeat the comparison.
 """

@@ -1,8 +1,8 @@
 """Derives the verdict on a phase of a test from its judgements. A run and `trafficdist judge` use the same functions.
 
 The first judgement that did not pass ends the scenario and determines the verdict. If the scenario depends on a basic
-check that failed, a preliminary judgement follows and decides. Other causes of a verdict (a skip, an exception, a
-failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
+check that failed, a preliminary judgement follows and takes precedence. Other causes of a verdict (a skip, an exception
+or a failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
 """
 
 import enum
@@ -30,7 +30,7 @@ class InconclusiveJudgementError(InconclusiveError):
 
 
 def raise_for(judgement: Judgement, message: str) -> NoReturn:
-    """Raise the exception that ends a scenario after this judgement, which did not pass."""
+    """Raise the exception for a judgement that did not pass. It ends the scenario."""
     raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, message)
 
 

@@ -40,12 +40,12 @@ RANKS = (
 """All differences that concern connections, the most informative first. Others concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
-"""Conditions that follow from a measuring window. Other conditions are kinds of addresses and random values."""
+"""Conditions that a measuring window shows. Other conditions are kinds of addresses and random values."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
-    """What happened, and the unusual conditions that all affected clients have in common.
+    """A description of what happened, and the unusual conditions that all affected clients have in common.
 
     `sure` is false if the scenario did not record enough to distinguish this difference from others.
     """
@@ -123,7 +123,7 @@ def _of_outcome(
 
 
 def _conditions(asked: str, kind: str) -> frozenset[str]:
-    """Return the unusual conditions of a client's connections. `asked` is its label and the window's title."""
+    """Return the unusual conditions of a client's connections. `asked`: its label and the window's title."""
     found = {word for word in (UDP, IPV6) if re.search(rf"\b{word}\b", asked)}
     found |= {NODE_CLIENT} if asked.startswith("node ") else set()
     found |= {EXTERNAL_CLIENT} if asked.startswith("outside ") else set()
@@ -192,7 +192,7 @@ class _Endpoints:
         return TERMINATING if all(each.get("terminating") for each in conditions) else UNREADY
 
     def hinted_elsewhere(self, pod: str, client: _Client) -> bool:
-        """Return whether all endpoints have hints, and those on a pod's node are hinted for other zones and nodes."""
+        """Return whether all endpoints have hints, but none on the pod's node is for the client's zone or node."""
         hints = [each.get("hints") or {} for each in self._on(_node(pod))]
         if not hints or not client.node or not all(each.get("hints") for each in self._all):
             return False
@@ -226,7 +226,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _of_words(observed: str) -> Iterator[str]:
-    """Yield what "CLIENT reached POD" or "CLIENT got no answer" may mean. The expectation is not recorded."""
+    """Yield the possible differences for "CLIENT reached POD" or "CLIENT got no answer" without an expectation."""
     client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):

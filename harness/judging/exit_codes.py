@@ -1,4 +1,4 @@
-"""The exit codes of a run and their precedence. Codes 0 to 6 are pytest's, and codes from 10 on are the suite's own.
+"""The exit codes of a run and their precedence. Codes 0 to 6 are pytest's. Codes from 10 on are the suite's own.
 
 A failed requirement takes precedence over an inconclusive requirement, unless the suite cannot trust its own
 instruments. By default, only MUST requirements and requirements that never began affect the exit code.

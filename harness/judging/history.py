@@ -51,7 +51,7 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""The number of wrong observations per client and call that are written in full. All of them are counted."""
+"""The number of wrong observations that a call of `Window.observe` writes in full. It counts all of them."""
 
 _CHANGES = 1000  # the number of changes to keep for explanations
 
@@ -238,7 +238,7 @@ def read(path: Path) -> RecordedHistory:
         records.append(record)
     first, last = records[0], records[-1]
     if first["kind"] != "begin":
-        raise UsageError(f"{path}, line 1: not the beginning of a history; lines were removed before it")
+        raise UsageError(f"{path}, line 1: this is not the first line of a history; earlier lines were removed")
     if first.get("version") != VERSION:
         raise UsageError(
             f"{path}, line 1: has format version {first.get('version')}, and this release reads version {VERSION}: "
@@ -331,7 +331,7 @@ def merge(parts: RecordedHistory, out: Path, closing: Sequence[Mapping[str, Any]
 
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
-    """Return a record as a line with its digest, and the digest. `before` is the digest of the previous line."""
+    """Return a record as a line with its digest, and the digest itself. `before` is the digest of the previous line."""
     line, digest = history_file.sealed(private(orjson.dumps(record)[:-1].decode()).encode(), before)
     return line + b"\n", digest
 

@@ -280,7 +280,7 @@ def _window(record: Mapping[str, Any]) -> WindowStory:
 def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
     concluded = conclude(judgements, phase)
     if concluded is None:
-        raise ValueError("its cause is `observed`, but the history has no observation")
+        raise ValueError("the cause of a verdict is `observed`, but the history has no observation")
     if concluded.verdict is Verdict.PASSED and stated.verdict != Verdict.PASSED:
         why = f"the judgement that ended this scenario passes now, and the rest is unknown: {stated.message}"
         return Judgement(Verdict.INCONCLUSIVE, why)

@@ -1,6 +1,6 @@
 """Computes how many probes a check needs to achieve its stated error rates.
 
-A check of random choices is sometimes wrong, so it states its error rates: the smallest fault to detect, and the
+A check of random choices can be wrong, so it states its error rates: the smallest fault that it detects, and the
 probability of missing it. Both are fixed before the run, determine the sample sizes, and are listed in the report.
 
 A fault that affects some connections usually affects some connections of every client. A fault that affects only one
@@ -166,7 +166,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return bounds that any of `count` equally likely endpoints violates with total probability `alarm` at most."""
+    """Return bounds for the counts of `count` equal endpoints. Any count violates them with probability `alarm` at most."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)

@@ -41,7 +41,7 @@ class ComparedValues:
 
 @dataclass(slots=True)
 class Story:
-    """The events of one case by time (monotonic seconds). At the times `took_up`, all changes had been processed.
+    """The events of one case by time (monotonic seconds). `took_up`: the times when all changes were processed.
 
     `begun` is the start of the scenario. Times in messages are relative to it. It is None in older histories.
     """

@@ -131,7 +131,7 @@ def _answers(samples: Sequence[Timed], phase: ExpectedChange) -> Iterator[tuple[
 def _unexpected_answers(
     samples: Sequence[Timed], found: Sequence[ExpectedChange], tally: Tally, allowed: frozenset[str]
 ) -> int:
-    """Return the number of answers from pods that may not answer before or after a change, or at any time."""
+    """Count the answers from pods that may never answer, or that may answer neither before nor after a change."""
     never = sum(count for pod, count in tally.pods.items() if pod not in allowed)
     between = sum(
         each.pod in allowed and each.pod not in phase.before | phase.after

@@ -171,7 +171,7 @@ class Judgement:
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan for one of `clients` that see the same faults. Raises `ValueError` for an empty set."""
+    """Return the plan for one client if `clients` clients see the same faults. Raises `ValueError` for an empty set."""
     if isinstance(expected, TimedOut | Refused | NoAnswer):
         return every_probe("silence", rates, clients=clients)
     if isinstance(expected, AnyOf):

@@ -1,4 +1,4 @@
-"""Option values about clusters that several packages parse or use."""
+"""Values of options about clusters that several packages use."""
 
 NO_CNI = "none"  # value of --cni for a cluster in which the suite installs no network plugin
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from harness.errors import UsageError
 
 LONGEST_PART = 25.0
-"""The duration of one part in seconds. A part ends when it fails, and the other parts continue."""
+"""The maximum duration of one part in seconds. A part ends when it fails, and the other parts continue."""
 
 _AMOUNT = re.compile(r"(\d{1,7})(s|m|h|)", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600}

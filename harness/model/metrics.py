@@ -48,7 +48,7 @@ METRIC_RELEASES: Mapping[str, MetricReleases] = {
 
 
 class Metrics:
-    """All samples of a string in the Prometheus format. Raises `ValueError` for any other string."""
+    """The samples in a text in the Prometheus format. Raises `ValueError` for any other text."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -92,7 +92,7 @@ class _NeutralStream(io.BufferedIOBase):
             self._inner.flush()
 
     def close(self) -> None:
-        """Only flush, because the original stream remains open."""
+        """Flush the original stream, but do not close it, because it is still in use."""
         self.flush()
 
 

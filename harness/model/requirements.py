@@ -76,7 +76,7 @@ class Requirement:
 
     @property
     def section(self) -> str:
-        """Return the section in `source`. It begins with the document, unless that is the document of the id."""
+        """Return the section in `source`. It includes the document's name, unless the id begins with this name."""
         heading = re.split("[;:]", _ASIDE.sub("", self.source), maxsplit=1)[0]
         return heading.removeprefix(f"{self.document}, ")
 

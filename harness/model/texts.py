@@ -24,7 +24,7 @@ def bounded(text: str, longest: int = LONGEST) -> str:
 
 
 def as_yaml(objects: Sequence[Mapping[str, Any]], what: str) -> str:
-    """Return objects as `kubectl get -o yaml`, without managed fields and secrets."""
+    """Return objects as `kubectl get -o yaml` prints them, but without managed fields and secrets."""
     import yaml  # noqa: PLC0415  every pytest process of a run loads this module
 
     sizes = accumulate(len(orjson.dumps(each)) for each in objects)

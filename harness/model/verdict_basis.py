@@ -1,4 +1,4 @@
-"""The scope of verdicts: an implementation's packets, or only its decisions if its data plane cannot run here."""
+"""The basis of verdicts: an implementation's packets, or only its decisions if its data plane cannot run here."""
 
 PACKETS, DECISIONS = "packets", "decisions"
 JUDGES = (PACKETS, DECISIONS)  # all scopes, with the default first

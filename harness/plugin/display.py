@@ -111,7 +111,7 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def with_heartbeat(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function like `say` for a block with little output. Periods of silence are interrupted with `what`."""
+    """Yield a function that prints like `say`. When nothing was printed for some time, print `what` and the time."""
     began = time.monotonic()
     heartbeat = Heartbeat(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
 

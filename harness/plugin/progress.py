@@ -205,7 +205,7 @@ class Eta:
             self._took += now - since
 
     def left(self, now: float) -> float:
-        """Return the estimated seconds left: the expected time, scaled by actual over expected times so far."""
+        """Return the estimated seconds left: the expected time, times the ratio of actual to expected times."""
         running, todo = self.running.copy(), self._todo.copy()  # other threads change the two mappings
         late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
         took = _TRUST + self._took + sum(late.values())

@@ -33,7 +33,7 @@ _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, co
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add every option as --td-NAME and as td_NAME in the ini file."""
     group = parser.getgroup("conformance", "conformance of topology-aware Service routing (trafficdist)")
-    group.addoption("--td-options-file", metavar="FILE", help="YAML file with options, named without --td-.")
+    group.addoption("--td-options-file", metavar="FILE", help="YAML file with options; names omit --td-.")
     parser.addini("td_options_file", "YAML file with options for trafficdist")
     for option in OPTIONS:
         action: dict[str, Any] = {"value": {}, "list": {"action": "append"}, "flag": {"action": "store_true"}}[
@@ -200,7 +200,7 @@ def _limit_scenarios(config: pytest.Config, run: Run) -> None:
 
 
 def _end_with_controller() -> None:
-    """Make the kernel kill this worker when xdist's main process dies. It could disturb a `trafficdist cleanup`."""
+    """Make the kernel kill this worker when xdist's main process dies, so that it cannot disturb a later cleanup."""
     import ctypes
     import signal
 

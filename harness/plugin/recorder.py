@@ -145,7 +145,7 @@ class Recorder:
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
         """Return a sort key that preserves the order of tests within a document.
 
-        In a worker, tests of the same cluster run together, because a change of cluster costs a boot. The longest tests
+        In a worker, tests of the same cluster run together, because a new cluster must boot. The longest tests
         start first, because a long test at the end would run alone.
         """
         requirement = requirement_of(item)

@@ -157,7 +157,7 @@ class Recording(_ProbeSender):
 
 
 class Loop:
-    """Runs echo servers and probes. A context manager. Its methods must not be called on the loop's own thread."""
+    """A context manager that runs echo servers and probes. Its methods must not be called on the loop's own thread."""
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
         """`targets` are the targets of control probes. Without targets, no control probes are sent."""

@@ -138,7 +138,7 @@ def next_nonce() -> bytes:
 
 
 def connected_socket(probe: Probe) -> socket.socket | Observation:
-    """Return a non-blocking socket in the client's netns, connected or (for TCP) connecting. Return an error's outcome.
+    """Return a non-blocking socket in the client's netns, connected or connecting (TCP), or the outcome of an error.
 
     A node may reject a SYN by ICMP while `connect` still holds the socket. Then the kernel (tcp_v4_err, tcp_v6_err)
     stores a soft error, which only SO_ERROR returns, and retransmits the SYN a second later.

@@ -63,7 +63,7 @@ def bound(
 ) -> socket.socket:
     """Return a non-blocking (and, for TCP, listening) socket. Raises `OSError`, including for an invalid port."""
     if not 0 <= port <= 65535:
-        raise OSError(errno.EINVAL, f"address {port}: invalid port")
+        raise OSError(errno.EINVAL, f"invalid port {port}")
     tcp, six = protocol == "TCP", family == "IPv6"
     kind = socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM
     sock = source.socket(socket.AF_INET6 if six else socket.AF_INET, kind | _FLAGS)

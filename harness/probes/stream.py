@@ -1,4 +1,4 @@
-"""A long-lived connection, to test whether it survives a change, and which server it reaches then."""
+"""A long-lived connection, to test whether it survives a change, and which server it then reaches."""
 
 import contextlib
 import socket

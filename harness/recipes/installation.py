@@ -42,7 +42,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What installs a proxy instead of kube-proxy: images, objects, a command. `cni` is the default of --cni."""
+    """The images, objects and command that install a proxy instead of kube-proxy. `cni` is the default of --cni."""
 
     objects: Annotated[tuple[Object, ...], FieldMark.READ] = ()
     install: Command = ()

@@ -129,7 +129,7 @@ class NodeProcesses:
         return self._running
 
     def log(self, node: str) -> Path:
-        """Return the log file of the program on a node. All starts share the file."""
+        """Return the log file of the program on a node. A restarted program appends to the file."""
         return self._connections.folder / f"{self._name}-{file_name(node)}.log"
 
     def start(

@@ -1,4 +1,4 @@
-"""Create pod interfaces with the commands of a recipe, for a data plane that works at these interfaces.
+"""Create pod interfaces with the commands of a recipe, for a data plane that is attached to these interfaces.
 
 Such a data plane, for example a BPF program or a virtual switch, creates the interfaces like a CNI plugin. The harness
 creates the pod's netns and chooses addresses, like a container runtime and IPAM, and passes them to the commands.
@@ -54,7 +54,7 @@ class PodCommands:
 
 
 class PodInterfaces:
-    """Attaches and detaches pods with commands. A pod is attached when it replies to its node."""
+    """Attaches and detaches pods with commands. A pod counts as attached when it replies to its node."""
 
     def __init__(self, commands: PodCommands, run: Run, namespace_of: Callable[[str], Namespace], show: Show) -> None:
         self._commands, self._run_there, self._namespace_of, self._show = commands, run, namespace_of, show
@@ -122,7 +122,7 @@ def _values(port: PodAttachment) -> dict[str, str]:
 
 
 def _answers(node: Namespace, address: str) -> bool:
-    """Return whether a host promptly refuses a connection to an address where no program listens."""
+    """Return whether a host responds: it promptly refuses a connection to a port on which no program listens."""
     with node.socket(NUMBERS["IPv6" if ":" in address else "IPv4"], socket.SOCK_STREAM) as asking:
         asking.settimeout(_TRY_SECONDS)
         return asking.connect_ex((address, _CLOSED_PORT)) == errno.ECONNREFUSED

@@ -35,7 +35,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class OneKey:
-    """A mapping with exactly one of these keys. A dataclass with one field stands for that field's value."""
+    """A mapping with exactly one of these keys. If a dataclass has one field, the key has the value of this field."""
 
     kinds: Mapping[str, type]
 

@@ -43,7 +43,7 @@ def build(
     found: Sequence[Cause] = (),
     transitions: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the report of a run, which lists no files yet. `about` is the value of `describe`."""
+    """Return the report of a run, which lists no files yet. `about` is the result of `describe`."""
     values = {
         **about,
         "apiVersion": API_VERSION,

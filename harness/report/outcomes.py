@@ -52,7 +52,7 @@ SHOWN: Mapping[Outcome, OutcomeLabels] = {
         ids="skippedTests", always=True, junit_type="pytest.skip",
     ),
 }  # fmt: skip
-"""The presentations, with the worst outcome first. Allure has no status for warnings, and shows "unknown"."""
+"""The labels of each outcome, with the worst outcome first. Allure has no status for warnings, and shows "unknown"."""
 
 UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))
 """Outcomes that need attention, with the worst outcome first."""

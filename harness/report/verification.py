@@ -38,7 +38,7 @@ from harness.scenario.rehearsal import ExpectedByCase, ExpectedRecords, RunFacts
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 600.0
-"""The tolerance between times in the report and in the history, in seconds. A busy machine takes minutes to begin."""
+"""The tolerance in seconds between times in report and history. On a busy machine, a run takes minutes to begin."""
 
 RELEASE = "release"
 """The name of the version check. A report that fails only this check is valid, but was made by another version."""

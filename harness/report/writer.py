@@ -67,4 +67,4 @@ def _merge_history(
         merge(recorded, whole, closing(results, judged, facts))
         whole.replace(run.folder.path / "run.jsonl")
     except OSError as error:
-        raise DistrustError(f"the history of the run: {error}") from error
+        raise DistrustError(f"cannot write the history of the run: {error}") from error

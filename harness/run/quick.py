@@ -43,7 +43,7 @@ class QuickSelection:
 
 
 def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings: Settings) -> QuickSelection:
-    """Choose among the requirements of a run. Raises `UsageError` if there are some but none can be chosen."""
+    """Choose among the requirements of a run. Raises `UsageError` if it has some, but none fits."""
     kills = {each.id: frozenset(each.kills) for each in asked}
     unknown = usual(seconds)
     takes = {each: max(_LEAST, seconds.get(each, unknown)) for each in kills}

@@ -23,10 +23,10 @@ _FEATURE_OF: Mapping[str, Value] = {
     "IPv6NodePorts": (axes.ADDRESS, "node-port"),
     "ExternalIPs": (axes.ADDRESS, "external-ip"),
 }
-"""The random value that may occur only if the implementation claims this feature."""
+"""By feature, the random value that may occur only if the implementation claims the feature."""
 
 _SELDOM = 8
-"""For real programs, only one requirement in this many varies `components`, because restarts take seconds."""
+"""For real programs, one in this many requirements varies `components`, because restarts take seconds."""
 
 _OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late", f"{axes.NODES}=bare")
 _INERT: Mapping[Profile, tuple[str, ...]] = {
@@ -108,7 +108,7 @@ def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mappi
 
 
 def fixed(requirement: Requirement) -> set[str]:
-    """Return the axes and values ("client=endpoint") that a requirement does not vary. "Connection" excludes UDP."""
+    """Return the axes and values that a requirement does not vary. Sentences about connections exclude UDP."""
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
     # A requirement with `answers` is a basic check, and sets its own kind of address.

@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 class ClusterSession:
-    """The Lease of a run on a cluster. `close` restores the cluster, and is idempotent."""
+    """The session of a run on a cluster, which holds its Lease. `close` restores the cluster, and is idempotent."""
 
     def __init__(self, settings: Settings, say: Say) -> None:
         self._settings = settings
@@ -90,7 +90,7 @@ class ClusterSession:
         found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
         if len(found.nodes) < 2:
             raise UnavailableError(
-                f"of {len(nodes)} nodes, {len(found.nodes)} are ready, accept pods and have a zone (label "
+                f"{len(found.nodes)} of {len(nodes)} nodes are ready, accept pods and have a zone (label "
                 "topology.kubernetes.io/zone): scenarios need at least two such nodes; see `trafficdist doctor`"
             )
         kind = self._kind
@@ -149,7 +149,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
 
 @contextlib.contextmanager
 def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
-    """Create and hold the cluster of these settings, and boot a backend for it in this process."""
+    """Create the cluster of these settings, hold its Lease, and boot a backend for it in this process."""
     with contextlib.ExitStack() as held:
         session = held.enter_context(contextlib.closing(ClusterSession(settings, say).start()))
         yield held.enter_context(contextlib.closing(boot(session.target.to_json(), settings, "main")))

@@ -23,7 +23,7 @@ SPREAD = 24  # number of clients; they all reach the same one of two endpoints i
 def expect_affinity(
     cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
 ) -> dict[ClientRef, Pod]:
-    """Expect each client to always reach the same one of its allowed pods. Return that pod. Raises `AssertionError`."""
+    """Expect each client to keep reaching one of its allowed pods. Return these pods. Raises `AssertionError`."""
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
@@ -59,7 +59,7 @@ def answering_pods(
 def clients_that_moved(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send probes for longer than the affinity timeout of one second. Return clients that ever missed the pod `kept`.
+    """Send probes for longer than the affinity timeout of one second. Return clients that did not always reach `kept`.
 
     `asked` is the time of the clients' first probes (monotonic seconds). Raises `InconclusiveError` on a slow machine.
     """

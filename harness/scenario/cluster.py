@@ -224,7 +224,7 @@ class Cluster(ComponentOperations, Observations):
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
-        """If a random restart of a component is due, perform it now. Later, it would reset counters already read."""
+        """If a random restart of a component is due, perform it now, before its counters are read, which it resets."""
         self._events.begin_to_count(component)
 
     def next_number(self) -> int:
@@ -316,7 +316,7 @@ class Cluster(ComponentOperations, Observations):
         restart_policy: str = "Always",
         container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
     ) -> None:
-        """Create a pod that gets no traffic. In embedded clusters, it exists in the API only, and its node need not."""
+        """Create a pod that gets no traffic (in embedded clusters, only its API object). Its node need not exist."""
         self._unrelated.with_pods(node, labels)
         wanted = self.pod_variation.wanted(
             WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy), runs=False
@@ -446,7 +446,7 @@ class Cluster(ComponentOperations, Observations):
     def check_preliminaries(self, text: str) -> None:
         """Raise `InconclusiveJudgementError` if a basic check that the scenario depends on, such as DNS, has failed.
 
-        `text` is the scenario's own failure message. A requirement that tests this check itself raises nothing.
+        `text` is the scenario's own failure message. Nothing is raised for a requirement that tests this check.
         """
         for question, about in self._unanswered(self.record.used).items():
             if self.record.test in about:

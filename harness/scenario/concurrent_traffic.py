@@ -81,7 +81,7 @@ def expect_concurrent_traffic(
 
 
 def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
-    """Expect the expected outcome of a few probes per client. Open no measuring window. Raises `AssertionError`."""
+    """Check the outcomes of a few probes per client, without a measuring window. Raises `AssertionError`."""
     paths: list[Path] = []
     for each in questions:
         paths += (some := _paths(cluster, each))
@@ -147,7 +147,7 @@ def _paths(cluster: Cluster, question: Question) -> list[Path]:
 
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
-    """Return paths that expect a single pod: where any one of several pods may answer, the pod that answers now."""
+    """Return the paths, with each `AnyOf` replaced by the pod that answers now, which must keep answering."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
 
     def kept(path: Path) -> Path:

@@ -93,7 +93,7 @@ class MetricChanges:
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
-        """Expect the sum to increase by any amount, because actions may repeat. `unless`: see `expect_eventually`."""
+        """Expect the sum to increase, by any amount, as components may retry. `unless`: see `expect_eventually`."""
         self._expect("grown", name, labels, lambda change: change > 0, expected=True, unless=unless)
 
     def _expect(
@@ -179,7 +179,7 @@ def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
 
 
 def expect_condition(cluster: Cluster, service: Service, kind: str, status: str | None) -> Object:
-    """Expect a Service condition to have this status, or no such condition if None. Return it, or {} if absent."""
+    """Expect a Service condition to have this status (None: to be absent). Return the condition, or {} if absent."""
     expect_eventually(
         cluster,
         f"condition {kind} of service {service.name}",
@@ -207,9 +207,9 @@ def expect_no_more_reads(
     `values`. No value may cause additional reads in every round (single reads prove nothing, because a Kubernetes
     client may restart watches and lists at any time), or a read of a resource that was not read before.
 
-    Reads are GET, LIST and WATCH requests, as in "get nodes", that the API server counts. `play` plays one round, and
-    returns the reads that have another cause. Raises `AssertionError`, or `UnavailableError` if the API server does not
-    count reads.
+    Reads are GET, LIST and WATCH requests, as in "get nodes", that the API server counts. `play` makes one round of
+    changes, and returns the reads that have another cause. Raises `AssertionError`, or `UnavailableError` if the API
+    server does not count reads.
     """
     begin = time.monotonic()
     cluster.backend.part(RecordsApiReads).reads(component, since=begin)  # fail early if counting is unavailable

@@ -90,7 +90,7 @@ PROMISED = " became as expected within "
 
 
 def expect_in_time(cluster: Cluster, what: str, waited: WaitResult) -> None:
-    """Expect that a wait took no longer than the implementation claims (if it does). Raises `AssertionError`."""
+    """Expect that a wait took no longer than the limit that the implementation claims. Raises `AssertionError`."""
     if cluster.converges_within:
         in_time = waited.wrong_until <= cluster.converges_within * time_scale()
         said = f"{what}{PROMISED}{limit(cluster)}"

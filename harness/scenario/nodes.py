@@ -1,4 +1,4 @@
-"""A scenario's changes of nodes: labels, taints, kubelet reports, and nodes that exist in the API only.
+"""A scenario's changes to nodes: labels, taints, kubelet reports, and nodes that exist in the API only.
 
 API-only nodes run no pods. They add zones to a cluster without adding machines, which is sufficient to judge a
 controller. `restore` deletes all API-only nodes and restores all other nodes.
@@ -110,7 +110,7 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: Readiness | None = None) -> None:
         """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
 
-        `ready` is "Unknown" for a kubelet that is silent. Controllers may ignore a change of only the CPU (`resize`).
+        `ready` is "Unknown" if the kubelet does not report. Controllers may ignore a change of only the CPU (`resize`).
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)

@@ -43,7 +43,7 @@ class RandomEvents:
         return self.backend.booted.topology.nodes[0].name
 
     def before_service(self) -> None:
-        """Recreate a Node before the first Service, if `draw` says so."""
+        """Recreate a Node before the first Service, if `draw` requires it."""
         if self._has_service or self.draw[axes.NODES] != "remade":
             return
         self._has_service = True
@@ -113,7 +113,7 @@ class RandomEvents:
             dns.restart_dns()
 
     def begin_to_count(self, component: Component) -> None:
-        """If a random restart of a component is due, perform it now. Later, it would reset counters already read."""
+        """If a random restart of a component is due, perform it now, before its counters are read, which it resets."""
         if self.draw[axes.COMPONENTS] == "restarted" and not (self._has_objects or self._counts):
             self._restart(component)
         self._counts = True

@@ -96,7 +96,7 @@ def expect_traffic(
 
 
 def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
-    """Expect the expected outcomes of a few probes within `seconds` (times the time scale). Raises `AssertionError`."""
+    """Check that a few probes are as expected within `seconds` (times the time scale). Raises `AssertionError`."""
     target = service_address(cluster, service)
     begin = time.monotonic()
     with RUN_DELAY.watched():

@@ -1,7 +1,7 @@
 """Unrelated objects that share the cluster with a scenario: Services of the same name, other Services, pods and nodes.
 
-The draw of the scenario determines them. They never change the expected answers. Unrelated Services remain for the next
-scenarios, because writing hundreds of objects takes longer than most scenarios.
+The scenario's `draw` determines these objects. They never change the expected answers. Unrelated Services remain for
+the next scenarios, because writing hundreds of objects takes longer than most scenarios.
 """
 
 from collections.abc import Mapping, Sequence
@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: Draw, obj: Object) -> bool:
-        """If `draw` requires it, first write this slice with other endpoints, or a twin. Return whether it exists."""
+        """If `draw` requires it, write earlier endpoints of a slice, or its twin. Return whether the slice exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)

@@ -39,8 +39,8 @@ def _require_own_parts(fault: Mutant, settings: Settings, *, runs_controller: bo
     """Raise `UsageError` if a mutant changes a component that the real control plane provides."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(
-            f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, and --control-plane "
-            f"{settings.control_plane} has its own: omit --control-plane"
+            f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, which --control-plane "
+            f"{settings.control_plane} replaces: omit --control-plane"
         )
     if "controller" in fault.changes and not runs_controller:
         raise UsageError(f"--mutant {fault.name} is a fault in the EndpointSlice controller: omit --controller")

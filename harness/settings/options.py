@@ -67,7 +67,7 @@ class Option:
         return ENVIRONMENT_PREFIX + self.key.upper()
 
     def convert(self, value: Any, place: str) -> Any:
-        """Validate and convert a value. Raises `UsageError` that names `place`, the source of the value."""
+        """Validate and convert a value. Raises a `UsageError` that names `place`, its source."""
         try:
             if self.kind == "flag":
                 return _flag(value)
@@ -113,7 +113,7 @@ _NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
 
 _JUDGED = (
     Option("proxy", "Service proxy to judge: reference, kube-proxy[:VERSION], a YAML file that describes how to run "
-           "a proxy, or installed for the proxy of a real cluster. [reference; on a real cluster installed]",
+           "a proxy, or installed (the proxy of a real cluster). [installed on a real cluster, else reference]",
            metavar="NAME", check=parse_proxy),
     Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
     Option("judges", "Basis of the verdicts: packets, if the implementation forwards the packets itself, or "
@@ -125,19 +125,19 @@ _JUDGED = (
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
            "images. [embedded]", metavar="NAME", check=parsing.control_plane, backends=_NETNS),
     Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
-           "file that describes another controller. [that of the control plane]", metavar="NAME",
+           "file that describes another controller. [the control plane's own]", metavar="NAME",
            check=parsing.controller, backends=_NETNS),
     Option("mutant", "Run the reference with this mutant (deliberate fault), to see which requirements fail. Never "
            "certifiable.", metavar="NAME", check=parsing.mutant, backends=_NETNS),
     Option("kubernetes-version", "Kubernetes version that the reference emulates, for example 1.31. [the latest]",
            metavar="VERSION", check=parsing.kubernetes_version, backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
-           "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, in case its "
+           "PreferSameTrafficDistribution=false. With --backend kubeconfig, they are those of the API server, if its "
            "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=parsing.gate),
     Option("follow", "Source to follow if the text of a KEP and released Kubernetes differ: kep or released. "
            "[kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
     Option("converges-within", "Seconds, multiplied by --time-scale, within which the implementation promises to apply "
-           f"every change; a later change is a failure. Without it the run waits up to {FAR:g} s and reports the time. "
+           f"every change; a later change is a failure. Without it, a run waits up to {FAR:g} s and reports the time. "
            "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
     Option("limits", "Limits of all programs on a node: memory=MB, processes=NUMBER, log=MB. The key limits of a "
@@ -168,7 +168,7 @@ _CLUSTER = (
            "Repeatable. [the latest on the node, else the latest at https://dl.k8s.io]", kind="list",
            metavar="VERSIONS", default=(), check=parsing.patch, backends=_KIND, on_command_line=False),
     Option("cni", "Network plugin of --backend kind: a file of manifests to install instead of kind's own plugin, or "
-           "none if the recipe of --proxy installs one. [that of the recipe, or kind's own]", metavar="FILE",
+           "none if the recipe of --proxy installs one. [the recipe's plugin, or kind's own]", metavar="FILE",
            check=parsing.cni, backends=_KIND),
     Option("probes", "How to probe a real cluster: packets (as root from the network namespaces of nodes and pods, if "
            "the nodes are containers on this machine) or agnhost (in pods, through the API server). [packets if "
@@ -187,7 +187,7 @@ _SELECTION = (
     Option("run-test", "Run only requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
     Option("generate", "Run only generated scenarios, for a time (60s, 10m) or up to a number (500). The seed "
-           "determines them. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
+           "determines the scenarios. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
     Option("replay", "Run only the scenarios in this file, which --generate printed.", metavar="FILE",
            check=parsing.scenarios),
     Option("quick", "Run only requirements that together detect many mutants in 30 s on two CPUs. Never certifiable.",
@@ -199,10 +199,10 @@ _SELECTION = (
 _EXECUTION = (
     Option("seed", "Seed of all random values of a run. [1; random with --generate]", metavar="NUMBER",
            check=parsing.seed),
-    Option("draw", "Use these values on the axes of variation for all requirements, for example "
+    Option("draw", "Use these values instead of random ones for all requirements, for example "
            "names=cloud,slices=each, or plain. [random, determined by the seed]", metavar="VALUES", check=parsing.draw,
            default=""),
-    Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
+    Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows the factor.",
            metavar="FACTOR", default=1.0, check=parsing.positive, on_command_line=False),
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
            kind="flag", default=False,

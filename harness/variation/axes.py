@@ -189,7 +189,7 @@ class Draw:
         return ",".join(f"{axis}={value}" for axis, value in self.values) or "plain"
 
     def without(self, *axes: str) -> "Draw":
-        """Return this draw with plain values on these axes, or instead of these values ("client=endpoint")."""
+        """Return this draw without the values on these axes, or without these values ("client=endpoint")."""
         return Draw(tuple(each for each in self.values if not {each[0], "=".join(each)} & set(axes)))
 
     @property

@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class VariedRequirement:
-    """A requirement, as the algorithm needs it. `fixed` has fixed axes and excluded values ("client=endpoint")."""
+    """The algorithm's facts about a requirement. `fixed` has fixed axes and excluded values ("client=endpoint")."""
 
     id: str
     profile: str
@@ -106,7 +106,7 @@ class RowBuilder:
     ) -> dict[str, Any]:
         """Return a row with the values of `begin`, and one for each other axis. The order of axes breaks ties.
 
-        `axes` has axes, each with a function that returns its values for the row so far. Each extra pass repeats this.
+        `axes` has axes, each with a function that returns its values for the row so far. More passes choose again.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:

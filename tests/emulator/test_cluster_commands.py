@@ -147,7 +147,7 @@ def _nodes_of_running(api: Api, labels: str) -> set[str]:
     ("options", "words"),
     [
         ({"mutant": "no-such"}, "unknown mutant"),
-        ({"mutant": "loses-the-field", "control_plane": "binaries:1.37"}, "has its own: omit --control-plane"),
+        ({"mutant": "loses-the-field", "control_plane": "binaries:1.37"}, "replaces: omit --control-plane"),
         ({"mutant": "writes-no-hints", "controller": "kube-controller-manager:1.37"}, "omit --controller"),
         ({"mutant": "ignores-zone-hints", "proxy": "kube-proxy"}, "cannot be combined with --proxy kube-proxy"),
     ],

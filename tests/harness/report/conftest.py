@@ -15,7 +15,7 @@ from harness.judging.statistics import Rates
 from harness.model.requirements import Requirement
 from harness.plugin import pytest_plugin
 from harness.plugin.suite import catalogue
-from harness.report import environment, verified
+from harness.report import environment, verification
 from harness.scenario.rehearsal import ExpectedRecords
 from tests.harness.report.browser import BrowserPage, browser
 from tests.harness.report.forged_run import ForgedRun
@@ -136,7 +136,7 @@ def forged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> ForgedRun:
     """Return a copy of the run. It looks like a run of a released suite, whose windows need few probes."""
-    monkeypatch.setattr(verified, "LAXEST", Rates(0.5, 0.1))
+    monkeypatch.setattr(verification, "LAXEST", Rates(0.5, 0.1))
     if kept.folder is None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(environment, "suite_revision", lambda: "")

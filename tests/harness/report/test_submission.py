@@ -65,8 +65,8 @@ TRAFFICDIST = """#!/bin/sh
 [ "$1" = compare ] && [ "$SUMMARY" = no ] && exit
 exec {python} -c "from harness.commands.main import main
 from harness.judging.statistics import Rates
-from harness.report import verified
-verified.LAXEST = Rates(0.5, 0.1)
+from harness.report import verification
+verification.LAXEST = Rates(0.5, 0.1)
 main()" "$@"
 """
 
