@@ -166,7 +166,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return bounds for the counts of `count` equal endpoints. Any count violates them with probability `alarm` at most."""
+    """Return bounds for the counts of `count` equal endpoints. All hold with probability 1 - `alarm` at least."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)
