@@ -30,7 +30,7 @@ class InconclusiveJudgementError(InconclusiveError):
 
 
 def raise_for(judgement: Judgement, message: str) -> NoReturn:
-    """Raise the exception for a judgement that did not pass. It ends the scenario."""
+    """Raise the exception for a judgement that did not pass. The exception ends the scenario."""
     raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, message)
 
 

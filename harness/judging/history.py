@@ -51,7 +51,7 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""The number of wrong observations that a call of `Window.observe` writes in full. It counts all of them."""
+"""The number of wrong observations that a call of `Window.observe` writes in full. All of them are counted."""
 
 _CHANGES = 1000  # the number of changes to keep for explanations
 

@@ -14,7 +14,7 @@ SETTLED = "all components have worked on what was written"
 
 @dataclass(slots=True)
 class WindowStory:
-    """A measuring window that was opened at `at` (monotonic seconds). `of` has the same meaning as in `Path.of`.
+    """A measuring window that was opened at `at` (monotonic seconds). `of`: Service and kind of address.
 
     `flows` contains the requests of steady traffic by client. It is empty for other windows.
     """
@@ -43,7 +43,7 @@ class ComparedValues:
 class Story:
     """The events of one case by time (monotonic seconds). `took_up`: the times when all changes were processed.
 
-    `begun` is the start of the scenario. Times in messages are relative to it. It is None in older histories.
+    `begun` is the start of the scenario, or None in older histories. Times in messages are relative to it.
     """
 
     changes: list[Change] = field(default_factory=list)

@@ -96,7 +96,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class EqualShares:
-    """Equal shares of the answers from each of these pods. There must be at least two pods."""
+    """Each of these pods gives an equal share of the answers. There must be at least two pods."""
 
     pods: frozenset[str]
 

@@ -168,7 +168,7 @@ def other_containers(container_ports: Sequence[tuple[str, int, str]]) -> list[Ob
 
 
 def pod_status(addresses: Mapping[str, str], host_ip: str | None, *, ready: bool, phase: str = "Running") -> Object:
-    """Return the status that a kubelet would report for a pod with these addresses by family."""
+    """Return the status that a kubelet would report for a pod. `addresses` maps IP families to addresses."""
     state = "True" if ready else "False"
     ips = list(addresses.values())
     return {

@@ -77,7 +77,7 @@ class ApiServerAccess:
         return self._sandboxes[node]
 
     def show(self, node: str, namespace: Namespace, name: str) -> Path:
-        """Return a path by which the programs on a node can enter a netns until it is deleted. Idempotent."""
+        """Return a path through which the programs on a node can enter a netns until it is deleted. Idempotent."""
         path = self.folder / node / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists():

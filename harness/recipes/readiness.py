@@ -53,7 +53,7 @@ class HttpCheck:
 
 @dataclass(frozen=True, slots=True)
 class MetricsCheck:
-    """Check metrics. Those in `zero` must be 0. In each pair of `not_after`, the first must not exceed the second."""
+    """Check that metrics in `zero` are 0, and that in each pair of `not_after` the first does not exceed the second."""
 
     port: Port
     path: UrlPath = "/metrics"
@@ -100,7 +100,7 @@ class LogCheck:
 
 @dataclass(frozen=True, slots=True)
 class CommandCheck:
-    """Check that a command exits with 0. It runs in the program's sandbox, with its environment variables."""
+    """Check that a command exits with 0. The command gets the program's sandbox and environment variables."""
 
     command: Command
 

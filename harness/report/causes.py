@@ -220,7 +220,7 @@ def _headline(candidate: _Candidate, drawn: Draw) -> str:
 def with_mutants(
     causes: Sequence[Cause], results: Sequence[Result], faults: Mapping[str, tuple[str, str]]
 ) -> list[Cause]:
-    """Add to each cause the mutants that show the same failures. `faults`: sentence and symptom of each mutant."""
+    """Add to each cause the mutants that show the same failures. `faults`: each mutant's sentence and symptom."""
     killers: dict[str, list[Result]] = {}
     for each in results:
         for name in each.requirement.kills if each.verdict in (Verdict.PASSED, Verdict.FAILED) else ():

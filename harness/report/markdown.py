@@ -1,4 +1,4 @@
-"""Write the summary of a run as Markdown for a pull request, failures first. It fits into a GitHub comment."""
+"""Write the summary of a run as Markdown for a pull request, failures first. The summary fits into a GitHub comment."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -50,7 +50,7 @@ class Line:
 def header(
     settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none", quick: str = ""
 ) -> list[Line]:
-    """Return the settings of a run. `reasons` explain why the run cannot be certified."""
+    """Return lines with the settings of a run. `reasons` explain why the run cannot be certified."""
     nodes = " ".join(node.name for node in settings.topology.nodes)
     features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
     if settings.exempt_features:
@@ -93,7 +93,7 @@ def summary(
     missing: Sequence[str] = (),
     found: Sequence[Cause] | None = None,
 ) -> list[Line]:
-    """Return the summary. `reasons` explain why the run cannot be certified. `report` is its path, or ""."""
+    """Return the summary's lines. `reasons` explain why the run cannot be certified. `report` is its path, or ""."""
     chosen = [result for result in results if not result.left_out]
     found = causes.of(chosen) if found is None else found
     return [

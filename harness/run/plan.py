@@ -1,7 +1,7 @@
 """Plan a run at collection: decide which requirements run, and the reason for each requirement that does not run.
 
 The plan contains all collected requirements. A requirement that does not run has one of four reasons (`SkipReason`).
-Reports list these requirements, except those that options exclude, which are only counted.
+Reports list such requirements, but only count those that options exclude.
 """
 
 import fnmatch

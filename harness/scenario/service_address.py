@@ -57,7 +57,7 @@ class ServiceAddress:
     def paths(self, traffic: Traffic) -> list[Path]:
         """Return the path of each client. With client=endpoint in `draw`, an endpoint on its node replaces the client.
 
-        A proxy may need an endpoint's node to let the endpoint connect to itself. So its slice must have this node.
+        A proxy may need an endpoint's node to let the endpoint connect to itself. So the slice must contain this node.
         """
         pods = {each for what in traffic.values() if isinstance(what, AbstractSet) for each in what}
         from_endpoints = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "endpoint"

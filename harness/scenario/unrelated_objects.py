@@ -208,7 +208,7 @@ class UnrelatedControllerInputs:
             self._backend.booted.api.delete("nodes", "", f"{PREFIX}{number}")
 
     def accompany_pod(self, wanted: WantedPod) -> None:
-        """If `draw` requires it, create an unready pod with the same labels and node. It may lack the named ports."""
+        """If `draw` requires it, create an unready pod with the same labels and node, perhaps without named ports."""
         pods, lacks = self._backend.find(PodLifecycle), self._draw[axes.TARGETS] == "lacking"
         if not wanted.labels or pods is None:
             return

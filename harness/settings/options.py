@@ -132,16 +132,16 @@ _JUDGED = (
     Option("kubernetes-version", "Kubernetes version that the reference emulates, for example 1.31. [the latest]",
            metavar="VERSION", check=parsing.kubernetes_version, backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
-           "PreferSameTrafficDistribution=false. With --backend kubeconfig, they are those of the API server, if its "
-           "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=parsing.gate),
+           "PreferSameTrafficDistribution=false. With --backend kubeconfig, those of the API server, if its "
+           "/metrics does not report them. Repeatable.", kind="list", metavar="GATES", default=(), check=parsing.gate),
     Option("follow", "Source to follow if the text of a KEP and released Kubernetes differ: kep or released. "
            "[kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
     Option("converges-within", "Seconds, multiplied by --time-scale, within which the implementation promises to apply "
            f"every change; a later change is a failure. Without it, a run waits up to {FAR:g} s and reports the time. "
            "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
-    Option("limits", "Limits of all programs on a node: memory=MB, processes=NUMBER, log=MB. The key limits of a "
-           "recipe takes precedence. [memory=2048,processes=4096,log=256]", kind="list", metavar="LIMITS", default=(),
+    Option("limits", "Limits of all programs on a node: memory=MB, processes=NUMBER, log=MB. The limits in a "
+           "recipe take precedence. [memory=2048,processes=4096,log=256]", kind="list", metavar="LIMITS", default=(),
            check=parsing.limit, backends=_NETNS, on_command_line=False),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
            metavar="FEATURES", default=(), on_command_line=False),
