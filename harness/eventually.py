@@ -60,7 +60,7 @@ def eventually(
 ) -> T:
     """Call `check` until it returns a true value, and return that value.
 
-    `within` is in seconds (times the time scale), by default `FAR`. It counts the time in which the programs could run.
+    `within` is in seconds (times the time scale), by default `FAR`. Time in which the programs cannot run is excluded.
     `every` is the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a
     function, it is called only after a timeout. `in_vain` returns a reason to stop early, or "". `check` may raise
     `AssertionError` with a reason instead of returning False. Other errors end the wait. The last call always happens

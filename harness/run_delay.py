@@ -5,7 +5,7 @@ for a CPU; in a stopped process or control group, it does not run at all. The ke
 thread (`run_delay` in /proc/…/schedstat), and shows a stopped thread as state "T". If a thread wakes late although this
 process used no CPU time, the whole process was stopped, by SIGSTOP or a suspend.
 
-The programs are this process, with the API server, observer and reference implementation, and its descendants.
+The programs are the descendants of this process, and the process itself, which runs the API server and the reference.
 Waits of several threads are added, up to the time that passed, because a change goes through one program after the
 other. So the result is an upper bound: a limit that is exceeded even without this time is certainly exceeded.
 """

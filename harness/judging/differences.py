@@ -1,7 +1,7 @@
 """Describe how a failed scenario differs from its expectation. One description can apply to several scenarios.
 
-Two requirements that fail with the same difference probably fail for one reason. A difference states what happened to
-connections (for example "leave the client's zone"), and under which conditions. It names no pod or Service.
+Two requirements that fail with the same difference probably fail for the same reason. A difference states what
+happened to connections (such as "leave the client's zone"), and under which conditions. It names no pod or Service.
 """
 
 import re

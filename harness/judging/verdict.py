@@ -81,7 +81,7 @@ class SkipReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Silence or refusals, but no answers. This is for requirements that do not specify how a connection fails."""
+    """The client gets silence or refusals. This is for requirements that do not specify how a connection fails."""
 
 
 NO_ANSWER = NoAnswer()
@@ -89,7 +89,7 @@ NO_ANSWER = NoAnswer()
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Answers from any of these pods, some of which may never answer. This is used while a change is in progress."""
+    """Any of these pods may answer, and some may never answer. This is used while a change is in progress."""
 
     pods: frozenset[str]
 

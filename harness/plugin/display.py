@@ -126,7 +126,7 @@ def with_heartbeat(say: Callable[[str], None], what: str) -> Iterator[Callable[[
 
 
 class Display:
-    """Writes lines, with rich while a state is shown below the lines, otherwise with pytest's reporter."""
+    """Writes lines: with rich while a state is shown below the lines, and otherwise with pytest's reporter."""
 
     def __init__(self, terminal: Any, status: Callable[[], Status]) -> None:
         self._terminal = terminal

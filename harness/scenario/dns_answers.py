@@ -65,7 +65,7 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `data` is the data of the answer's records. `additional` has (name, address) of the records in the additional
+    `data` has the data of each record. `additional` has (name, address) of the records in the additional
     section. `ttl` is the time in seconds for which the answer may be cached, even if it has no records.
     """
 
