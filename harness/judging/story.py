@@ -14,7 +14,7 @@ SETTLED = "all components have worked on what was written"
 
 @dataclass(slots=True)
 class WindowStory:
-    """A measuring window that was opened at `at` (monotonic seconds). `of`: Service and kind of address.
+    """A measuring window that was opened at `at` (monotonic seconds). `of` is the Service and kind of address.
 
     `flows` contains the requests of steady traffic by client. It is empty for other windows.
     """

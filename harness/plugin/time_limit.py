@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pytest
 
 AGAIN = 30.0
-"""Seconds until the error is raised again, if the scenario does not end. It may have caught the error."""
+"""Seconds until the error is raised again, if the scenario does not end. The scenario may have caught the error."""
 
 SOON = 0.001  # shortest time in seconds until the next alarm
 

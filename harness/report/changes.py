@@ -39,7 +39,7 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """An issue for a change. A change has the same title every night."""
+    """An issue for a change. Its title is the same every night."""
 
     title: str
     body: str
