@@ -336,8 +336,8 @@ def test_records_that_no_run_writes_never_end_in_a_traceback(run: Path) -> None:
         (b"", "is not a history"),
         (b"\n", "line 1"),
         (b"no history\n", "line 1: the digest does not match"),
-        (chained([{"kind": "begin", "mono": 0, "wall": 0, "version": 1}]), "line 1: written in version 1"),
-        (chained([{"kind": "end", "mono": 0, "wall": 0}]), "line 1: not the beginning"),
+        (chained([{"kind": "begin", "mono": 0, "wall": 0, "version": 1}]), "line 1: has format version 1"),
+        (chained([{"kind": "end", "mono": 0, "wall": 0}]), "line 1: this is not the first line"),
         (b"\x1f\x8b\x08", "not a history"),
     ],
 )

@@ -410,7 +410,7 @@ def test_run_in_this_process_leaves_no_second_copy_of_a_module(certify: Any) -> 
 def test_duplicate_id_is_refused(certify: Any) -> None:
     run = certify("passes", extra="@must('KEP-1/passes')\ndef test_again():\n    pass\n")
     assert run.code == 4
-    assert "several tests claim: KEP-1/passes" in run.text
+    assert "several tests have the same requirement id: KEP-1/passes" in run.text
 
 
 def test_the_summary_explains_a_failure(certify: Any) -> None:
