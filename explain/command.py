@@ -39,7 +39,7 @@ _EXAMPLES = examples(
 )  # fmt: skip
 @click.option(
     "--diff", "other", metavar="PATH", default="",
-    help="Show the Services that another dump routes otherwise. With --all --if version=1.N: that this version does.",
+    help="Compare with another dump, and show the Services whose routing differs. Not with --if.",
 )  # fmt: skip
 @click.option("--record", metavar="DIR", default="", help="Save the objects in a folder, for --from.")
 @click.option(
@@ -49,7 +49,7 @@ _EXAMPLES = examples(
 @click.option(
     "--if", "assumed", metavar="KEY=VALUE", multiple=True,
     help="Predict the effect of a change: KEY is trafficDistribution, internalTrafficPolicy, annotation "
-    "(topology-mode), scale (pods), without-zone or version. Repeatable.",
+    "(topology-mode), scale (pods), without-zone or version. Repeatable. With --all: only version=1.N.",
 )  # fmt: skip
 @click.option(
     "--clients", metavar="WHERE", default="nodes",

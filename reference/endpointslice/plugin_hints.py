@@ -92,7 +92,7 @@ def _written(hints: Hints) -> Object | None:
     found: Object = {}
     for key, kind, names in (("forZones", "zone", hints.zones), ("forNodes", "node", hints.nodes)):
         if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-            raise TypeError(f"{names!r} are not names of zones or nodes")
+            raise TypeError(f"{kind}s must be a sequence of names, which are not empty: {names!r}")
         distinct = list(dict.fromkeys(names))
         if len(distinct) > MOST_HINTS:
             raise ValueError(f"{len(distinct)} {kind}s are more than the {MOST_HINTS} that an endpoint may have")
