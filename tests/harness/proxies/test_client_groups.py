@@ -60,7 +60,7 @@ def test_probe_process_that_cannot_start_is_not_a_fault_of_the_proxy(
     sandbox: ProgramSandbox, namespace: Namespace
 ) -> None:
     broken = SocketMaker(namespace, sandbox, "cgroup.procs/no-folder")
-    with pytest.raises(InconclusiveError, match=r"control group /cgroup\.procs/no-folder: .*Not a directory"):
+    with pytest.raises(InconclusiveError, match=r"control group /cgroup\.procs/no-folder failed: .*Not a directory"):
         connect(broken)
 
 
