@@ -155,6 +155,13 @@ def _is_whole_suite(config: pytest.Config) -> bool:
     return not narrowed and all(Path(argument).resolve() == place_of() for argument in arguments)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Accept an interrupt in a worker. In an import, Python may replace it by a RuntimeError, which ends pytest."""
+    run = run_of(session.config)
+    if run is not None and run.worker:
+        hear_controller_alone()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Check that the run is possible, then register all parts of the plugin."""
@@ -162,7 +169,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if _WORKER_INPUT in worker:
         config.stash[RUN] = Run.in_worker(worker[_WORKER_INPUT], worker["workerid"])
         _end_with_controller()
-        hear_controller_alone()
     run = run_of(config)
     if run is None:
         return
