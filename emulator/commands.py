@@ -1,4 +1,4 @@
-"""The commands `trafficdist cluster`: embedded clusters in the background, for inspection and experiments."""
+"""The commands of `trafficdist cluster`, for embedded clusters that run in the background."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

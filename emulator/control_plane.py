@@ -46,7 +46,7 @@ def implementation_of(settings: Settings) -> Implementation:
 
 
 class FullControllerManager(LocalControllerManager):
-    """A kube-controller-manager with almost all controllers. It has no barrier, whose Node would get DaemonSet pods."""
+    """A kube-controller-manager with almost all controllers, but no barrier, because DaemonSets would use its Node."""
 
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None

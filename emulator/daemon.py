@@ -44,7 +44,7 @@ _EVERY = 1.0  # seconds between checks of the cluster's threads
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start the cluster, report the result, wait for a signal, and close. Arguments: name, folder, settings, pipe.
+    """Start the cluster, report the result, wait for a signal, and end. Arguments: name, folder, settings, pipe.
 
     Returns 0 after a signal, 1 if the cluster did not start, and 12 if a thread has failed; the log has the reason.
     """

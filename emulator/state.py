@@ -1,6 +1,6 @@
 """The state of clusters that run in the background: each has a folder that only its owner can read.
 
-    $XDG_RUNTIME_DIR/trafficdist/NAME/   (where there is none: ~/.local/state/trafficdist/clusters/NAME/)
+    $XDG_RUNTIME_DIR/trafficdist/NAME/   (without XDG_RUNTIME_DIR: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
 
 Process ids are reused, so a state is valid only while the process that wrote it is alive. The process is identified by
@@ -98,6 +98,6 @@ def load(name: str) -> ClusterState | None:
 
 
 def running() -> list[ClusterState]:
-    """Return all running clusters of this user, by name."""
+    """Return all running clusters of this user, sorted by name."""
     names = sorted(path.name for path in root().iterdir() if path.is_dir())
     return [state for name in names if (state := load(name)) is not None]

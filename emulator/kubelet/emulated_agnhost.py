@@ -83,7 +83,7 @@ class EmulatedAgnhost:
         self.terminate()
 
     def drop(self) -> None:
-        """Stop immediately, without cancelling the task, which before its first step would leave its sockets open."""
+        """Stop immediately. Does not cancel the task, because cancelling it before its first step leaks its sockets."""
         self._dropped = True
         self.kill()
 

@@ -212,7 +212,7 @@ class RunningPod:
 def files_of(pod: Object, pod_ips: Sequence[str], hostname: str, *, dns: str) -> dict[str, str]:
     """Return the files in /etc that a kubelet writes for a pod (resolver, hosts, host name), by path.
 
-    `dns` is the address of the cluster's DNS, or "". Source: documentation of DNS for Services and Pods.
+    `dns` is the address of the cluster's DNS, or "". Source: the Kubernetes page "DNS for Services and Pods".
     """
     names = "".join(f"{ip}\t{hostname}\n" for ip in pod_ips)
     for alias in pod["spec"].get("hostAliases") or ():

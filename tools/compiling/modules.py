@@ -2,10 +2,10 @@
 
 Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose go.mod replaces each staging module (k8s.io/api, …) with
 a folder of its repository. The folders do not exist outside the repository, but each module is published as v0.X.Y from
-the same commit. This module therefore repeats every replacement with that version, because Go reads replacements only
+the same commit. The Go module therefore repeats every replacement with that version, because Go reads replacements only
 in the main module. The Go version and GODEBUG settings match the release, because they affect run-time behaviour.
 
-If a release contains only the packages of a command (`e2e`), the module is that command. It imports staging modules
+If a release has no main package for a command (`e2e`), the Go module itself is that command. It imports staging modules
 directly and would use v0.X.Y, whereas the components of the release use v0.0.0, which is replaced by the same code. The
 compiler would treat the two versions as different packages. Version v0.X.Y is therefore excluded, so that cached
 compilations of components are reused.

@@ -1,8 +1,8 @@
 """Build a node image from its parts with the container engine.
 
-An image is named after its version and labelled with a digest of its parts. An image with the same digest is not built
-again. Unfinished work is in a folder that the next build empties, and in labelled images that each build removes. So
-the next build cleans up after a killed build.
+An image is named after its Kubernetes version and labelled with a digest of its parts. An image with the same digest is
+not built again. Unfinished work is in a folder that the next build empties, and in labelled images that each build
+removes. So the next build cleans up after a killed build.
 """
 
 import hashlib

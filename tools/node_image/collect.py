@@ -29,7 +29,7 @@ _CRICTL_VERSION = Version(1, 34, 0)  # works with containerd 1.6 and newer, and 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The requested image: its Kubernetes release, more releases whose components it has, Debian's suite and mirror."""
+    """The requested image: its Kubernetes release, other releases to include, and Debian's suite and mirror."""
 
     kubernetes: Wanted
     also: tuple[Wanted, ...] = ()

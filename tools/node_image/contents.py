@@ -19,7 +19,7 @@ _IMAGE = re.compile(r"(?P<repository>.*/(?P<name>[a-z-]+)):v?(?P<version>\d+\.\d
 
 @dataclass(frozen=True, slots=True)
 class ListedImage:
-    """An image in kubeadm's list: its name, the name of its program, and the version in its tag if it is complete."""
+    """An image in kubeadm's list: its name, its program's name, and the version in its tag (None if incomplete)."""
 
     image: str
     program: str

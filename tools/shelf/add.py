@@ -2,7 +2,7 @@
 
 Both the run and the published report are verified before the report replaces an earlier report. A report from an
 unreleased version of the suite is also accepted, so that developers can view its pages. Its page and the index
-mention this, and never show the report as verified.
+name the reason, and never show the report as verified.
 """
 
 import shutil
@@ -60,7 +60,7 @@ def barring(refused: Sequence[Refusal]) -> list[Refusal]:
 
 
 def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
-    """Write the published form of a report into a new folder. Its history and evidence are in one folder."""
+    """Write the published form of a report into a new folder. The evidence must be in the folder of `history`."""
     folder = history.parent
     to.mkdir()
     write_whole(to / report_folder.HISTORY, history_file.packed(history_file.read(history)))

@@ -20,7 +20,7 @@ from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.pages import readme
 
 AHEAD = datetime.timedelta(days=1)
-"""The maximum time by which a report's date may be in the future, because of the clock of the submitter's machine."""
+"""The maximum time by which a report's date may be in the future, because the submitter's clock may be fast."""
 
 
 def check(

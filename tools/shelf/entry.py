@@ -104,7 +104,7 @@ class Entry:
         return self.day + HOLDS
 
     def causes_in(self, profile: str = "") -> list[tuple[int, Cause]]:
-        """Return the causes, with their numbers, that fail requirements of a profile, or of any profile."""
+        """Return the causes, with their numbers, of unmet requirements of a profile, or of any profile."""
         ids = {each.id for each in self.unmet if profile in ("", each.profile)}
         return [(number, each) for number, each in enumerate(self.causes, 1) if ids & set(each.requirements)]
 
@@ -238,7 +238,7 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a report as phrases (`texts`). `holds` means verified, certifiable, current and valid."""
+    """A report's state as phrases (`texts`). `holds`: verified, certifiable, not expired, and of the current catalogue."""
 
     holds: bool
     texts: Sequence[str]

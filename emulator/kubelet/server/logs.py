@@ -1,4 +1,4 @@
-"""Serve the log of a container as an HTTP response. If the client follows the log, the response continues."""
+"""Serve the log of a container as an HTTP response. For a client that follows the log, later lines are also sent."""
 
 import contextlib
 import time
