@@ -238,7 +238,7 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A report's state as phrases (`texts`). `holds`: verified, certifiable, not expired, and of the current catalogue."""
+    """A report's state as phrases (`texts`). `holds`: verified, certifiable, of the current catalogue, and valid."""
 
     holds: bool
     texts: Sequence[str]
