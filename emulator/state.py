@@ -3,8 +3,8 @@
     $XDG_RUNTIME_DIR/trafficdist/NAME/   (without XDG_RUNTIME_DIR: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
 
-Process ids are reused, so a state is valid only while the process that wrote it is alive. The process is identified by
-its start time. The next command removes the files of a killed process. The temporary folder is not used, because
+Process ids are reused, so a state is valid only while the process that wrote it is alive. The start time of the
+process shows this. The next command removes the files of a killed process. The temporary folder is not used, because
 another user could create a folder with the same name there.
 """
 

@@ -40,7 +40,7 @@ timeout "$seconds" cat <&3
 exit 0
 """
 FILES: Mapping[str, str] = {f"{TOOLS}/nc": _NC}
-"""A script `nc` for bash, which supports the options that Kubernetes' e2e tests use."""
+"""Maps the path of a bash script `nc` to its text. It supports the options that Kubernetes' e2e tests use."""
 
 
 class CommandError(ValueError):
@@ -55,7 +55,7 @@ class Command:
     udp_port: int = 8081
     delay_shutdown: int = 0
     serves: bool = True
-    """False for the command `pause`."""
+    """True for `netexec`, False for `pause`, which opens no ports."""
 
     @classmethod
     def parse(cls, arguments: Sequence[str]) -> "Command":

@@ -164,7 +164,7 @@ class Kubelet:
             self._api.patch("nodes", "", name, {"status": endpoint}, subresource="status")
 
     def _list_and_watch(self) -> None:
-        """List and watch pods. Restart when a watch ends."""
+        """List and watch pods. Start again when a watch ends."""
         while not self._closing.is_set():
             try:
                 version = self._list()

@@ -79,7 +79,7 @@ def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) ->
 
 
 def go_file(component: Binary) -> str:
-    """Return the content of the generated module's single Go file. It is never compiled if it imports a command."""
+    """Return the content of the module's single Go file. If it imports a command, its tag excludes it from builds."""
     return component.program or _IMPORT.format(package=component.package)
 
 

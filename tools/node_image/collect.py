@@ -1,4 +1,4 @@
-"""Collect the parts of a node image: compiled programs and Debian's file system. The cache is used if possible."""
+"""Collect the parts of a node image: compiled programs and Debian's file system. Cached parts are reused."""
 
 import hashlib
 import re

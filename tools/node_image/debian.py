@@ -1,7 +1,7 @@
 """Build the file system of a node from Debian packages with mmdebstrap, and extract packages from it for images.
 
 The programs in the images of kube-proxy and of client pods come from the node's own file system, so nothing is
-downloaded twice. Packages for installation scripts, such as debconf, are left out of images.
+downloaded twice. Packages that only installation scripts need, such as debconf, are left out of images.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _COMMANDS = {
 
 
 def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher: Watcher, again: bool) -> Path:
-    """Return an archive of a Debian file system. `packages` has one package name per line, and comments.
+    """Return an archive of a Debian file system. `packages` has one package name per line; lines with # are comments.
 
     `again` ignores the cache. Raises `UnavailableError`.
     """
@@ -67,7 +67,7 @@ def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher
 
 
 def dependencies(status: str) -> dict[str, set[str]]:
-    """Parse dpkg's status file. Return the dependencies of each package, with only the first of alternatives."""
+    """Parse dpkg's status file. Return the dependencies of each package. Of alternatives, only the first counts."""
     found: dict[str, set[str]] = {}
     for paragraph in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if re.match(r"[A-Z][\w-]*: ", line))

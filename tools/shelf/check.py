@@ -26,7 +26,7 @@ AHEAD = datetime.timedelta(days=1)
 def check(
     folder: Path, catalogue: Sequence[Requirement], foreseen: ExpectedByCase = lambda _: {}, *, today: datetime.date
 ) -> list[Refusal]:
-    """Return the reasons why a folder is not acceptable for the shelf. The result is empty if it is acceptable."""
+    """Return the reasons why a folder is not acceptable for the shelf, or an empty list if it is acceptable."""
     try:
         report = read_report(str(folder))
     except UsageError as error:

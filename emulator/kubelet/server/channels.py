@@ -32,7 +32,7 @@ class Channel:
         self._space.set()
 
     async def read(self) -> bytes:
-        """Wait for received bytes, and return some. Return b"" if no more will arrive."""
+        """Wait for received bytes, and return the next chunk. Return b"" if no more will arrive."""
         while not self._chunks and not self._finished:
             self._readable.clear()
             await self._readable.wait()
@@ -44,7 +44,7 @@ class Channel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, and wait while the client does not read. Empty messages are sent as well.
+        """Send bytes as one message, which may be empty. Wait while the client does not read.
 
         Raises `ConnectionError` after a disconnect.
         """
