@@ -32,7 +32,7 @@ _COMMANDS = {
 
 
 def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher: Watcher, again: bool) -> Path:
-    """Return an archive of a Debian file system. `packages` has one package name per line; lines with # are comments.
+    """Return an archive of a Debian file system. `packages` has one name, or one # comment, per line.
 
     `again` ignores the cache. Raises `UnavailableError`.
     """
