@@ -96,8 +96,7 @@ class Cluster:
         self.services = {key_of(each): each for each in objects.services}
         self.slices: Mapping[ServiceName, list[Object]] = defaultdict(list)
         for each in objects.endpointslices:
-            if name := service_name(each):
-                self.slices[each["metadata"].get("namespace", ""), name].append(each)
+            self.slices[service_of(each)].append(each)
         self.behaviour = lru_cache(self._behaviour)
         self.in_doubt, self.uncertain = lru_cache(self._in_doubt), lru_cache(self._uncertain)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
@@ -339,6 +338,10 @@ def version_of(text: str) -> Version | None:
 
 def key_of(obj: Object) -> ServiceName:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def service_of(endpoint_slice: Object) -> ServiceName:
+    return endpoint_slice["metadata"].get("namespace", ""), service_name(endpoint_slice)
 
 
 def _image(pod: Object, program: str) -> str:

@@ -70,8 +70,7 @@ def _of_controller(case: Case, own: Sequence[tuple[Object, Object]], said: str, 
         case CpuHeuristic():
             yield from _moved(case, [each for each, _ in own])
         case SameZoneOrNode(nodes=by_node):
-            unnamed = [each for each, _ in own if by_node and not nodes_of(each)]
-            if unnamed:
+            if unnamed := [each for each, _ in own if by_node and not nodes_of(each)]:
                 said = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node"
                 evidence = [*filter(None, [case.cluster.controller()])]
                 yield found("hints-not-written", evidence=evidence, said=said, wish=case.decided_by.reason)
@@ -82,8 +81,8 @@ def _of_controller(case: Case, own: Sequence[tuple[Object, Object]], said: str, 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
     nodes = case.cluster.nodes
-    former = [(each, one) for each, one in ready if each.get("zone") and case.cluster.zone(each) != each["zone"]]
-    if former:
+    zone = case.cluster.zone
+    if former := [pair for pair in ready if pair[0].get("zone") and zone(pair[0]) != pair[0]["zone"]]:
         each = former[0][0]
         node, count = each["nodeName"], many(len(distinct(one for one, _ in former)), "endpoint", "has/have")
         values = {"count": count, "name": name_of(each), "zone": each["zone"], "node": node, "now": nodes[node].zone}
@@ -200,8 +199,7 @@ def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
 
 
 def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
-    moved = [each for each in ready if each.get("zone") and each["zone"] not in zones_of(each)]
-    if moved:
+    if moved := [each for each in ready if each.get("zone") and each["zone"] not in zones_of(each)]:
         count = many(len(moved), "endpoint", "is/are")
         yield found("hinted-for-another-zone", remedy=case.by_field, count=count, **_about(case, moved[0]))
 

@@ -96,15 +96,14 @@ def _texts(source: str) -> Iterator[tuple[str, bytes]]:
 def _objects(text: bytes, place: str) -> Iterator[Object]:
     """Yield the objects of all documents. An item of a list without a kind has the kind of the list, or of the file."""
     for document in _documents(text, place):
-        if not isinstance(document, dict):
-            raise UsageError(f'{place}: expected a list of objects from `kubectl get … -o json`: {{"items": […]}}')
-        if "items" not in document:
+        if isinstance(document, dict) and "items" not in document:
             yield from [document] if _is_object(document) else ()
             continue
-        items, of_list = document["items"], str(document.get("kind") or "").removesuffix("List")
-        kind = of_list or next((kind for kind, name in _KINDS.items() if name == Path(place).stem), "")
+        items = document["items"] if isinstance(document, dict) else None
         if not isinstance(items, list) or not all(map(_is_object, items)):
             raise UsageError(f'{place}: expected a list of objects from `kubectl get … -o json`: {{"items": […]}}')
+        of_list = str(document.get("kind") or "").removesuffix("List")
+        kind = of_list or next((kind for kind, name in _KINDS.items() if name == Path(place).stem), "")
         yield from (each if each.get("kind") else {"kind": kind, **each} for each in items)
 
 

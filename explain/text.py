@@ -120,7 +120,6 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     metadata, spec = diagnosis.service["metadata"], diagnosis.service["spec"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(diagnosis)}"
     for each in diagnosis.findings:
-        yield ""
         yield from _finding(each)
     yield ""
     addresses = ", ".join(spec.get("clusterIPs") or [])
@@ -159,6 +158,7 @@ def _gates(seen: Mapping[str, bool]) -> str:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
+    yield ""
     yield _line(finding.severity, f"{finding.says} [{finding.cause.id}]")
     if finding.nodes:
         yield _line("nodes", listed(finding.nodes))
@@ -190,7 +190,6 @@ def supposition(
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(before)}"
     yield f"If {', '.join(assumed)}: {answer(then)}"
     for finding in then.findings:
-        yield ""
         yield from _finding(finding)
     yield ""
     yield _line("assumes", ASSUMES)

@@ -11,9 +11,10 @@ from copy import deepcopy
 from dataclasses import replace
 
 from explain.case import distinct, slice_port
-from explain.cluster import Cluster, ServiceName, key_of, version_of
+from explain.cluster import Cluster, ServiceName, key_of, service_of, version_of
 from explain.numbers import floating_point_refuses
 from explain.objects import Objects, is_kube_proxy
+from explain.wish import KEYS
 from harness.api.client import Object
 from harness.errors import UsageError
 from reference.apiserver.kinds.service_validation import validate_traffic_distribution
@@ -49,11 +50,11 @@ def predicted(cluster: Cluster) -> Cluster:
 
 def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) -> Cluster:
     """Return the cluster after applying these assumptions. Raises `UsageError` for an invalid assumption."""
-    objects, version = cluster.objects, ""
+    objects, version, off = cluster.objects, "", dict.fromkeys(KEYS)
     changes: dict[str, Callable[[Objects, str], Objects]] = {
-        FIELD: lambda seen, value: _patched(seen, name, trafficDistribution=value or None),
-        "internalTrafficPolicy": lambda seen, value: _patched(seen, name, internalTrafficPolicy=value),
-        "annotation": lambda seen, value: _annotated(seen, name, value),
+        FIELD: lambda seen, value: _patched(seen, name, "spec", trafficDistribution=value or None),
+        "internalTrafficPolicy": lambda seen, value: _patched(seen, name, "spec", internalTrafficPolicy=value),
+        "annotation": lambda seen, value: _patched(seen, name, "annotations", **{**off, KEYS[0]: value or None}),
         "without-zone": _without_zone,
         "scale": lambda seen, value: _scaled(seen, name, _number(value), cluster.features),
     }
@@ -85,28 +86,12 @@ def _upgraded(objects: Objects, version: str) -> Objects:
     return replace(objects, version=version, nodes=nodes, proxies=others, managers=(), gates={})
 
 
-def _patched(objects: Objects, name: ServiceName, **spec: str | None) -> Objects:
-    def change(service: Object) -> None:
-        service["spec"] = {key: value for key, value in (service["spec"] | spec).items() if value is not None}
-
-    return _changed(objects, name, change)
-
-
-def _annotated(objects: Objects, name: ServiceName, value: str) -> Objects:
-    def change(service: Object) -> None:
-        kept = dict(service["metadata"].get("annotations") or {})
-        for key in (labels.TOPOLOGY_MODE, labels.TOPOLOGY_AWARE_HINTS):
-            kept.pop(key, None)
-        service["metadata"]["annotations"] = kept | ({labels.TOPOLOGY_MODE: value} if value else {})
-
-    return _changed(objects, name, change)
-
-
-def _changed(objects: Objects, name: ServiceName, change: Callable[[Object], None]) -> Objects:
+def _patched(objects: Objects, name: ServiceName, part: str, **values: str | None) -> Objects:
+    """Return the objects with other values in the spec or the annotations of a Service. None removes a value."""
     services = deepcopy(list(objects.services))
-    for each in services:
-        if key_of(each) == name:
-            change(each)
+    for each in (one for one in services if key_of(one) == name):
+        above = each["metadata"] if part == "annotations" else each
+        above[part] = {key: value for key, value in ((above.get(part) or {}) | values).items() if value is not None}
     return replace(objects, services=services)
 
 
@@ -132,9 +117,9 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
         raise UsageError("--if scale: nodes were not read, so it is not known where pods would run")
     if not nodes:
         raise UsageError("--if scale: no node is ready")
-    mine = [each for each in objects.endpointslices if _of(each) == name]
+    mine = [each for each in objects.endpointslices if service_of(each) == name]
     families = sorted({each["addressType"] for each in mine})
-    others = [each for each in objects.endpointslices if _of(each) != name]
+    others = [each for each in objects.endpointslices if service_of(each) != name]
     service = next(each for each in objects.services if key_of(each) == name)
     made = []
     for family in families or ["IPv4"]:
@@ -148,12 +133,8 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
 
 
 def _has_ready(objects: Objects, name: ServiceName) -> bool:
-    mine = (each for each in objects.endpointslices if _of(each) == name)
+    mine = (each for each in objects.endpointslices if service_of(each) == name)
     return any(is_ready(each) for one in mine for each in one.get("endpoints") or ())
-
-
-def _of(endpoint_slice: Object) -> ServiceName:
-    return endpoint_slice["metadata"].get("namespace", ""), labels.service_name(endpoint_slice)
 
 
 def _empty(name: ServiceName, family: str) -> Object:
@@ -204,7 +185,7 @@ def _version(text: str) -> str:
 def with_hints(cluster: Cluster, *names: ServiceName) -> Objects:
     """Return the objects with the hints that the controller would write for these Services."""
     kept = frozenset(names)
-    others = [each for each in cluster.objects.endpointslices if _of(each) not in kept]
+    others = [each for each in cluster.objects.endpointslices if service_of(each) not in kept]
     nodes = {each["metadata"]["name"]: each for each in cluster.objects.nodes}
     slices = [each for name in names for each in _hinted(cluster, name, nodes)]
     return replace(cluster.objects, endpointslices=[*others, *slices])
@@ -214,8 +195,8 @@ def _hinted(cluster: Cluster, name: ServiceName, nodes: Mapping[str, Object]) ->
     service = cluster.services[name]
     if not service["spec"].get("selector"):
         return cluster.slices.get(name, [])  # another controller writes its slices
-    mine = [each for each in cluster.slices.get(name, ()) if _by_controller(each)]
-    others = [each for each in cluster.slices.get(name, ()) if not _by_controller(each)]
+    mine = [each for each in cluster.slices.get(name, ()) if labels.is_managed(each)]
+    others = [each for each in cluster.slices.get(name, ()) if not labels.is_managed(each)]
     pods = [_pod(each, number, service) for number, each in enumerate(_pods_of(mine))]
     plan = plan_service(service, pods, nodes, (), features=cluster.features)
     ready = Counter(each["addressType"] for each in plan.create for endpoint in each["endpoints"] if is_ready(endpoint))
@@ -229,11 +210,6 @@ def _hinted(cluster: Cluster, name: ServiceName, nodes: Mapping[str, Object]) ->
         for each in mine
     ]
     return [*others, *slices]
-
-
-def _by_controller(endpoint_slice: Object) -> bool:
-    given = endpoint_slice["metadata"].get("labels") or {}
-    return bool(given.get(labels.MANAGED_BY, labels.CONTROLLER) == labels.CONTROLLER)
 
 
 def _plain(endpoint: Object) -> Object:
