@@ -1,6 +1,7 @@
 """One Service of a cluster, with the data that is needed to find causes, and the commands that change the Service."""
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,8 +16,9 @@ from reference.endpointslice.hints import Mechanism, mechanism, topology_annotat
 from reference.endpointslice.labels import MANAGED_BY, SERVICE_NAME, ZONE, is_headless, is_managed
 from reference.objects.endpoints import is_ready, name_of
 
-_BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+_SPREAD, _BETA_ZONE = "topologySpreadConstraints", "failure-domain.beta.kubernetes.io/zone"
 _SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
+_RESTARTED = {"deployment", "statefulset", "daemonset"}
 _TEMPLATES = _SCALABLE | {"daemonset"}
 _VALUES = {"PreferClose", "PreferSameZone", "PreferSameNode"}
 _EFFECTS = {
@@ -27,6 +29,7 @@ _EFFECTS = {
     "in the pod template of": "a changed pod template replaces all pods",
     "whenUnsatisfiable: DoNotSchedule": "pods stay pending while no node of a zone has room for them",
     '"externalTrafficPolicy":"Cluster","internalTrafficPolicy":"Cluster"': "connections may then leave the node",
+    "that replaces these pods": "the pods are to be deleted once those of the Deployment are ready",
     "give the pods addresses": "pods get addresses only when they start, so all of them are replaced",
     '"maxUnavailable":1,"minAvailable":null': "drains of nodes then wait for one another",
 }
@@ -236,20 +239,24 @@ class Case:
         return remove if self.spec.get("trafficDistribution") else f"{remove}; {self.ask()}"
 
     @cached_property
+    def _autoscaled(self) -> Mapping[str, Object]:
+        """The autoscalers, by the workload that they scale."""
+        known = self.further("horizontalpodautoscalers")
+        targets = [(each.get("spec") or {}).get("scaleTargetRef") or {} for each in known]
+        return {f"{to.get('kind')}/{to.get('name')}".lower(): each for to, each in zip(targets, known, strict=True)}
+
+    @property
     def autoscaler(self) -> Object | None:
-        for each in self.further("horizontalpodautoscalers"):
-            target = (each.get("spec") or {}).get("scaleTargetRef") or {}
-            if self.workload and self.workload == f"{target.get('kind')}/{target.get('name')}".lower():
-                return each
-        return None
+        return self._autoscaled.get(self.workload)
 
     def scale(self, replicas: int) -> str:
         """Return the command that scales the workload, or "" if it has enough pods or a kind that cannot be scaled.
 
         If an autoscaler scales the workload, the command changes the bounds of the autoscaler instead.
         """
+        replicas -= sum([*self.owners.values()][1:])
         if self.autoscaler is None:
-            if self.workload and self.workload.partition("/")[0] not in _SCALABLE:
+            if self.is_bare or (self.workload and self.workload.partition("/")[0] not in _SCALABLE):
                 return ""
             if (had := int(self.deployment.get("replicas") or 0)) >= replicas:
                 return ""
@@ -271,16 +278,28 @@ class Case:
         return self._does(self.patch(bounds, f"horizontalpodautoscaler {self.autoscaler['metadata']['name']}"), effect)
 
     @cached_property
-    def deployment(self) -> Object:
-        """The spec of the Deployment that owns the pods, or {} if it is unknown."""
-        specs = {each["metadata"]["name"]: each.get("spec") or {} for each in self.further("deployments")}
-        return specs.get(self.workload.removeprefix("deployment/"), {})
+    def deployments(self) -> Mapping[str, Object]:
+        return {f"deployment/{each['metadata']['name']}": each for each in self.further("deployments")}
 
     @property
-    def template(self) -> str:
-        """The workload whose pod template must be changed, in words."""
-        kind = self.workload.partition("/")[0]
-        return f"{'' if kind in _TEMPLATES else 'what creates '}{self.workload}" if kind else "the workload"
+    def deployment(self) -> Object:
+        """The spec of the Deployment that owns the pods, or nothing if it is unknown."""
+        return self.deployments.get(self.workload, {}).get("spec") or {}
+
+    def in_template(self, owners: Iterable[str]) -> str:
+        """Return where the pods of these workloads are changed for good."""
+        named = [each if each.partition("/")[0] in _TEMPLATES else f"what creates {each}" for each in owners if each]
+        if self.pods and not named:
+            return "in a Deployment that replaces these pods, which no workload owns"
+        return f"in the pod template of {' and of '.join(named) or 'the workload'}"
+
+    @property
+    def restart(self) -> str:
+        """How new pods come to replace those of the workloads."""
+        command, words = f"kubectl -n {self.namespace} rollout restart", "replace the pods of {}, which are then spread"
+        owners = self.owners or ("the workload",)
+        can = {each for each in owners if each.partition("/")[0] in _RESTARTED}
+        return "; ".join(f"{command} {each}" if each in can else words.format(each) for each in owners)
 
     @property
     def is_single(self) -> bool:
@@ -289,30 +308,33 @@ class Case:
 
     @cached_property
     def is_spread(self) -> bool:
-        """True if the pods have a topology spread constraint for zones."""
-        template = (self.deployment.get("template") or {}).get("spec") or {}
-        specs = [template, *(each["spec"] for each in self.pods or ())]
-        constraints = [one for spec in specs for one in spec.get("topologySpreadConstraints") or ()]
-        return any(each.get("topologyKey") == ZONE for each in constraints)
+        """Whether each workload has a constraint that spreads its pods over zones."""
+        specs = [(self.workload, (self.deployment.get("template") or {}).get("spec") or {})]
+        specs += [(self.owner(each), each["spec"]) for each in self.pods or ()]
+        keys = {(name, one.get("topologyKey")) for name, each in specs for one in each.get(_SPREAD) or ()}
+        return bool(self.owners) and keys >= {(each, ZONE) for each in self.owners}
 
     @property
     def selector(self) -> str:
         return ",".join(f"{key}={value}" for key, value in sorted((self.spec.get("selector") or {}).items()))
 
     def label(self, names: Sequence[str]) -> str:
-        """Return the commands that label nodes with the zones from their beta zone labels, or with a placeholder."""
-        nodes = {each: self.cluster.node_objects[each]["metadata"].get("labels") or {} for each in names}
-        zones = sorted({nodes[each][_BETA_ZONE] for each in names if nodes[each].get(_BETA_ZONE)})
-        known = [f"kubectl label node -l '{_BETA_ZONE}={zone},!{ZONE}' {ZONE}={zone}" for zone in zones]
-        others = [each for each in names if not nodes[each].get(_BETA_ZONE)]
-        one = f"kubectl label node {' '.join(others)} {ZONE}=ZONE"
-        counts = "the zone of a node counts for all Services, and for where pods start"
-        self._effects |= dict.fromkeys([*known, one], counts)
-        if len(others) > SHOWN:
-            one = f"kubectl get nodes -l '!{ZONE}'; then, for each zone, kubectl label node NAMES {ZONE}=ZONE"
-        elif len(others) > 1:
-            self._does(one, f"this is for nodes of one zone, others need a command of their own; {counts}")
-        return "; ".join([*known, one] if others else known)
+        """Return the commands that label nodes with their zones, by an old label or slices, or a placeholder."""
+        written = {str(each.get("nodeName")): str(each["zone"]) for each, _ in self.endpoints if each.get("zone")}
+        groups = defaultdict[tuple[str, str], list[str]](list)
+        for each in names:
+            old = (self.cluster.node_objects[each]["metadata"].get("labels") or {}).get(_BETA_ZONE)
+            by_label = f"-l '{_BETA_ZONE}={old},!{ZONE}'" if old else ""
+            groups[by_label, old or written.get(each) or "ZONE"].append(each)
+        commands, counts = [], "the zone of a node counts for all Services, and for where pods start"
+        for (by_label, zone), on in sorted(groups.items(), key=lambda each: (each[0][1] == "ZONE", each[0])):
+            command, more = f"kubectl label node {by_label or ' '.join(on)} {ZONE}={zone}", ""
+            if zone == "ZONE" and len(on) > SHOWN:
+                command = f"kubectl get nodes -l '!{ZONE}'; then, for each zone, kubectl label node NAMES {ZONE}=ZONE"
+            elif zone == "ZONE" and len(on) > 1:
+                more = "this is for nodes of one zone, others need a command of their own; "
+            commands.append(self._does(command, more + counts))
+        return "; ".join(commands)
 
     @property
     def writers(self) -> list[str]:
@@ -357,30 +379,37 @@ class Case:
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
     @cached_property
+    def owners(self) -> Mapping[str, int]:
+        """The workloads that own the pods, like "deployment/web", with their pods. Those that scale are the first."""
+        known = Counter(filter(None, map(self.owner, self.pods or ())))
+        if not known:
+            wanted = (self.spec.get("selector") or {}).items()
+            mine = [name for name, each in self.deployments.items() if wanted and wanted <= _pods_of(each)]
+            known = Counter(mine if len(mine) == 1 else ())
+        return dict(sorted(known.items(), key=lambda each: each[0].partition("/")[0] not in _SCALABLE))
+
+    @property
     def workload(self) -> str:
-        """Return the workload that owns the pods, for example "deployment/web", or "" if it is unknown."""
-        for pod in self.pods or ():
-            for owner in pod["metadata"].get("ownerReferences") or ():
-                kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
-                if kind == "ReplicaSet" and (of := self._deployment_of(name, pod["metadata"].get("labels") or {})):
-                    return f"deployment/{of}"
-                return f"{kind.lower()}/{name}"
-        wanted = (self.spec.get("selector") or {}).items()
-        names = [
-            each["metadata"]["name"] for each in self.further("deployments") if wanted and wanted <= _pods_of(each)
-        ]
-        return f"deployment/{names[0]}" if len(names) == 1 else ""
+        return next(iter(self.owners), "")
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether no workload owns the pods, so that nothing replaces or scales them."""
+        return bool(self.pods) and not self.owners
+
+    def owner(self, pod: Object) -> str:
+        """Return the workload that owns a pod, or ""."""
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
+            of = self._deployment_of(name, pod["metadata"].get("labels") or {}) if kind == "ReplicaSet" else ""
+            return f"deployment/{of}" if of else f"{kind.lower()}/{name}"
+        return ""
 
     def _deployment_of(self, replica_set: str, labels: Mapping[str, str]) -> str:
         """Return the Deployment of a ReplicaSet, found by the hash in the name or in other objects, or ""."""
         name, _, suffix = replica_set.rpartition("-")
-        if suffix == labels.get("pod-template-hash"):
-            return name
-        targets = [(each.get("spec") or {}).get("scaleTargetRef") or {} for each in
-                   self.further("horizontalpodautoscalers")]  # fmt: skip
-        known = {each["metadata"]["name"] for each in self.further("deployments")}
-        known |= {str(each.get("name")) for each in targets if each.get("kind") == "Deployment"}
-        return name if name in known else ""
+        is_known = f"deployment/{name}" in self.deployments.keys() | self._autoscaled.keys()
+        return name if is_known or suffix == labels.get("pod-template-hash") else ""
 
 
 def _pods_of(deployment: Object) -> ItemsView[str, str]:

@@ -16,7 +16,7 @@ ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnav
 
 
 def outlook(case: Case) -> Iterator[Finding]:
-    if case.wish in {"node", "zone", "cpu"} and len(zones := endpoints_by_zone(case)) > 1:
+    if case.wish in {"node", "zone", "cpu"} and (zones := endpoints_by_zone(case)):
         yield from _autoscaler(case, zones)
         yield from _rollout(case, zones)
         yield from _evictions(case)
@@ -32,24 +32,17 @@ def _autoscaler(case: Case, zones: Zones) -> Iterator[Finding]:
 
 
 def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
-    for each in case.further("deployments"):
-        if f"deployment/{each['metadata']['name']}" != case.workload:
-            continue
-        spec, patch = each.get("spec") or {}, case.patch({"strategy": ONE_BY_ONE}, case.workload)
+    for workload, each in ((name, each) for name, each in case.deployments.items() if name in case.owners):
+        spec, patch = each.get("spec") or {}, case.patch({"strategy": ONE_BY_ONE}, workload)
         if (spec.get("strategy") or {}).get("type") == "Recreate":
-            yield found("recreate-empties-all-zones", workload=case.workload, patch=patch)
+            yield found("recreate-empties-all-zones", workload=workload, patch=patch)
             continue
         most, (updated, pods), status = _most_unavailable(spec, zones), _progress(each), each.get("status")
         if (updated < pods or not status) and (names := with_at_most(most, zones)):
             evidence = [f"{updated} of {many(pods, 'pod')} updated"] if status else []
             has = "has begun and may take" if status else "would take up to"
-            values = {
-                "workload": case.workload,
-                "most": many(most, "pod"),
-                "zones": many(names, "zone"),
-                "patch": patch,
-            }
-            values |= {"have": "has" if len(names) == 1 else "have", "has": has, "unread": "" if status else _NO_STATUS}
+            values = {"workload": workload, "has": has, "most": many(most, "pod"), "patch": patch}
+            values |= {"zones": many(names, "zone", "has/have"), "unread": "" if status else _NO_STATUS}
             yield found("rollout-may-empty-a-zone", nodes=_nodes(case, names), evidence=evidence, **values)
 
 
@@ -82,9 +75,8 @@ def _evictions(case: Case) -> Iterator[Finding]:
             do = [more(case) or ("" if case.is_spread else template(case)), *do]
         patch = "; ".join(filter(None, do))
         now = "now" if each.get("status") else "if no pod is missing" + _NO_STATUS
-        values = {"name": name, "allowed": many(allowed, "eviction"), "zones": many(names, "zone"), "patch": patch}
-        values |= {"now": now, "has": "has" if len(names) == 1 else "have"}
-        yield found("budget-permits-an-empty-zone", nodes=_nodes(case, names), **values)
+        values = {"name": name, "allowed": many(allowed, "eviction"), "zones": many(names, "zone", "has/have")}
+        yield found("budget-permits-an-empty-zone", nodes=_nodes(case, names), now=now, patch=patch, **values)
 
 
 def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
@@ -105,8 +97,7 @@ def _move(case: Case, others: Sequence[str]) -> str:
         return f"before the drain, let the writer of the EndpointSlices add endpoints {there}"
     if not case.is_spread:
         return f"before the drain, {template(case)}: new pods then start {there}"
-    again = f"kubectl -n {case.namespace} rollout restart {case.workload or 'deployment/NAME'}"
-    return f"{again}; drain when the new pods run {there}"
+    return f"{case.restart}; drain when the new pods run {there}"
 
 
 def _nodes(case: Case, zones: Sequence[str]) -> list[str]:

@@ -36,7 +36,7 @@ def endpoints_by_zone(case: Case) -> Zones:
 def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
     """Yield PodDisruptionBudgets that allow evicting all pods of a zone, the allowed evictions, and the zones."""
     zones = endpoints_by_zone(case)
-    for each in case.further("poddisruptionbudgets") if len(zones) > 1 else ():
+    for each in case.further("poddisruptionbudgets"):
         allowed = _allowed(each, sum(map(len, zones.values())))
         if _selects(each, case) and (names := with_at_most(allowed, zones)):
             yield each, allowed, names
@@ -113,10 +113,7 @@ def spread(case: Case, zones: Sequence[str]) -> str:
         return f"find out why {many(desired - pods(case), 'pod', 'is/are')} missing: {look}"
     scale = more(case)
     if case.is_spread:
-        again = f"replace the pods of {case.workload or 'the workload'}, which are spread when they start"
-        if kind in {"deployment", "statefulset"}:
-            again = f"kubectl -n {case.namespace} rollout restart {case.workload}"
-        return scale or again
+        return scale or case.restart
     return "; and, ".join(filter(None, [scale, template(case)]))
 
 
@@ -126,8 +123,9 @@ def template(case: Case) -> str:
     taints = "nodeTaintsPolicy: Honor, " * (bool(shut) and features.at_least(26))
     when = "ScheduleAnyway" if shut and not taints else "DoNotSchedule"
     selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
+    spread_out = [each for each in case.owners if not each.startswith("daemonset/")] or case.owners
     return (
-        f"in the pod template of {case.template}: topologySpreadConstraints: [{{maxSkew: 1, "
+        f"{case.in_template(spread_out)}: topologySpreadConstraints: [{{maxSkew: 1, "
         f"topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{{selector}}}}}}}]"
     )
 

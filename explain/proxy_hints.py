@@ -230,16 +230,15 @@ def _one_by_one(case: Case) -> str:
     kind = case.workload.partition("/")[0]
     if kind == "daemonset":
         return f"in {case.workload}: updateStrategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}}"
-    if not kind:
+    if not kind and not case.is_bare:
         return ""
-    patch = [case.patch({"strategy": ONE_BY_ONE}, case.workload)] if kind == "deployment" else []
+    patch = [case.patch({"strategy": ONE_BY_ONE}, each) for each in case.owners if each.startswith("deployment/")]
     return "; and, ".join([*patch, *([] if case.is_spread else [template(case)])]) or "wait for new pods"
 
 
 def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     late = case.cluster.late_labels if by_proxies else {}
-    deaf = {name: each for name, each in late.items() if each.restart}
-    if deaf:
+    if deaf := {name: each for name, each in late.items() if each.restart}:
         yield _late("proxy, which may not use it", deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
     if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
         late_label = _late("proxy, which follows it", told, "nothing; --probe shows whether the proxy has it")

@@ -758,7 +758,7 @@ ROWS |= {
         "target-port-of-some-pods",
         some_name("metrics", internalTrafficPolicy="Local"),
         "connections to port metrics/TCP fail on 1 of 3 nodes: pod web-c1 has no port named metrics",
-        "in the pod template of these pods",
+        "in a Deployment that replaces these pods, which no workload owns: ports",
         nodes="c1",
         failing="c1",
     ),
