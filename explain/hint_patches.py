@@ -60,12 +60,17 @@ def give_port(case: Case, question: Question, slices: Sequence[Object]) -> str:
 
 
 def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> str:
-    """Return the commands that add ports to slices, with the port numbers from other slices if they have the ports."""
-    new, commands = [slice_port(each) for each in ports], []
+    """Return the commands that add ports to slices, with the number that another slice has."""
+    new, commands, given = [slice_port(each) for each in ports], [], set[str]()
     for each in new:
         known = [one for other in case.slices for one in other.get("ports") or ()]
         each["port"] = next((one["port"] for one in known if {**one, "port": 0} == {**each, "port": 0}), each["port"])
-    for name, one in {each["metadata"]["name"]: each for each in slices}.items():
+    by_size = sorted(slices, key=lambda each: -len(each.get("endpoints") or ()))
+    for name, one in {each["metadata"]["name"]: each for each in by_size}.items():
+        addresses = {each["addresses"][0] for each in one.get("endpoints") or ()}
+        if addresses <= given:
+            continue  # as in another slice
+        given |= addresses
         whole = {"path": "/ports", "value": new}
         changes = [{"path": "/ports/-", "value": each} for each in new] if one.get("ports") else [whole]
         commands.append(case.patch_slice(name, [{"op": "add", **each} for each in changes]))
