@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from explain import service_intent
 from explain.case import Case, Question, distinct, zones_of
 from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, Weight, found, many
 from explain.choosers import to_pods
@@ -15,20 +16,8 @@ from explain.cluster import Cluster
 from explain.controller_hints import hints
 from explain.hint_patches import not_listed
 from explain.oddities import oddities, unread
-from explain.proxy_hints import doubts, faults, ignored_policies, implementations, of_places, proxies
-from explain.routes import UNPARSED, Route, about, nodes_of, routes
-from explain.service_intent import (
-    asks_nothing,
-    decides,
-    ended,
-    external,
-    keys,
-    lacking,
-    nobody,
-    not_ready,
-    policies,
-    words,
-)
+from explain.proxy_hints import doubts, faults, implementations, merged_policies, of_places, proxies
+from explain.routes import UNPARSED, Route, about, described, nodes_of, routes
 from explain.target_ports import partly
 from explain.wish import Wish
 from harness.api.client import Object
@@ -149,7 +138,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
     findings = [*weighed, *_unexplained(case, weighed, by_proxies)]
     made = Diagnosis(
         service,
-        decides(case, balanced=bool(to_pods(service))),
+        service_intent.decides(case, balanced=bool(to_pods(service))),
         case.wish,
         tuple(_hints_of(family, slices) for family in case.families),
         tuple(sorted(findings, key=lambda each: each.cause.weight)),
@@ -217,39 +206,42 @@ def _ports_of(endpoint_slice: Object) -> str:
 def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     by_proxies = [each for each in of_all if each.clients == "internal"]
     if case.ends:
-        yield ended(case)
+        yield service_intent.ended(case)
         return
-    for word in words(case):
+    for word in service_intent.words(case):
         yield _overriding(case, word, by_proxies) if word.cause.id == "annotation-overrides-field" else word
     if any(each.because == UNPARSED for each in by_proxies):
         yield found("slice-unreadable", remedy=f"correct the address, or {case.show_writers}")
         return
     if case.wish == "keys":
-        yield from keys(case, by_proxies)
+        yield from service_intent.keys(case, by_proxies)
         return
     if emptied := case.cluster.objects.emptied_by:
         yield found("emptied-by-the-supposition", supposed=emptied)
         return
-    if (none := nobody(case)) is not None:
+    if (none := service_intent.nobody(case)) is not None:
         yield none
         return
     partial = [*partly(case, of_all)]
     yield from partial
     known = [each for each in partial if each.nodes]
-    yield from policies(case, [*_without(by_proxies, known)])
+    yield from service_intent.policies(case, [*_without(by_proxies, known)])
     unasked = isinstance(case.decided_by, NoHints) and not any(map(any_hints, case.slices))
     wrong = [*unread(case)]
     yield from wrong
     if not case.wish and unasked and not wrong:
-        yield from asks_nothing(case)
-    yield from ignored_policies(case, by_proxies if case.wish == "local" else ())
+        yield service_intent.asks_nothing(case)
+    if case.wish == "local":
+        yield from merged_policies(case, [*_without(of_all, known)])
     yield from implementations(case)
     if case.wish or not unasked:
         yield from doubts(case)
     to_hints = bool(case.wish or not unasked) and case.wish != "local"
     yield from _of_ports(case, by_proxies, known, to_hints=to_hints)
     if not to_pods(case.service):
-        yield from external(case, [each for each in _without(of_all, known) if each.clients == "external"])
+        yield from service_intent.external(
+            case, [each for each in _without(of_all, known) if each.clients == "external"]
+        )
     yield from oddities(case)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)
@@ -271,18 +263,26 @@ def _of_ports(
         on = set().union(*(one.nodes for one in known if {*one.ports} & {*each.labels}))
         for one in _of_question(case, each, on, to_hints=to_hints):
             own_way = one.remedy if " or " in one.remedy else ""  # two alternatives cannot be joined
-            key = (one.cause, one.says, one.nodes, one.evidence, own_way)
+            key = (one.cause, one.says, one.nodes, own_way)
             alike.setdefault(key, []).append((one, {*(one.ports or each.labels)}))
     for equal in alike.values():
         first, labels = equal[0][0], set().union(*(labels for _, labels in equal))
         remedy = "; ".join(dict.fromkeys(one.remedy for one, _ in equal if one.remedy))
         mine = [each for each in by_proxies if each.label in labels]
-        yield about(replace(first, remedy=remedy), mine, by_proxies, named=bool(first.ports))
+        evidence = list[str]()
+        for line in dict.fromkeys(line for one, _ in equal for line in one.evidence):
+            with_line = set().union(*(labels for one, labels in equal if line in one.evidence))
+            ports = described([each for each in mine if each.label in with_line], mine)
+            evidence.append(type(line)(f"{ports}: {line}") if ports else line)
+        one = replace(first, remedy=remedy, evidence=tuple(evidence))
+        yield about(one, mine, by_proxies, named=bool(first.ports))
 
 
 def _of_question(case: Case, question: Question, known: set[str], *, to_hints: bool) -> Iterator[Finding]:
     if not question.ready:
-        yield from not_ready(case, question) if question.endpoints else lacking(case, question)
+        yield from (
+            service_intent.not_ready(case, question) if question.endpoints else service_intent.lacking(case, question)
+        )
         if case.unlisted and any(one["addressType"] == question.family for _, one in case.endpoints):
             yield not_listed(case, sorted(case.unlisted)).weighing(FAILS)
     elif to_hints:

@@ -8,13 +8,13 @@ from functools import lru_cache, partial
 from typing import Literal
 
 from explain.case import Case, Question, condition, distinct, nodes_of, zones_of
-from explain.causes import CROSSES, NOTE, SHOWN, Finding, found, listed, many
+from explain.causes import CROSSES, FAILS, NOTE, SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
 from explain.hint_patches import give_port, not_listed
 from explain.outlook import ONE_BY_ONE
 from explain.placement import spread, template
-from explain.routes import Route
+from explain.routes import Route, about
 from explain.routes import nodes_of as nodes_of_routes
 from explain.wish import OFF
 from harness.api.client import Object
@@ -135,13 +135,16 @@ def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding
         yield found("proxy-too-old", says, nodes=bare, remedy=remedy, also="Services work there only once a proxy runs")
 
 
-def ignored_policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield the nodes whose kube-proxy ignores internalTrafficPolicy Local."""
-    if old := nodes_of_routes(by_proxies, lambda each: each.short == "misses"):
-        what = "follow internalTrafficPolicy Local"
-        if case.spec.get("externalTrafficPolicy") == "Local":
-            what += " next to externalTrafficPolicy Local (kubernetes/kubernetes#105470)"
-        yield _upgrade(case, old, what, "1.24", "1.24 or newer")
+def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
+    """Yield the nodes whose kube-proxy does not keep the two traffic policies apart."""
+    by_both, issue = case.spec.get("externalTrafficPolicy") == "Local", "(kubernetes/kubernetes#105470)"
+    what = "follow internalTrafficPolicy Local" + f" next to externalTrafficPolicy Local {issue}" * by_both
+    if some := [each for each in of_all if each.clients == "internal" and each.short == "misses"]:
+        yield _upgrade(case, nodes_of_routes(some), what, "1.24", "1.24 or newer")
+    if mine := [each for each in of_all if each.clients == "external" and not by_both]:
+        some, what = [each for each in mine if each.fails], f"limit internalTrafficPolicy Local to the cluster {issue}"
+        old = _upgrade(case, nodes_of_routes(some or mine), what, "1.24", "1.24 or newer")
+        yield about(replace(old.weighing(FAILS if some else NOTE), clients="external"), some or mine, mine)
 
 
 def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, to: str) -> Finding:
@@ -195,6 +198,7 @@ def _unlisted(case: Case, zones: Sequence[str]) -> list[str]:
 
 def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], question: Question) -> Finding:
     known = [each for each, _ in question.endpoints]
+    here = [(each, one) for each, one in case.endpoints if case.cluster.zone(each) in zones]
     mine = sorted({name_of(each): each for each in known if case.cluster.zone(each) in zones}.items())
     there = Counter(case.cluster.zone(each) or "(none)" for each in distinct(known) if is_ready(each))
     counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
@@ -206,9 +210,7 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "pod-in-no-slice":
             return not_listed(case, _unlisted(case, zones), on)
         case "zone-without-port":
-            others = [
-                (each, one) for each, one in case.endpoints if is_ready(each) and case.cluster.zone(each) in zones
-            ]
+            others = [(each, one) for each, one in here if is_ready(each)]
             names = sorted({name_of(each) for each, _ in others})
             mine = []
             remedy = give_port(case, question, [one for _, one in others])
@@ -217,7 +219,7 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "zone-terminating":
             remedy = _one_by_one(case) if case.selects_pods else spread(case, zones)
         case "zone-not-ready":
-            ill = [each for each, _ in case.endpoints if case.cluster.zone(each) in zones and not is_ready(each)]
+            ill = [each for each, _ in here if not is_ready(each)]
             mine = sorted({name_of(each): each for each in ill}.items())
             names, remedy = [name for name, _ in mine], case.describe(ill)
     values = {"zones": many(zones, "zone"), "whose": "its" if len(zones) == 1 else "their", "names": listed(names)}

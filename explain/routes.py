@@ -14,18 +14,20 @@ from explain.causes import Finding
 from explain.cluster import Cluster, Node
 from explain.wish import Shortfall, Wish, has_annotation, shortfall, wish_of
 from harness.api.client import Object
+from reference.features import Version
 from reference.objects.topology_keys import Labels
-from reference.proxy.decision import Decision, Endpoint, Family, Forward, Place, ServicePort, decide, describe
+from reference.proxy.decision import Decision, Endpoint, Family, Forward, Place, Reject, ServicePort, decide, describe
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, read_slice, service_ports, topology_keys
 
 UNPARSED = "an EndpointSlice has an address that no proxy can parse"
 """The reason why routes fail if proxies write no rules for the Service."""
 
-BOTH_POLICIES = (1, 24)
-"""The first release whose kube-proxy applies the two traffic policies independently (kubernetes/kubernetes#105470).
+_BOTH_POLICIES = (1, 24)
+"""The first release whose kube-proxy keeps the two traffic policies of a Service apart (kubernetes/kubernetes#105470).
 
-Before, internalTrafficPolicy Local applies to external clients too, unless externalTrafficPolicy Local disables it.
+Before, externalTrafficPolicy Local hides internalTrafficPolicy Local, which otherwise applies to external clients too.
+Where it finds no endpoint, the node rejects, and newer releases drop (kubernetes/kubernetes#106497).
 """
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
@@ -35,10 +37,10 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 class Route:
     """The endpoints that some nodes of a zone use for the cluster IP, for one port and IP family.
 
-    If `clients` is "external", the route is for external clients with externalTrafficPolicy Local. `tier` is "node",
-    "zone", "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses and ports.
-    `crossing` is the number of endpoints on other nodes that are in another or an unknown zone. For a node without a
-    zone, all of them count.
+    With `clients` "external", they are those for external clients that a policy Local limits. `tier`
+    is "node", "zone", "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses
+    and ports. `crossing` is the number of endpoints on other nodes that are in another or an unknown zone. A node
+    without a zone has all of them there.
     """
 
     nodes: tuple[str, ...]
@@ -82,7 +84,8 @@ def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple
             for (zone, _, _), names in cluster.alike.items()
         )
     made = [replace(route, nodes=tuple(names)) for route, names in found.items()]
-    return tuple(made if service["spec"].get("type") != "LoadBalancer" else _checked(made))
+    checked = service["spec"].get("type") == "LoadBalancer" and service["spec"].get("externalTrafficPolicy") == "Local"
+    return tuple(_checked(made) if checked else made)
 
 
 def _checked(made: Sequence[Route]) -> Iterator[Route]:
@@ -118,6 +121,11 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
                 pairs = zip(endpoints, named, strict=True)
                 seen = [each._replace(zone_hints=frozenset(), node_hints=on) for each, on in pairs]
             decision = decide(port, seen, place, cluster.behaviour(one.version, program.reads))
+            outside = decision.outside if port.external_local else None
+            if is_old(one.version, cluster) and decision.cluster_ip.reason.startswith("internalTrafficPolicy"):
+                action = decision.cluster_ip  # for all clients
+                action = action if isinstance(action, Forward) else Reject(action.reason)
+                decision, outside = replace(decision, cluster_ip=action), action if decision.outside else None
             route = _route(one, port, family, decision, zones)
             if program.is_other and route.tier in TIERS.values() and any(each.ready for each in seen):
                 because = program.because(wish, refused, route.because, near=bool(decision.mode))
@@ -126,11 +134,16 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
             misses = route.tier != "node" and on == {True, False}
             short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), misses=misses)
             found[replace(route, short=short) if short else route] += names
-            if port.external_local and decision.outside:
-                route = _route(one, port, family, replace(decision, cluster_ip=decision.outside), zones)
+            if outside:
+                route = _route(one, port, family, replace(decision, cluster_ip=outside), zones)
                 short = "fails" if route.tier == "nowhere" else ""
                 found[replace(route, clients="external", short=short)] += names
     return found
+
+
+def is_old(version: Version, cluster: Cluster) -> bool:
+    """Return whether kube-proxy of this release does not keep the two traffic policies apart."""
+    return version < _BOTH_POLICIES and cluster.features.follows == "released"
 
 
 def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool] = lambda _: True) -> tuple[str, ...]:
@@ -192,7 +205,7 @@ def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
 
 
 def _ports(
-    service: Object, slices: Iterable[Object], cluster: Cluster, version: tuple[int, int], labels: NodeLabels | None
+    service: Object, slices: Iterable[Object], cluster: Cluster, version: Version, labels: NodeLabels | None
 ) -> dict[tuple[ServicePort, Family], tuple[list[Endpoint], dict[str, str]]]:
     behaviour = cluster.behaviour(version)
     of_endpoint: Callable[[Mapping[str, Any]], Labels] | None = None
@@ -209,7 +222,7 @@ def _ports(
                     of_port = each.endpoints((port.port_name, port.protocol), of_endpoint)
                     endpoints += of_port
                     zones |= {one.address: cluster.zone(raw) for one, raw in zip(of_port, each.raw, strict=False)}
-            old = version < BOTH_POLICIES and port.external_local and cluster.features.follows == "released"
+            old = port.external_local and is_old(version, cluster)
             found[replace(port, internal_local=False) if old else port, family] = endpoints, zones
     return found
 

@@ -8,7 +8,7 @@ from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, liste
 from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
 from explain.placement import admit
-from explain.routes import BOTH_POLICIES, Route, about, nodes_of
+from explain.routes import Route, about, is_old, nodes_of
 from explain.target_ports import ports_of
 from explain.wish import OFF, read_wish, unread_requests
 from harness.api.client import Object
@@ -39,17 +39,12 @@ def decides(case: Case, *, balanced: bool) -> str:
 
 
 def ended(case: Case) -> Finding:
-    match case.ends:
-        case "external-name":
-            ports = {} if case.spec.get("ports") else {"ports": [{"port": 80}]}
-            spec = {"type": "ClusterIP", "externalName": None, "selector": {"KEY": "VALUE"}, **ports}
-            target = case.spec.get("externalName", "?")
-            return found("external-name", target=target, patch=case.patch(spec))
-        case "headless":
-            return found("headless", again=case.again({}))
-        case _:
-            label = case.service["metadata"]["labels"][PROXY_NAME]
-            return found("other-proxy", proxy=repr(label), remove=case.kubectl(f"label {PROXY_NAME}-"))
+    """Return why kube-proxy does not route the Service."""
+    ports = {} if case.spec.get("ports") else {"ports": [{"port": 80}]}
+    routed = {"type": "ClusterIP", "externalName": None, "selector": {"KEY": "VALUE"}, **ports}
+    proxy = (case.service["metadata"].get("labels") or {}).get(PROXY_NAME)
+    values = {"target": case.spec.get("externalName", "?"), "patch": case.patch(routed), "again": case.again({})}
+    return found(case.ends, proxy=repr(proxy), remove=case.kubectl(f"label {PROXY_NAME}-"), **values)
 
 
 def words(case: Case) -> Iterator[Finding]:
@@ -112,17 +107,15 @@ def _switch_on(gate: str, component: str) -> str:
     return f"start {component} with --feature-gates={gate}=true"
 
 
-def asks_nothing(case: Case) -> Iterator[Finding]:
+def asks_nothing(case: Case) -> Finding:
+    deaf = [f"{each.name} {each.does}" for each in case.cluster.others if each.of(annotated=False).reads == "none"]
+    ready = [(each, one) for each, one in case.endpoints if is_ready(each)]
+    remedy = f"{case.ask()}; {give_hints(case, ready)}" if case.by_hand and ready else case.ask()
     gate = case.cluster.gate_off(API_SERVER, "ServiceTrafficDistribution")
     if gate and case.spec.get("trafficDistribution") is None:
-        evidence = (f"feature gate {gate} is off in {API_SERVER}, as its metrics show: it drops trafficDistribution",)
+        deaf = [f"feature gate {gate} is off in {API_SERVER}, as its metrics show: it drops trafficDistribution"]
         remedy = f"{_switch_on(gate, API_SERVER)}; then {case.ask('PreferClose')}"
-        yield found("asks-for-nothing", case.decided_by.reason, evidence=evidence, remedy=remedy)
-    else:
-        deaf = [f"{each.name} {each.does}" for each in case.cluster.others if each.of(annotated=False).reads == "none"]
-        ready = [(each, one) for each, one in case.endpoints if is_ready(each)]
-        remedy = f"{case.ask()}; {give_hints(case, ready)}" if case.by_hand and ready else case.ask()
-        yield found("asks-for-nothing", case.decided_by.reason, evidence=deaf, remedy=remedy)
+    return found("asks-for-nothing", case.decided_by.reason, evidence=deaf, remedy=remedy)
 
 
 def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
@@ -243,17 +236,17 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         return
     dropped, patch = _by_nodes(by_proxies), _prefer_node(case)
     for nodes, of_nodes in dropped.items():
-        lost = f"; they are dropped on {many(len(nodes), 'node')} without a usable endpoint"
+        lost = f"; they fail on {many(len(nodes), 'node')} without a usable endpoint"
         run = [admit(case, nodes)] if case.workload.startswith("daemonset/") else []
         instead = "; or ".join([*case.mend_on(nodes, of_nodes), *filter(None, run), patch])
         known = found("internal-policy-local", nodes=nodes, lost=lost, patch=instead)
         yield about(replace(known, clients="internal"), of_nodes, by_proxies)
     if not dropped:
         field, cluster = case.spec.get("trafficDistribution"), case.patch({"internalTrafficPolicy": "Cluster"})
-        intended = f"nothing, if the policy is intended; otherwise {cluster if field else patch}"
-        yield found("internal-policy-local", lost="", patch=intended).weighing(AS_ASKED)
-        if field:
-            yield found("policy-hides-field", field=field, patch=cluster)
+        intended = f"nothing, if the policy is intended; otherwise {patch}"
+        hides = field and not case.by_hand
+        local = found("internal-policy-local", lost="", patch=intended).weighing(AS_ASKED)
+        yield found("policy-hides-field", field=field, patch=cluster) if hides else local
 
 
 def _by_nodes(
@@ -292,12 +285,6 @@ def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
     if case.spec.get("externalTrafficPolicy") != "Local":
         enter = "" if case.spec.get("type") == "LoadBalancer" else "let clients enter at nodes of their own zone"
         yield from () if isinstance(case.decided_by, NoHints) else [found("external-clients", remedy=enter)]
-        old = [name for name, each in case.cluster.nodes.items() if (1, 22) <= each.version < BOTH_POLICIES]
-        if old and case.spec.get("internalTrafficPolicy") == "Local":
-            says = f"on {listed(old)}, kube-proxy does not limit internalTrafficPolicy Local to clients in the cluster "
-            says += "(kubernetes/kubernetes#105470), as it does since 1.24"
-            remedy = f"upgrade kube-proxy on {listed(old)} to 1.24 or newer"
-            yield found("proxy-too-old", says, nodes=old, remedy=remedy).weighing(NOTE)
         return
     dropped = _by_nodes(outside)
     for lost, of_nodes in dropped.items():
@@ -311,7 +298,9 @@ def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _unanswered(case: Case, lost: Sequence[str], of_nodes: Sequence[Route]) -> Finding:
-    old = any(each.version < BOTH_POLICIES for each in case.cluster.nodes.values())  # internal Local would apply there
+    old = any(
+        is_old(each.version, case.cluster) for each in case.cluster.nodes.values()
+    )  # internal Local would apply there
     both = old and case.spec.get("internalTrafficPolicy") == "Local"
     patch = case.patch({"externalTrafficPolicy": "Cluster"} | ({"internalTrafficPolicy": "Cluster"} if both else {}))
     run = "run a pod" if case.selects_pods else "let the writer of the EndpointSlices add an endpoint"

@@ -20,6 +20,7 @@ from harness.api.client import Object
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.objects.endpoints import name_of
 from tests.explain.cluster_builders import ZONE
+from tests.explain.generated_clusters import TO_PODS
 from tests.explain.headlines import parts_of
 
 
@@ -39,15 +40,48 @@ class ServiceAnswer:
         return [each for one in self.slices for each in one["endpoints"]]
 
     @property
+    def all_pods(self) -> list[Object]:
+        """The pods that the selector matches."""
+        wanted = (self.service["spec"].get("selector") or {}).items()
+        return [each for each in self.objects.pods if wanted and wanted <= each["metadata"]["labels"].items()]
+
+    @property
     def pods(self) -> list[Object]:
         """The ready pods that the selector matches and that do not terminate."""
-        wanted = (self.service["spec"].get("selector") or {}).items()
         return [
             each
-            for each in self.objects.pods
-            if wanted and wanted <= each["metadata"]["labels"].items() and "deletionTimestamp" not in each["metadata"]
+            for each in self.all_pods
+            if "deletionTimestamp" not in each["metadata"]
             and any(one == {"type": "Ready", "status": "True"} for one in each["status"]["conditions"])
-        ]  # fmt: skip
+        ]
+
+    @property
+    def labels(self) -> set[str]:
+        """The ports and IP families of the Service."""
+        spec = self.service["spec"]
+        ports = [f"{each.get('name') or each['port']}/{each['protocol']}" for each in spec["ports"]]
+        return {f"{port} {family}" for port in ports for family in spec["ipFamilies"]}
+
+    @property
+    def old(self) -> set[str]:
+        """The nodes with kube-proxy 1.22, the only release before 1.24 that the generators draw."""
+        return {each["spec"]["nodeName"] for each in self.objects.proxies if "v1.22" in str(each["spec"]["containers"])}
+
+    def owner(self, pod: Object) -> str:
+        """The workload that owns a pod: the Deployment of a ReplicaSet, by the hash of the pod or by its name."""
+        for each in pod["metadata"].get("ownerReferences", ()):
+            kind, name, (start, _, suffix) = each["kind"], each["name"], each["name"].rpartition("-")
+            deployments = {one["metadata"]["name"] for one in self.objects.further.get("deployments", ())}
+            of = suffix == pod["metadata"]["labels"].get("pod-template-hash") or start in deployments
+            return f"deployment/{start}" if kind == "ReplicaSet" and of else f"{kind.lower()}/{name}"
+        return f"pod/{pod['metadata']['name']}"
+
+    def of_port(self, port: Object, family: str) -> list[Object]:
+        """The endpoints that slices have for a port, by its name and protocol, in an IP family."""
+        wanted = (port["name"], port["protocol"])
+        mine = [one for one in self.slices if one["addressType"] == family]
+        having = [one for one in mine if wanted in {(each["name"], each["protocol"]) for each in one["ports"]}]
+        return [each for one in having for each in one["endpoints"]]
 
     def zone_of(self, endpoint: Object) -> str:
         return self.zone(endpoint["nodeName"]) or str(endpoint.get("zone", ""))
@@ -282,6 +316,120 @@ def services_without_pods(seen: ServiceAnswer) -> Iterator[str]:
                 yield f"{each.cause.id}: {wrong}"
 
 
+def old_proxies_and_policies(seen: ServiceAnswer) -> Iterator[str]:
+    """kube-proxy before 1.24 rejects where the policy Local finds no endpoint, and newer ones drop (kubernetes#106497).
+
+    It applies internalTrafficPolicy Local to external clients as well, unless externalTrafficPolicy is Local (#105470).
+    """
+    spec = seen.service["spec"]
+    if spec.get("internalTrafficPolicy") != "Local":
+        return
+    for one in seen.found.routes:
+        old = seen.old & {*one.nodes}
+        said = one.because.partition(" (internalTrafficPolicy Local: ")[0]
+        if said in {"drop", "reject"} and (said == "reject") != (old == {*one.nodes}):
+            yield f"{one.nodes} {said}, and {old} are old"
+    outside = spec["type"] != "ClusterIP" and spec.get("externalTrafficPolicy") != "Local"
+    if not outside or TO_PODS in seen.service["metadata"]["annotations"]:
+        return
+    for of in seen.slices:
+        for port in of["ports"]:
+            label, known = (
+                f"{port['name']}/{port['protocol']} {of['addressType']}",
+                seen.of_port(port, of["addressType"]),
+            )
+            ready = {each["nodeName"] for each in known if each["conditions"].get("ready", True)}
+            for node in seen.old if ready and label in seen.labels else ():
+                mine = [one for one in seen.found.routes if one.label == f"{label} external" and node in one.nodes]
+                if [one.fails for one in mine] != [node not in ready]:
+                    yield f"external clients of {node}, {label}: {mine}"
+                causes = [each for each in seen.found.findings if node in each.nodes and "#105470" in each.says]
+                if not causes:
+                    yield f"no cause says why external clients of {node} are limited"
+
+
+def equal_causes(seen: ServiceAnswer) -> Iterator[str]:
+    """No cause is said twice of the same nodes, but for its ports.
+
+    No two notes have one patch of the Service. Other fixes, as of annotations, may have several reasons.
+    """
+    said = [(each.cause.id, _without_ports(each.says), each.nodes, each.remedy) for each in seen.found.findings]
+    yield from {f"said twice: {each}" for each in said if said.count(each) > 1}
+    notes = [each.remedy for each in seen.found.findings if each.severity == "info"]
+    notes = [each for each in notes if "patch service" in each]
+    yield from {f"two notes with one remedy: {each}" for each in notes if notes.count(each) > 1}
+
+
+def workloads(seen: ServiceAnswer) -> Iterator[str]:
+    """A remedy about pods fits all workloads that own them, and asks nobody to scale pods that nothing owns."""
+    owners = {seen.owner(each) for each in seen.all_pods}
+    templates = {each for each in owners if not each.startswith(("job/", "pod/"))}
+    for each in seen.found.findings:
+        if seen.all_pods and "/NAME" in each.remedy:
+            yield f"the pods have owners, or none: {each.remedy}"
+        for named in re.findall(r"pod template of ([^:]*): topologySpread", each.remedy):
+            if missing := {one for one in templates if one not in named and not one.startswith("daemonset/")}:
+                yield f"{sorted(missing)} also own pods: {each.remedy}"
+        for name, number in re.findall(r"(?:scale|rollout restart) (\S+/\S+)(?: --replicas=(\d+))?", each.remedy):
+            if owners and name not in owners:
+                yield f"{name} owns no pod: {each.remedy}"
+            if number and int(number) <= sum(seen.owner(one) == name for one in seen.all_pods):
+                yield f"{name} has so many pods: {each.remedy}"
+
+
+def outlook_of_zones(seen: ServiceAnswer) -> Iterator[str]:
+    """What may take all endpoints of a zone at once is said, also if only one zone has endpoints."""
+    if seen.found.wish not in {"node", "zone", "cpu"} or not seen.found.routes:
+        return
+    first = min((one["addressType"] for one in seen.slices), default="")
+    zones = dict[str, set[str]]()
+    for one in seen.slices:
+        for each in one["endpoints"] if one["addressType"] == first else ():
+            if each["conditions"].get("ready", True) and (zone := seen.zone(each["nodeName"])):
+                zones.setdefault(zone, set()).add(each["addresses"][0])
+    least = min(map(len, zones.values()), default=0)
+    ids = {each.cause.id for each in seen.found.findings}
+    if not least or not (seen.service["spec"].get("selector") and seen.all_pods):
+        return
+    for each in seen.objects.further.get("poddisruptionbudgets", ()):
+        if each["status"]["disruptionsAllowed"] >= least and "budget-permits-an-empty-zone" not in ids:
+            yield f"{each['status']} and endpoints {zones}"
+    for each in seen.objects.further.get("deployments", ()):
+        recreate = each["spec"]["strategy"].get("type") == "Recreate"
+        if recreate and "deployment/web" in map(seen.owner, seen.all_pods) and "recreate-empties-all-zones" not in ids:
+            yield "Recreate ends all pods"
+
+
+def added_ports(seen: ServiceAnswer) -> Iterator[str]:
+    """A port is added to no slice whose endpoints get it in another slice."""
+    endpoints = {one["metadata"]["name"]: {each["addresses"][0] for each in one["endpoints"]} for one in seen.slices}
+    for each in seen.found.findings:
+        got = dict[str, set[str]]()
+        for name, patch in re.findall(r"patch endpointslice (\S+) --type=json -p '([^']*)'", each.remedy):
+            for one in json.loads(patch):
+                if one["path"] == "/ports/-":
+                    mine = got.setdefault(one["value"]["name"], set())
+                    if endpoints[name] <= mine:
+                        yield f"the endpoints of {name} have the port already: {each.remedy}"
+                    mine |= endpoints[name]
+
+
+def known_zones(seen: ServiceAnswer) -> Iterator[str]:
+    """A node is labelled with the zone that its endpoints have in slices, if they have one."""
+    zones = dict[str, set[str]]()
+    for each in seen.endpoints:
+        zones.setdefault(each["nodeName"], set()).add(str(each.get("zone", "")))
+    for each in seen.found.findings:
+        for names, zone in re.findall(rf"label node ([^-][^=]*) {ZONE}=(\S+?)(?=;|$)", each.remedy):
+            for node in names.split():
+                if len(known := zones.get(node, set()) - {""}) == 1 and {zone} != known:
+                    yield f"{node} is in {known}: {each.remedy}"
+
+
+def _without_ports(says: str) -> str:
+    return re.sub(r"^(port |IPv)[^:]*: ", "", says)
+
+
 def _names(says: str) -> set[str]:
     return {*re.findall(r"web-\d+", says.rpartition(": ")[2])}
 
@@ -289,5 +437,6 @@ def _names(says: str) -> set[str]:
 RULES = (
     row_of_the_overview, terminating_endpoints, pods_that_exist, tolerations, causes_and_table, removed_annotations,
     one_wish, releases, empty_slices, slice_patches, remedies_with_effect, local_policies, both_policies,
-    services_without_pods,
+    services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
+    known_zones,
 )  # fmt: skip

@@ -150,7 +150,7 @@ def _wrong(answer: ServiceAnswers, answers: DumpAnswers, seen: Objects) -> Itera
         for each in seen.endpointslices
         if each["metadata"]["labels"]["kubernetes.io/service-name"] == service["metadata"]["name"]
     ]
-    if wrong := _coverage(service, routes, zones):
+    if wrong := _coverage(service, routes, zones, limited(service, slices, seen)):
         yield wrong
     failing, crossing, unmet = set(), set(), set()
     for each in routes:
@@ -222,16 +222,45 @@ def _as_read(service: Object, route: Mapping[str, object], seen: Objects) -> Obj
     return {**service, "spec": {**spec, "internalTrafficPolicy": "Cluster"}} if old and both else service
 
 
-def _coverage(service: Object, routes: Sequence[Mapping[str, object]], zones: Mapping[str, str]) -> str:
+def limited(service: Object, slices: Sequence[Object], seen: Objects) -> set[tuple[str, str, str]]:
+    """Return the nodes, ports and IP families where kube-proxy before 1.24 limits external clients by the other policy.
+
+    It does so for ports that have a ready endpoint on some node (kubernetes/kubernetes#105470).
+    """
+    spec = service["spec"]
+    apart = spec["type"] == "ClusterIP" or spec.get("externalTrafficPolicy") == "Local"
+    if apart or TO_PODS in service["metadata"]["annotations"] or spec.get("internalTrafficPolicy") != "Local":
+        return set()
+    old = [each["spec"]["nodeName"] for each in seen.proxies if "v1.22" in each["spec"]["containers"][0]["image"]]
+    ports = [(f"{port.get('name') or port['port']}/{port['protocol']}", family)
+             for port in spec["ports"] for family in spec["ipFamilies"]]  # fmt: skip
+    there = [
+        (port, family)
+        for port, family in ports
+        for each in _of_route(service, slices, {"port": port, "family": family})
+        if each["conditions"].get("ready", True)
+    ]
+    return {(name, *pair) for name in old for pair in there}
+
+
+def _coverage(
+    service: Object,
+    routes: Sequence[Mapping[str, object]],
+    zones: Mapping[str, str],
+    by_old: AbstractSet[tuple[str, str, str]],
+) -> str:
     spec = service["spec"]
     local = spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local"
     local = local and TO_PODS not in service["metadata"]["annotations"]
     wanted = sorted(
-        (name, f"{port.get('name') or port['port']}/{port['protocol']}", family, clients)
-        for name in zones
-        for clients in (["internal", "external"] if local else ["internal"])
-        for port in spec["ports"]
-        for family in spec["ipFamilies"]
+        [
+            (name, f"{port.get('name') or port['port']}/{port['protocol']}", family, clients)
+            for name in zones
+            for clients in (["internal", "external"] if local else ["internal"])
+            for port in spec["ports"]
+            for family in spec["ipFamilies"]
+        ]
+        + [(*each, "external") for each in by_old]
     )
     there = sorted((name, each["port"], each["family"], each["clients"]) for each in routes for name in each["nodes"])  # type: ignore[attr-defined]
     return "" if there == wanted else f"the routes are not one for each node, port and family: {there}"
@@ -275,7 +304,9 @@ def _endpoints(
 
 def _is_avoided(service: Object, route: Mapping[str, object], slices: Sequence[Object]) -> bool:
     """Return whether the health check of a load balancer, for all ports of a family, avoids the nodes of a route."""
-    if route["clients"] != "external" or service["spec"]["type"] != "LoadBalancer":
+    spec = service["spec"]
+    checked = spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+    if route["clients"] != "external" or not checked:
         return False
     ports = [f"{each['name']}/{each['protocol']}" for each in service["spec"]["ports"]]
     nodes = {

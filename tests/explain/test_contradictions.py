@@ -13,7 +13,7 @@ from explain.diagnosis import Diagnosis, diagnose
 from explain.objects import Objects
 from explain.overview import overview
 from explain.text import answer, as_json
-from tests.explain.fresh_dumps import in_doubt
+from tests.explain.fresh_dumps import in_doubt, limited
 from tests.explain.generated_clusters import TO_PODS, WAYPOINT, corpus, fresh
 from tests.explain.headlines import has_ports_and_nodes
 from tests.explain.invariants import broken
@@ -69,7 +69,8 @@ def _covers(found: Diagnosis, seen: Objects) -> bool:
     to_pods = TO_PODS in seen.services[0]["metadata"]["annotations"]
     kinds = 2 if spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local" and not to_pods else 1
     places = Counter((name, each.label) for each in found.routes for name in each.nodes)
-    expected = kinds * len(seen.nodes) * len(spec["ports"]) * len(spec["clusterIPs"])
+    by_old = len(limited(seen.services[0], seen.endpointslices, seen))
+    expected = kinds * len(seen.nodes) * len(spec["ports"]) * len(spec["clusterIPs"]) + by_old
     return set(places.values()) == {1} and len(places) == expected
 
 
