@@ -6,7 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from explain.causes import SHOWN, Finding, Predicted, listed
+from explain.causes import SHOWN, Finding, Predicted, listed, texts
 from explain.cluster import Cluster
 from explain.routes import Route
 from explain.wish import KEYS, OFF, has_annotation, wish_of
@@ -21,20 +21,6 @@ _SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
 _RESTARTED = {"deployment", "statefulset", "daemonset"}
 _TEMPLATES = _SCALABLE | {"daemonset"}
 _VALUES = {"PreferClose", "PreferSameZone", "PreferSameNode"}
-_EFFECTS = {
-    "restart its agents": (restarts := "while an agent restarts, rules of its node do not change"),
-    "upgrade Cilium": restarts,
-    "upgrade Calico": restarts,
-    "rollout restart": "replaces all pods of the workload, as its update strategy says",
-    "in the pod template of": "a changed pod template replaces all pods",
-    "whenUnsatisfiable: DoNotSchedule": "pods stay pending while no node of a zone has room for them",
-    '"externalTrafficPolicy":"Cluster","internalTrafficPolicy":"Cluster"': "connections may then leave the node",
-    "that replaces these pods": "the pods are to be deleted once those of the Deployment are ready",
-    "give the pods addresses": "pods get addresses only when they start, so all of them are replaced",
-    '"maxUnavailable":1,"minAvailable":null': "drains of nodes then wait for one another",
-}
-"""Maps words of a fix to the side effect of the fix. Commands that change the Service have further side effects."""
-
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
@@ -79,7 +65,7 @@ class Case:
         self.endpoints = endpoints_of(slices)
         self._managed_fields = [each for one in slices for each in one["metadata"].get("managedFields") or ()]
         self.pods = cluster.pods(service)
-        self._effects = dict(_EFFECTS)
+        self._effects = dict(texts("effects"))
         self.by_hand = not self.spec.get("selector") and not self.ends
         self.is_external = self.spec.get("type") in {"NodePort", "LoadBalancer"} or bool(self.spec.get("externalIPs"))
         self.has_tcp = any((each.get("protocol") or "TCP") == "TCP" for each in self.spec.get("ports") or ())
@@ -256,7 +242,9 @@ class Case:
         """
         replicas -= sum([*self.owners.values()][1:])
         if self.autoscaler is None:
-            if self.is_bare or (self.workload and self.workload.partition("/")[0] not in _SCALABLE):
+            if self.is_bare:
+                return f"run {replicas} pods of a Deployment"
+            if self.workload and self.workload.partition("/")[0] not in _SCALABLE:
                 return ""
             if (had := int(self.deployment.get("replicas") or 0)) >= replicas:
                 return ""
@@ -320,12 +308,11 @@ class Case:
 
     def label(self, names: Sequence[str]) -> str:
         """Return the commands that label nodes with their zones, by an old label or slices, or a placeholder."""
-        written = {str(each.get("nodeName")): str(each["zone"]) for each, _ in self.endpoints if each.get("zone")}
         groups = defaultdict[tuple[str, str], list[str]](list)
         for each in names:
             old = (self.cluster.node_objects[each]["metadata"].get("labels") or {}).get(_BETA_ZONE)
             by_label = f"-l '{_BETA_ZONE}={old},!{ZONE}'" if old else ""
-            groups[by_label, old or written.get(each) or "ZONE"].append(each)
+            groups[by_label, old or self.cluster.zones_in_slices.get(each) or "ZONE"].append(each)
         commands, counts = [], "the zone of a node counts for all Services, and for where pods start"
         for (by_label, zone), on in sorted(groups.items(), key=lambda each: (each[0][1] == "ZONE", each[0])):
             command, more = f"kubectl label node {by_label or ' '.join(on)} {ZONE}={zone}", ""

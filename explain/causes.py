@@ -13,8 +13,6 @@ import yaml
 SHOWN = 6
 """The maximum number of names in a sentence."""
 
-_FILE = Path(__file__).with_name("causes.yaml")
-
 
 class Weight(enum.IntEnum):
     """The effect of a cause: connections fail, leave the preferred zone, or go where the Service requests."""
@@ -55,9 +53,15 @@ class Cause:
 
 
 @cache
+def texts(name: str) -> Any:
+    """Return the content of a YAML file of this package."""
+    return yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+@cache
 def causes() -> dict[str, Cause]:
     """Return all causes by id, in file order."""
-    content: dict[str, dict[str, Any]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    content: dict[str, dict[str, Any]] = texts("causes")
     weights = {each.word: each for each in Weight}
     return {name: Cause(name, weights[each.pop("weight")], **each) for name, each in content.items()}
 

@@ -1,23 +1,12 @@
 """Find who chooses endpoints instead of a service proxy: meshes, ingress controllers, load balancers, or clients."""
 
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-from typing import Any
-
-import yaml
 
 from explain.case import Case, port_name
-from explain.causes import Finding, found, listed, many
+from explain.causes import Finding, found, listed, many, texts
 from harness.api.client import Object
 
 _WAYPOINT, _LAYER_7 = "istio.io/use-waypoint", "service.cilium.io/lb-l7"
-
-
-@cache
-def _known() -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("choosers.yaml").read_text(encoding="utf-8"))
-    return content
 
 
 def to_pods(service: Object) -> str:
@@ -27,7 +16,7 @@ def to_pods(service: Object) -> str:
 
 
 def _sending(obj: Object) -> Iterator[str]:
-    for key, value in _known()["load-balancers"]:
+    for key, value in texts("choosers")["load-balancers"]:
         if value in _annotations(obj).get(key, "").replace(" ", ""):
             yield key
 
@@ -35,7 +24,8 @@ def _sending(obj: Object) -> Iterator[str]:
 def choosers(case: Case) -> Iterator[Finding]:
     ingresses = [each for each in case.further("ingresses") if case.name in _backends(each)]
     if case.has_tcp:  # meshes and ingress controllers take no other protocol
-        names = {name for key, name in _known()["pods"].items() if case.cluster.with_label(case.namespace, key)}
+        keys = texts("choosers")["pods"]
+        names = {keys[key] for key in keys if case.cluster.with_label(case.namespace, key)}
         if names := names | case.cluster.ingress_controllers:
             yield found("clients-choose-endpoints", names=listed(sorted(names)))
         yield from _meshes(case)
@@ -51,7 +41,7 @@ def choosers(case: Case) -> Iterator[Finding]:
 def _meshes(case: Case) -> Iterator[Finding]:
     spaces = {each["metadata"]["name"]: each for each in case.cluster.further["namespaces", ""]}
     names = sorted(spaces, key=lambda each: (each != case.namespace, each))
-    for mesh in _known()["namespaces"]:
+    for mesh in texts("choosers")["namespaces"]:
         key, value = mesh["key"], mesh["value"]
         given = {each: (_annotations(spaces[each]) | _labels(spaces[each])).get(key) for each in names}
         if enrolled := [each for each in names if given[each] and given[each] == (value or given[each])]:
@@ -84,7 +74,7 @@ def _backends(ingress: Object) -> set[str]:
 def _of_ingress(case: Case, ingress: Object) -> Iterator[Finding]:
     name, annotations = ingress["metadata"]["name"], _annotations(ingress)
     kind = (ingress.get("spec") or {}).get("ingressClassName") or annotations.get("kubernetes.io/ingress.class") or ""
-    for word, by in _known()["ingresses"].items():
+    for word, by in texts("choosers")["ingresses"].items():
         given = annotations if by["of"] == "ingress" else _annotations(case.service)
         if word in kind and given.get(by["key"]) != "true":
             of = f"ingress {name}" if by["of"] == "ingress" else f"service {case.name}"
@@ -95,7 +85,7 @@ def _of_ingress(case: Case, ingress: Object) -> Iterator[Finding]:
 def _lasting(port: Object) -> str:
     name = str(port.get("name") or "")
     by_name = "gRPC" if name == "grpc" or name.startswith("grpc-") else ""
-    return str(_known()["ports"].get(port.get("appProtocol"), by_name))
+    return str(texts("choosers")["ports"].get(port.get("appProtocol"), by_name))
 
 
 def _labels(obj: Object) -> dict[str, str]:

@@ -209,6 +209,12 @@ class Cluster:
         return (node.zone if node else "") or str(endpoint.get("zone") or "")
 
     @cached_property
+    def zones_in_slices(self) -> Mapping[str, str]:
+        """The zones of nodes by name, as endpoints in slices have them."""
+        endpoints = (each for one in self.objects.endpointslices for each in one.get("endpoints") or ())
+        return {str(each.get("nodeName")): str(each["zone"]) for each in endpoints if each.get("zone")}
+
+    @cached_property
     def names_of_zones(self) -> Sequence[str]:
         return sorted({each.zone for each in self.nodes.values()} - {""})
 

@@ -125,7 +125,9 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
     for family in families or ["IPv4"]:
         known = [each for each in mine if each["addressType"] == family]
         ready = distinct(each for one in known for each in one.get("endpoints") or () if is_ready(each))
-        first = known[0] if known else _empty(name, family)
+        given = {labels.SERVICE_NAME: name[1], labels.MANAGED_BY: labels.CONTROLLER}
+        metadata = {"name": f"{name[1]}-if", "namespace": name[0], "labels": given}
+        first = known[0] if known else {"metadata": metadata, "addressType": family}
         held = {(each.get("name"), each.get("protocol")): each for one in known for each in one.get("ports") or ()}
         ports = [*held.values()] or [slice_port(each) for each in service["spec"].get("ports") or ()]
         made.append({**first, "ports": ports, "endpoints": _spread(ready, wanted, nodes, family)})
@@ -135,12 +137,6 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
 def _has_ready(objects: Objects, name: ServiceName) -> bool:
     mine = (each for each in objects.endpointslices if service_of(each) == name)
     return any(is_ready(each) for one in mine for each in one.get("endpoints") or ())
-
-
-def _empty(name: ServiceName, family: str) -> Object:
-    given = {labels.SERVICE_NAME: name[1], labels.MANAGED_BY: labels.CONTROLLER}
-    metadata = {"name": f"{name[1]}-if", "namespace": name[0], "labels": given}
-    return {"metadata": metadata, "addressType": family, "ports": []}
 
 
 def _spread(ready: Sequence[Object], wanted: int, nodes: Mapping[str, str], family: str) -> list[Object]:
