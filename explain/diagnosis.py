@@ -17,7 +17,7 @@ from explain.controller_hints import hints
 from explain.hint_patches import not_listed
 from explain.oddities import oddities, unread
 from explain.proxy_hints import doubts, faults, implementations, merged_policies, of_places, proxies
-from explain.routes import UNPARSED, Route, about, described, nodes_of, routes
+from explain.routes import UNPARSED, Route, about, described, is_inside, nodes_of, routes
 from explain.target_ports import partly
 from explain.wish import Wish
 from harness.api.client import Object
@@ -84,11 +84,12 @@ class Diagnosis:
             away = [each for each in self.routes if each.crossing or each.short]
             return [(away, _causes_of(away, self.findings, AS_ASKED))]
         alike: dict[tuple[object, ...], list[Route]] = {}
-        failing = [each for each in self.routes if each.fails]
+        failing = sorted((each for each in self.routes if each.fails), key=lambda each: each.clients != "internal")
         for label in dict.fromkeys(each.label for each in failing):
             of_label = [each for each in failing if each.label == label]
-            says = [(one.says, *names) for one, names in _causes_of(of_label, self.findings, FAILS)]
-            alike.setdefault((nodes_of(of_label), *says), []).extend(of_label)
+            says = tuple((one.says, *names) for one, names in _causes_of(of_label, self.findings, FAILS))
+            inside = [key for key, known in alike.items() if key[1:] == says and is_inside(of_label, known)]
+            alike.setdefault(inside[0] if inside else (nodes_of(of_label), *says), []).extend(of_label)
         found = [(each, _causes_of(each, self.findings, FAILS)) for each in alike.values()]
         return sorted(found, key=lambda one: (one[0][0].clients != "internal", -len(nodes_of(one[0]))))
 
@@ -264,7 +265,7 @@ def _of_ports(
         for one in _of_question(case, each, on, to_hints=to_hints):
             own_way = one.remedy if " or " in one.remedy else ""  # two alternatives cannot be joined
             key = (one.cause, one.says, one.nodes, own_way)
-            alike.setdefault(key, []).append((one, {*(one.ports or each.labels)}))
+            alike[key] = [*alike.pop(key, []), (one, {*(one.ports or each.labels)})]  # after those of one port
     for equal in alike.values():
         first, labels = equal[0][0], set().union(*(labels for _, labels in equal))
         remedy = "; ".join(dict.fromkeys(one.remedy for one, _ in equal if one.remedy))

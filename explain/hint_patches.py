@@ -46,7 +46,7 @@ def _patched(case: Case, endpoint_slice: Object) -> tuple[str, list[str]]:
 def give_family(case: Case, family: str) -> str:
     """Return how to add endpoints of an IP family to a Service."""
     if not case.selects_pods:
-        return f"write an EndpointSlice of family {family}"
+        return f"write endpoints of family {family} into an EndpointSlice"
     look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
     return f"{look}; then give the pods addresses of family {family}"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from explain.case import Case
 from explain.causes import Finding, found, listed, many
-from explain.placement import Zones, endpoints_by_zone, more, part, permits, template, wanted, with_at_most
+from explain.placement import Zones, endpoints_by_zone, more, part, permits, shut_out, template, wanted, with_at_most
 from harness.api.client import Object
 
 ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -72,7 +72,7 @@ def _evictions(case: Case) -> Iterator[Finding]:
         bound = {"maxUnavailable": 1, "minAvailable": None}
         do = [] if has_bound else [case.patch(bound, f"poddisruptionbudget {name}")]
         if with_at_most(1, endpoints_by_zone(case)):
-            do = [more(case) or ("" if case.is_spread else template(case)), *do]
+            do = [shut_out(case, names) or more(case) or ("" if case.is_spread else template(case)), *do]
         patch = "; ".join(filter(None, do))
         now = "now" if each.get("status") else "if no pod is missing" + _NO_STATUS
         values = {"name": name, "allowed": many(allowed, "eviction"), "zones": many(names, "zone", "has/have")}

@@ -96,16 +96,12 @@ def more(case: Case) -> str:
 
 
 def spread(case: Case, zones: Sequence[str]) -> str:
-    """Return how to run pods in these zones, which have none."""
-    shut, nodes = case.cluster.closed, case.cluster.nodes
-    here = [name for name, each in nodes.items() if each.zone in zones]
-    kind = case.workload.partition("/")[0]
+    """Return how pods come to run in these zones, which have none."""
     if not case.selects_pods:
         return f"let the writer of the EndpointSlices add an endpoint in {many(zones, 'zone')}"
-    if kind == "daemonset":
-        return admit(case, here)
-    if {*here} <= shut:
-        let = f"let a node of {many(zones, 'zone')} take pods ({_reasons(case, here)})"
+    if case.workload.startswith("daemonset/"):
+        return admit(case, [name for name, each in case.cluster.nodes.items() if each.zone in zones])
+    if let := shut_out(case, zones):
         return f"nothing, if no client runs there; otherwise {let}"
     desired = int(case.deployment.get("replicas") or 0)
     if desired >= wanted(case) > pods(case):
@@ -115,6 +111,13 @@ def spread(case: Case, zones: Sequence[str]) -> str:
     if case.is_spread:
         return scale or case.restart
     return "; and, ".join(filter(None, [scale, template(case)]))
+
+
+def shut_out(case: Case, zones: Sequence[str]) -> str:
+    """Return what lets pods start in these zones, or "" if they can, or run on all nodes."""
+    here = [name for name, each in case.cluster.nodes.items() if each.zone in zones]
+    opened = case.workload.startswith("daemonset/") or not {*here} <= case.cluster.closed
+    return "" if opened else f"let a node of {many(zones, 'zone')} take pods ({_reasons(case, here)})"
 
 
 def template(case: Case) -> str:

@@ -13,7 +13,7 @@ from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
 from explain.hint_patches import give_port, not_listed
 from explain.outlook import ONE_BY_ONE
-from explain.placement import spread, template
+from explain.placement import shut_out, spread, template
 from explain.routes import Route, about
 from explain.routes import nodes_of as nodes_of_routes
 from explain.wish import OFF
@@ -37,7 +37,9 @@ def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
     zones, hosts = {cluster.zone(each) for each in ready}, {each.get("nodeName") for each in ready}
     unhinted, unnamed = not all(map(zones_of, ready)), by_node and not all(map(nodes_of, ready))
     own_zone = case.wish != "cpu" or case.by_hand  # by CPU, endpoints in other zones may get hints for a zone
-    misled = {zone for each in ready for zone in zones_of(each) if own_zone and zone != cluster.zone(each)}
+    hinted = {(zone, cluster.zone(each)) for each in ready for zone in zones_of(each)}
+    lost = zones - {"", *(zone for zone, _ in hinted)}  # without a hint for them
+    misled = lost | {zone for zone, place in hinted if zone != place} if own_zone else set[str]()
     misled |= {name for each in ready for name in nodes_of(each) if name != each.get("nodeName")}
     needed = lru_cache(partial(_needed, case))
     for name in (name for each in question.routes if each.short in {"crosses", "misses"} for name in each.nodes):
@@ -217,7 +219,8 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "zone-without-endpoint":
             remedy = spread(case, zones)
         case "zone-terminating":
-            remedy = _one_by_one(case) if case.selects_pods else spread(case, zones)
+            closed = not case.selects_pods or shut_out(case, zones)
+            remedy = spread(case, zones) if closed else _one_by_one(case)
         case "zone-not-ready":
             ill = [each for each, _ in here if not is_ready(each)]
             mine = sorted({name_of(each): each for each in ill}.items())

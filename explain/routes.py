@@ -150,6 +150,12 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool] = lamb
     return tuple(sorted(set().union(*(each.nodes for each in by_proxies if wanted(each)))))
 
 
+def is_inside(outside: Sequence[Route], known: Sequence[Route]) -> bool:
+    """Return whether routes are those of external clients, and all their nodes those of a port of some known routes."""
+    labels = {f"{each.label} external" for each in known}
+    return all(each.label in labels for each in outside) and {*nodes_of(outside)} <= {*nodes_of(known)}
+
+
 def described(some: Iterable[Route], routes: Iterable[Route]) -> str:
     """Return the ports and IP families of some routes in words, or "" if these routes cover all of them."""
     every, pairs = ({(each.port, each.family) for each in one} for one in (routes, some))

@@ -265,7 +265,7 @@ def _prefer_node(case: Case) -> str:
     """Return commands that allow connections to other nodes, with a trafficDistribution that all components know."""
     local, (_, annotation) = {"internalTrafficPolicy": "Cluster"}, case.annotation
     value = case.spec.get("trafficDistribution") or annotation
-    if case.by_hand:
+    if not case.selects_pods:
         do = case.patch(local)
     elif not case.cluster.knows("PreferSameNode"):
         asks = {} if value and case.cluster.knows(value) else {"trafficDistribution": "PreferClose"}

@@ -312,6 +312,8 @@ def services_without_pods(seen: ServiceAnswer) -> Iterator[str]:
         if "selector-matches-nobody" not in {each.cause.id for each in seen.found.findings}:
             yield "no cause says that no pod matches"
         for each in seen.found.findings:
+            if each.cause.id == "internal-policy-local" and "trafficDistribution" in each.remedy:
+                yield f"no controller reads the field: {each.remedy}"
             if wrong := [word for word in (" scale ", "pod template", " logs -l component") if word in each.remedy]:
                 yield f"{each.cause.id}: {wrong}"
 
@@ -426,6 +428,67 @@ def known_zones(seen: ServiceAnswer) -> Iterator[str]:
                     yield f"{node} is in {known}: {each.remedy}"
 
 
+def headline_causes(seen: ServiceAnswer) -> Iterator[str]:
+    """A headline of failures says no cause twice, and blames a pod in no slice only if nothing else explains a port."""
+    parts = [part for part in parts_of(seen.says) if part.fails]
+    whys = [(part.named, part.why) for part in parts]
+    yield from {f"said twice: {each}" for each in whys if whys.count(each) > 1}
+    fails = [each for each in seen.found.findings if each.severity == "error"]
+    unlisted = {each.says for each in fails if each.cause.id == "pod-in-no-slice"}
+    others = [each for each in fails if each.cause.id != "pod-in-no-slice" and each.ports]
+    for part in parts:
+        routes = [one for one in seen.found.routes if one.fails and part.is_about(one)]
+        if part.why in unlisted and any(one.label.startswith(each.ports) for each in others for one in routes):
+            yield f"something else explains it: {seen.says}"
+
+
+def closed_zones(seen: ServiceAnswer) -> Iterator[str]:
+    """No pods are started for a zone whose nodes take none: they are cordoned, tainted or not ready."""
+    closed = {
+        each["metadata"]["name"]
+        for each in seen.objects.nodes
+        if (spec := each.get("spec") or {}).get("unschedulable")
+        or {"NoSchedule", "NoExecute"} & {one["effect"] for one in spec.get("taints", ())}
+        or each["status"]["conditions"][0]["status"] != "True"
+    }
+    starts = ("topologySpread", " scale ", "patch horizontalpodautoscaler", "maxSurge")
+    names = [each["metadata"]["name"] for each in seen.objects.nodes]
+    if any(seen.owner(one).startswith("daemonset/") for one in seen.all_pods):
+        return  # which runs on all nodes
+    for each in seen.found.findings:
+        if each.cause.id in {"zone-without-endpoint", "zone-terminating", "budget-permits-an-empty-zone"}:
+            zones = {seen.zone(name) for name in each.nodes}
+            here = {name for name in names if seen.zone(name) in zones}
+            if here <= closed and (wrong := [word for word in starts if word in each.remedy]):
+                yield f"no node of {sorted(zones)} takes pods, but {wrong}: {each.remedy}"
+
+
+def hints_of_zones(seen: ServiceAnswer) -> Iterator[str]:
+    """A node whose zone has a ready endpoint, but no hint, is named for the hints, whatever its proxy is."""
+    if seen.found.wish not in {"node", "zone"}:
+        return
+    for route in seen.found.routes:
+        if route.short != "crosses" or route.clients == "external":
+            continue
+        name, _, protocol = route.port.partition("/")
+        known = seen.of_port({"name": name, "protocol": protocol}, route.family)
+        ready = [one for one in known if one["conditions"].get("ready", True)]
+        hinted = {zone["name"] for one in ready for zone in one.get("hints", {}).get("forZones", ())}
+        for node in route.nodes if route.zone in {seen.zone_of(one) for one in ready} - hinted else ():
+            mine = [each for each in seen.found.findings if not each.nodes or node in each.nodes]
+            mine = [each for each in mine if not each.ports or route.label.startswith(each.ports)]
+            if not {each.cause.id for each in mine if each.severity == "warning"} & _OF_HINTS:
+                yield f"{node} is not named for the hints: {route}"
+
+
+_OF_HINTS = {
+    "annotation-overrides-field", "controller-gone", "endpoint-of-a-former-zone", "endpoint-on-a-missing-node",
+    "endpoint-without-zone", "gate-off", "hints-not-back", "hints-not-written", "hints-of-somebody-else",
+    "node-without-zone", "slice-of-another-manager", "slices-disagree", "value-unknown-to-the-controller",
+    "zone-not-hinted",
+}  # fmt: skip
+
+
 def _without_ports(says: str) -> str:
     return re.sub(r"^(port |IPv)[^:]*: ", "", says)
 
@@ -438,5 +501,5 @@ RULES = (
     row_of_the_overview, terminating_endpoints, pods_that_exist, tolerations, causes_and_table, removed_annotations,
     one_wish, releases, empty_slices, slice_patches, remedies_with_effect, local_policies, both_policies,
     services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
-    known_zones,
+    known_zones, headline_causes, closed_zones, hints_of_zones,
 )  # fmt: skip

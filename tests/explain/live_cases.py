@@ -339,13 +339,13 @@ ROWS = {
         "family-without-endpoints",
         _served_by_hand(dual_stack=True),
         other_commands,
-        "write an EndpointSlice of family IPv6; or, if clients need no IPv6, kubectl",
+        "write endpoints of family IPv6 into an EndpointSlice; or, if clients need no IPv6, kubectl",
     ),
     "the first of two families": Row(
         "first-family-without-endpoints",
         _served_by_hand(family="IPv6", dual_stack=True),
         by(lambda shop: shop.cluster.publish(shop.service, [same_zone(each) for each in shop.pods])),
-        "write an EndpointSlice of family IPv4; or, if clients need no IPv4, kubectl",
+        "write endpoints of family IPv4 into an EndpointSlice; or, if clients need no IPv4, kubectl",
     ),
     "all pods end": Row("terminating-only", _terminate_all, by(lambda shop: shop.run(EACH_ZONE)), "wait for new pods"),
     "internal policy": Row(
