@@ -16,8 +16,8 @@ from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
 from harness.api.client import Object
 from harness.commands.main import main
-from tests.explain.cluster_builders import AUTO, ZONES, agent, event, objects, pod, proxy, service
-from tests.explain.recorded_cases import NO_HINTS, ROWS
+from tests.explain.cluster_builders import AUTO, ZONES, agent, endpoint, event, objects, of_slice, pod, proxy, service
+from tests.explain.recorded_cases import NO_HINTS, NODE_PORT, ROWS
 
 _SETTINGS = {
     "kube-router": {"args": ["--run-router=false", "--run-service-proxy=VALUE"]},
@@ -260,3 +260,32 @@ def test_endpoints_of_a_supposition_are_predicted(tmp_path: Path) -> None:
     assert [(each["evidence"], each["predicted"]) for each in then["causes"]] == [
         ([], ["ready endpoints: 1 in zone a"])
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "inside", "outside"),
+    [
+        ("v1.23.17", "NodePort", "reject", ["reject"]),
+        ("v1.23.17", "LoadBalancer", "reject", ["reject"]),  # without health checks of nodes
+        ("v1.23.17", "ClusterIP", "reject", []),
+        ("v1.24.0", "NodePort", "drop", []),
+    ],
+)
+def test_kube_proxy_before_1_24_rejects_and_limits_external_clients(
+    version: str, kind: str, inside: str, outside: list[str]
+) -> None:
+    more = {} if kind == "ClusterIP" else {"externalTrafficPolicy": "Cluster", "ports": NODE_PORT}
+    asked = service(asks="", type=kind, internalTrafficPolicy="Local", **more)
+    seen = objects(asked, of_slice(endpoint("a1")), proxies=[proxy(each, version) for each in ZONES])
+    found = diagnose(seen.services[0], Cluster(seen, "released"))
+    at_c1 = [each for each in found.routes if "c1" in each.nodes]
+    words = {
+        clients: [each.because.partition(" ")[0] for each in at_c1 if each.clients == clients]
+        for clients in ("internal", "external")
+    }
+    assert words == {"internal": [inside], "external": outside}
+    at_a1 = [each.tier for each in found.routes if each.clients == "external" and "a1" in each.nodes]
+    assert at_a1 == ["local"] * len(outside)
+    assert found.failing == ("a2", "b1", "b2", "c1")
+    named = [each.nodes for each in found.findings if each.cause.id == "proxy-too-old" and each.severity == "error"]
+    assert named == [("a2", "b1", "b2", "c1")] * len(outside)
