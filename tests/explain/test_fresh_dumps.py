@@ -22,9 +22,8 @@ def test_answers_about_a_fresh_dump_agree(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [*range(660001, 660021, 5), *range(770001, 770021, 5), *range(880001, 880021, 5), 9200]
+    "seed", [*range(660001, 660021), *range(770001, 770021), *range(880001, 880021), *range(9200, 9205)]
 )
-def test_answers_about_fresh_dumps_keep_the_rules(first: int, tmp_path: Path) -> None:
-    for seed in range(first, first + 5):
-        objects.write(fresh_dump(seed), tmp_path / str(seed))
-        assert [*violations(dump.read(str(tmp_path / str(seed))))] == [], seed
+def test_answers_about_a_fresh_dump_keep_the_rules(seed: int, tmp_path: Path) -> None:
+    objects.write(fresh_dump(seed), tmp_path / "dump")
+    assert [*violations(dump.read(str(tmp_path / "dump")))] == []
