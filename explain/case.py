@@ -271,7 +271,7 @@ class Case:
 
     @property
     def deployment(self) -> Object:
-        """The spec of the Deployment that owns the pods, or nothing if it is unknown."""
+        """The spec of the Deployment that owns the pods, or {} if it is unknown."""
         return self.deployments.get(self.workload, {}).get("spec") or {}
 
     def in_template(self, owners: Iterable[str]) -> str:
@@ -296,7 +296,7 @@ class Case:
 
     @cached_property
     def is_spread(self) -> bool:
-        """Whether each workload has a constraint that spreads its pods over zones."""
+        """True if each workload has a topology spread constraint for zones."""
         specs = [(self.workload, (self.deployment.get("template") or {}).get("spec") or {})]
         specs += [(self.owner(each), each["spec"]) for each in self.pods or ()]
         keys = {(name, one.get("topologyKey")) for name, each in specs for one in each.get(_SPREAD) or ()}
@@ -381,7 +381,7 @@ class Case:
 
     @property
     def is_bare(self) -> bool:
-        """Whether no workload owns the pods, so that nothing replaces or scales them."""
+        """True if no workload owns the pods, so that nothing replaces or scales them."""
         return bool(self.pods) and not self.owners
 
     def owner(self, pod: Object) -> str:
