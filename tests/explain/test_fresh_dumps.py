@@ -21,6 +21,7 @@ def test_answers_about_a_fresh_dump_agree(seed: int, tmp_path: Path) -> None:
     assert contradictions(fresh_dump(seed), tmp_path, (RECORDING, *others)) == []
 
 
+@pytest.mark.timeout(600)  # generating a dump takes seconds of CPU, and minutes on a busy machine
 @pytest.mark.parametrize(
     "seed", [*range(660001, 660021), *range(770001, 770021), *range(880001, 880021), *range(9200, 9205)]
 )
