@@ -98,7 +98,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with its sections in order. `text` is the repository and path if it is not one of our KEPs."""
+    """A document with its sections in order. `text` is its repository and path, unless it is one of our KEPs."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""A second Kubernetes namespace for scenarios, with different objects that have the same names and labels."""
+"""A second Kubernetes namespace, for scenarios in which objects of two namespaces have the same names and labels."""
 
 from __future__ import annotations
 

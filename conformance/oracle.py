@@ -182,8 +182,8 @@ def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) ->
 def _chosen_by_hints(ready: Sequence[Endpoint], judged: Sequence[Endpoint], client: Client) -> AllowedPods:
     """Select endpoints by node hints, otherwise by zone hints, and otherwise select all endpoints.
 
-    KEP-3015, Addition of PreferSameNode, defines these three steps and their order. A step applies if each endpoint has
-    a hint of the kind, and at least one hint is for the client's node or zone. KEP-2433 (Kube-Proxy), KEP-4444 (Changes
+    KEP-3015, Addition of PreferSameNode, defines these three steps and their order. Hints of a kind apply if each
+    endpoint has one, and at least one is for the client's node or zone. KEP-2433 (Kube-Proxy), KEP-4444 (Changes
     within kube-proxy) and KEP-3015 require hints on "every endpoint"; released Kubernetes checks only ready endpoints.
     An unready endpoint is never available (KEP-4444, PreferClose; KEP-3015, "if any is available").
     KEP-2433, Kube-Proxy: zone hints require that the proxy can determine its zone.

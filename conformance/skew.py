@@ -1,6 +1,6 @@
 """Test version skew with a matrix of component releases and Service fields, with an expected outcome for each cell.
 
-Each KEP's tests define a `Matrix` with releases, combinations, and a table with the outcome of every cell. A missing
+Each KEP's tests define a `Matrix` with skews, Service fields, and a table with the outcome of every cell. A missing
 outcome is an error when pytest collects the suite, so a new combination cannot be forgotten.
 
 All scenarios use the same five servers: three in zone a, two in zone b and none in zone c. These servers distinguish
@@ -44,7 +44,7 @@ Written = Literal["none", "own zone", "own node", "own zone and node", "shared o
 """The hints of the five endpoints: none, for the endpoint's own zone or node, or allocated to zones by CPU."""
 
 Routed = Literal["anywhere", "by zone", "by node"]
-"""The endpoints that clients use: all, endpoints hinted for the client's zone, or node hints first and zones second."""
+"""The endpoints that a client uses: all, those hinted for its zone, or those hinted for its node, else for its zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Skew:
 
 
 def while_upgrading(old: Release, new: Release) -> dict[str, Skew]:
-    """Return the skews of an upgrade by name. The API server is upgraded before the controller and the proxies."""
+    """Return the skews during an upgrade, by name. The API server is upgraded before the controller and the proxies."""
     return {
         "new API server": Skew(new, old, old),
         "new API server and controller": Skew(new, new, old),

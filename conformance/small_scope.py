@@ -6,7 +6,7 @@ this scope is probably correct in larger states too.
 
 The number of states is kept small in three ways:
 
-- Names do not matter. Two nodes in two zones, and a client on each of them or on a node without a zone, represent all
+- Names do not matter. Two nodes in two zones, and clients on these nodes and on a node without a zone, represent all
   others.
 - Three endpoints have only `COMMON` values. All other values occur with at most two endpoints.
 - The order of endpoints does not matter. Two endpoints with `COMMON` values, and two with one address, are checked
@@ -352,7 +352,7 @@ def check(
 def check_all(
     decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: AllowedOutcomes = AllowedOutcomes()
 ) -> ScopeResult:
-    """Compare decisions with the oracle in all states with these sets of endpoints. Each call gets many states."""
+    """Compare decisions with the oracle in all states of these endpoint sets. Each call of `decide_all` gets many."""
     number = states = wrong = 0
     simplest: dict[Group, Counterexample] = {}
     remaining = iter(endpoint_sets)

@@ -49,8 +49,8 @@ class Question:
 class Case:
     """A Service with its slices, its `endpoints` (each with its slice), and the topology that it requests (`wish`).
 
-    `by_hand` is true if no controller writes hints, because the Service has no selector, and `is_external` if it has
-    addresses for external clients.
+    `by_hand` is true if no controller writes hints, because the Service has no selector. `is_external` is true if it
+    has addresses for external clients.
     """
 
     def __init__(self, service: Object, slices: Sequence[Object], cluster: Cluster) -> None:
@@ -76,7 +76,7 @@ class Case:
 
     @cached_property
     def selects_pods(self) -> bool:
-        """True if selected pods become endpoints: not if there are none, and another client writes the endpoints."""
+        """True if the Service has a selector, unless it matches no pod and another client writes the endpoints."""
         written = any(is_managed(one) for _, one in self.endpoints) or not self.endpoints
         return bool(self.spec.get("selector")) and (written or self.pods != [])
 
@@ -87,7 +87,7 @@ class Case:
 
     @cached_property
     def unlisted(self) -> dict[str, str]:
-        """Maps the ready pods that the selector matches but that are in no EndpointSlice to their nodes."""
+        """Maps each ready pod that the selector matches, but that is in no EndpointSlice, to its node."""
         known = {name_of(each) for each, _ in self.endpoints}
         if not all(each.get("targetRef") for each, _ in self.endpoints):
             return {}  # the pods of these endpoints are unknown
@@ -140,7 +140,7 @@ class Case:
         return command
 
     def _given_up(self, spec: Object) -> str:
-        """Return the risk of a change of trafficDistribution, or what the Service then no longer requests, or ""."""
+        """Return the side effect of a new trafficDistribution: overload or a lost request; "" if there is none."""
         field = self.spec.get("trafficDistribution")
         new = spec.get("trafficDistribution", field)
         if new and not field and self.wish != "cpu":
@@ -165,7 +165,7 @@ class Case:
         return f"{self.kubectl('get -o json')} | {new} | kubectl replace --force -f -"
 
     def describe(self, endpoints: Sequence[Object]) -> str:
-        """Return how to find out why endpoints are not ready, if possible those that are not terminating."""
+        """Return how to find out why endpoints are not ready. Ignore terminating ones unless all are terminating."""
         stay = [each for each in endpoints if not condition(each, "terminating")]
         targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in stay or endpoints}
         if pods := sorted(name for name, kind in targets.items() if kind == "Pod"):
@@ -190,7 +190,7 @@ class Case:
         return self._does(command, rewrites if labels.get(MANAGED_BY) else "")
 
     def ask(self, value: str = "") -> str:
-        """Return the command that requests the zone (or `value`), with trafficDistribution if this release has it."""
+        """Return the command that requests the zone (or `value`): by field, or by annotation in old releases."""
         features = self.cluster.features
         if not value and not features.enabled("ServiceTrafficDistribution"):
             return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")
@@ -346,7 +346,7 @@ class Case:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Return Events, conditions, the controller's Lease, and the last time when the controller wrote the slices."""
+        """Return Events, conditions, the controller's Lease, and which client last wrote the slices, and when."""
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
 
     def of_slices(self, text: str) -> str:
@@ -393,7 +393,7 @@ class Case:
         return ""
 
     def _deployment_of(self, replica_set: str, labels: Mapping[str, str]) -> str:
-        """Return the Deployment of a ReplicaSet, found by the hash in the name or in other objects, or ""."""
+        """Return the Deployment of a ReplicaSet, known by the hash in its name or from other objects, or ""."""
         name, _, suffix = replica_set.rpartition("-")
         is_known = f"deployment/{name}" in self.deployments.keys() | self._autoscaled.keys()
         return name if is_known or suffix == labels.get("pod-template-hash") else ""

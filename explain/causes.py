@@ -31,7 +31,7 @@ FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, 
 
 
 SEVERITIES = {FAILS: "error", CROSSES: "warning", AS_ASKED: "info", NOTE: "info"}
-"""The severity of a finding, in output for people and programs. Cause ids never change."""
+"""The severity of a finding in the output, by the weight of its cause. The ids of causes never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Predicted(str):
 class Finding:
     """A cause that was found in the cluster, with a sentence about it.
 
-    If `nodes` is empty, all nodes are affected, if `ports` is empty, all ports and families, and if `clients` is empty,
-    all clients. `also` are the side effects of the fix.
+    Empty `nodes`, `ports` or `clients` mean that all nodes, all ports and families, or all clients are affected.
+    `also` are the side effects of the fix.
     """
 
     cause: Cause
@@ -126,7 +126,7 @@ def found(
 
 
 def many(subject: int | Sequence[str], thing: str = "", verbs: str = "") -> str:
-    """Return "1 node" or "2 nodes", or for names "node a" or "nodes a b". With verbs like "runs/run", add one."""
+    """Return "1 node" or "2 nodes", or for names "node a" or "nodes a b", and the fitting verb of "runs/run"."""
     number = subject if isinstance(subject, int) else len(subject)
     noun = f"{thing}{'' if number == 1 else 's'}" if thing else ""
     words = [str(subject), noun] if isinstance(subject, int) else [noun, listed(subject)]

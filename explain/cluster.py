@@ -39,9 +39,9 @@ ServiceName = tuple[str, str]
 class Node:
     """A node, with its zone ("" if missing), its service proxy, and the CPU that CPU-based hints count.
 
-    `version` is the kube-proxy release whose behaviour is predicted there. `counts` is true if the node is ready and
-    not a control plane node. `milli_cpu` is 0 if it is unknown. `age` says why this release is predicted. `doubt` is
-    set if the node's rules may be old or missing, because its proxy is not ready or it has no proxy pod.
+    `version` is the kube-proxy release whose behaviour is predicted on the node, and `age` says why. `counts` is true
+    if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `doubt` is set if the node's
+    rules may be old or missing, because its proxy is not ready or it has no proxy pod.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LateLabel:
-    """A node's zone label that is newer than its proxy pod. `restart` restarts a pod that does not follow the label."""
+    """A node's zone label that is newer than its proxy pod. `restart` restarts the pod if it reads labels only once."""
 
     said: str
     by_hand: bool
@@ -75,7 +75,7 @@ class LateLabel:
 class Cluster:
     """The objects of a cluster, indexed. `features` are those of the controller, according to its metrics.
 
-    `proven` is what the objects prove about the controller's release if it is otherwise unknown (or before `--if`).
+    `proven` is the oldest release that can have written the objects (before any `--if`), if none is reported.
     """
 
     def __init__(self, objects: Objects, follow: Reading, proven: Proof | None = None) -> None:
@@ -102,7 +102,7 @@ class Cluster:
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     def _at_least(self, kubelet: str) -> str:
-        """Return the minimum version of a control plane that reports none: kubelets are never newer."""
+        """Return the minimum version of a control plane whose version is unknown: kubelets are never newer."""
         known = Proof(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
         known = max(known, self.proven, key=lambda each: each.version)
         return f"not known, at least 1.{known.version[1]} ({known.by})" if known.version > OLDEST else ""
@@ -131,7 +131,7 @@ class Cluster:
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
     def _uncertain(self, *, annotated: bool) -> tuple[str, ...]:
-        """Return the nodes that may have no proxy, or one of which it is unknown whether it follows hints."""
+        """Return the nodes that may have no working proxy, or whose proxy may or may not follow hints."""
         unknown = {each for _, _, each in self.alike if not each.of(annotated=annotated).reads}
         return tuple(name for name, each in self.nodes.items() if each.doubt or each.program in unknown)
 
@@ -204,7 +204,7 @@ class Cluster:
         return {each["metadata"]["name"]: each for each in self.objects.nodes}
 
     def zone(self, endpoint: Object) -> str:
-        """Return the zone of an endpoint: that of its node, or that of its slice if the node has none or is unknown."""
+        """Return the zone of an endpoint: the zone of its node, or if that is unknown, the zone in the slice."""
         node = self.nodes.get(endpoint.get("nodeName") or "")
         return (node.zone if node else "") or str(endpoint.get("zone") or "")
 
@@ -337,7 +337,7 @@ def _label_written(node: Object) -> Object:
 
 
 def version_of(text: str) -> Version | None:
-    """Return the Kubernetes release in "v1.34.2", or the nearest known release; or None if there is no version."""
+    """Return the release in a text like "v1.34.2", or the nearest known release; None if the text has no version."""
     match = re.match(r"v?(\d+)\.(\d+)", text)
     return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
 

@@ -1,6 +1,6 @@
 """Read the feature gates of components from their metrics, and derive the oldest possible release from objects.
 
-Since Kubernetes 1.35 all relevant gates are permanent. The metrics of kube-controller-manager and kube-proxy are read
+Since Kubernetes 1.35 no relevant gate can be disabled. The metrics of kube-controller-manager and kube-proxy are read
 through the pod proxy, which works only for pods that listen on the node's address and require no authorization.
 """
 
@@ -57,7 +57,7 @@ def proof(services: Iterable[Object], slices: Iterable[Object]) -> Proof:
 def read_gates(
     api: Api, version: str, proxies: Sequence[Object], managers: Sequence[Object]
 ) -> tuple[dict[str, Mapping[str, bool]], dict[str, str]]:
-    """Return the gates by component, and for components whose metrics cannot be read, what reading them would need.
+    """Return the gates by component, and for each component whose metrics cannot be read, what is needed to read them.
 
     `version` is that of the API server. `managers` are the pods of kube-controller-manager.
     """

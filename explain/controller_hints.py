@@ -190,7 +190,7 @@ def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> F
 
 
 def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
-    """Return whether an endpoint's hints are not for its own location; for CPU-based hints, see `hinted`."""
+    """Return whether hints differ from the endpoint's location; if CPU-based, whether its zone is not in `hinted`."""
     zones, own = zones_of(endpoint), {case.cluster.zone(endpoint), endpoint.get("zone")}
     if case.wish == "cpu":
         return not own & hinted

@@ -33,7 +33,7 @@ class Diagnosis:
     `asks` says what decides where connections go, `wish` is what the Service requests, and `hints` counts hints by IP
     family. The properties follow from the routes, and from the nodes where a probe saw connections leave the zone or
     fail. `unrouted` are all nodes if a Service requests topology but no proxy routes it. `uncertain` are nodes that may
-    have no proxy, or one that may ignore hints: their routes are those of kube-proxy. `unseen` is true if no proxy pod
+    have no proxy, or one that may ignore hints: their routes assume kube-proxy. `unseen` is true if no proxy pod
     was found, `predicted` if slices were predicted from pods, and `named` if the nodes are known only from slices.
     """
 
@@ -249,7 +249,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Return the finding that the annotation overrides trafficDistribution, with the nodes for which this is worse."""
+    """Return the finding that the annotation overrides trafficDistribution, limited to the nodes that it affects."""
     asked = [each for each in case.questions(by_proxies) if any(is_managed(one) for _, one in each.ready)]
     lost = set().union(*(faults(case, each).get(("hints", ""), ()) for each in asked if case.wish != "local"))
     return replace(finding, nodes=tuple(sorted(lost))) if lost else finding.weighing(NOTE)

@@ -37,7 +37,7 @@ class Difference:
 
 
 def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Difference]:
-    """Return the Services that exist in only one cluster, or whose routes differ on a node of both."""
+    """Return the Services that exist in only one cluster, or whose routes differ on a node of both clusters."""
     names = sorted(each for each in before.services.keys() | after.services.keys() if namespace in {"", each[0]})
     found = []
     for name in names:

@@ -153,7 +153,7 @@ def _is_object(each: object) -> bool:
 
 
 def _small(pod: Object) -> Object:
-    """Return a pod without the fields that only pods of components need. Components are in kube-system."""
+    """Return a pod reduced to the fields that are used. Pods of proxies and pods in kube-system stay unchanged."""
     if is_proxy(pod) or pod["metadata"].get("namespace") == objects.SYSTEM:
         return pod
     status, found = pod.get("status") or {}, about_pod(pod)

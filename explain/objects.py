@@ -80,7 +80,7 @@ class Objects:
 
 
 def of_service(api: Api, namespace: str, name: str) -> Objects:
-    """Read the objects of one Service. Raises `UsageError` if it is missing, `RefusedError`, `InconclusiveError`."""
+    """Read the objects of a Service. Raises `RefusedError`, `InconclusiveError`, or `UsageError` if there is none."""
     try:
         service = api.get("services", namespace, name)
     except RefusedError as error:
@@ -148,7 +148,7 @@ def _moment(date: str) -> str:
 
 
 def write(objects: Objects, folder: Path) -> list[str]:
-    """Write one file per resource into `folder`, in the format of `kubectl get -o json`. Return texts about the files.
+    """Write one file per resource into `folder`, in the format of `kubectl get -o json`. Return lines about the files.
 
     Raises `UsageError` if a file exists or cannot be written.
     """
@@ -193,7 +193,7 @@ def _about_config(config: Object) -> Object:
 
 
 def about_pod(pod: Object) -> Object:
-    """Return only the pod fields that an explanation uses, without annotations, and without other settings."""
+    """Return only the pod fields that an explanation uses, without other annotations, arguments and variables."""
     kept = about(pod, "pods")
     containers = (pod.get("spec") or {}).get("containers") or ()
     kept_of = ("name", "image", "ports")

@@ -34,7 +34,7 @@ def endpoints_by_zone(case: Case) -> Zones:
 
 
 def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
-    """Yield PodDisruptionBudgets that allow evicting all pods of a zone, the allowed evictions, and the zones."""
+    """Yield each PodDisruptionBudget that allows evicting all pods of a zone, with the allowed number and the zones."""
     zones = endpoints_by_zone(case)
     for each in case.further("poddisruptionbudgets"):
         allowed = _allowed(each, sum(map(len, zones.values())))
@@ -66,7 +66,7 @@ def with_at_most(number: int, zones: Zones) -> list[str]:
 
 
 def part(bound: object, pods: int) -> float:
-    """Convert a number of pods, given as a number or as a percentage of `pods`, to a number."""
+    """Return the number of pods that `bound` allows: a number, or a percentage of `pods`."""
     said = str(bound)
     return pods * int(said[:-1]) / 100 if said.endswith("%") else int(said)
 
@@ -134,7 +134,7 @@ def template(case: Case) -> str:
 
 
 def admit(case: Case, names: Iterable[str]) -> str:
-    """Return how to run pods of a DaemonSet on these nodes, or "" if each node has a ready one."""
+    """Return how to run pods of a DaemonSet on these nodes, or "" if each node has a ready pod."""
     there = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}
     ill = [each["metadata"]["name"] for name, each in there.items() if name in names and not is_pod_ready(each)]
     groups: dict[tuple[str, ...], list[str]] = {}

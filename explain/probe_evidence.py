@@ -49,7 +49,7 @@ class Server:
 class Question:
     """A probe from a client pod on a node to an address of the Service, and the endpoints that are expected to answer.
 
-    `targets` are addresses and ports of at most `CONTROLS` of them.
+    `targets` are the addresses and ports of at most `CONTROLS` of these endpoints.
     """
 
     node: str
@@ -103,7 +103,7 @@ class Seen:
 
     @property
     def verdict(self) -> Verdict:
-        """Return whether the outcomes match the prediction. "connects" means that the server is unknown."""
+        """Return whether the outcomes match the prediction. "connects" means that an unknown server answered."""
         expected = set(self.question.expected)
         reached = {each.pod for each in self.outcomes if isinstance(each, Reached)}
         lost = any(isinstance(each, Refused | TimedOut) for each in self.outcomes)
@@ -115,7 +115,7 @@ class Seen:
 
 
 def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
-    """Return the probes of a Service. `ready` are the nodes that accept client pods. Raises `UsageError`.
+    """Return the probes of a Service from `ready` nodes, which accept pods. Raises `UsageError` if it has none.
 
     Only cluster IPs are probed, and only over TCP, because a UDP probe would send data to the server.
     """

@@ -1,4 +1,4 @@
-"""Find the service proxy of a node, how it is known, and how it uses hints.
+"""Find the service proxy of a node from its pods, and how the proxy uses hints.
 
 docs/families.md has the sources for proxies other than kube-proxy. Some of them serve the connections of pods even if
 kube-proxy also runs on the node.

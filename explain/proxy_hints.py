@@ -26,7 +26,7 @@ from reference.proxy.decision import Behaviour
 Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
 """A reason why connections from a node do not go where the Service requests, with details.
 
-A gate must be off, kube-proxy is older than a release, the node has no zone, its zone is empty, or hints are wrong.
+Gate ServiceTopology is on, kube-proxy is too old, the node has no zone, its zone is empty, or hints are wrong.
 """
 
 
@@ -63,10 +63,10 @@ def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
 
 
 def _needed(case: Case, version: Version, here: bool) -> str:
-    """Return the first release whose kube-proxy uses the hints that a node needs, or "" if this release uses them.
+    """Return the first release whose kube-proxy uses the hints that a node needs, or "" if `version` does.
 
     If the node has an endpoint (`here`) and the Service prefers the node, it needs node hints. A newer release counts
-    only if it uses all hints that the Service requests, without the annotation.
+    only if it uses all hints that the Service requests, even without the annotation.
     """
 
     def uses(behaviour: Behaviour, release: Version, *, by_node: bool) -> bool:

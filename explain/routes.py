@@ -195,7 +195,7 @@ def _matter(service: Object, slices: Iterable[Object], wish: Wish, cluster: Clus
 
 
 def _alike(cluster: Cluster, apart: AbstractSet[str]) -> list[list[str]]:
-    """Return groups of nodes that decide alike. Each node of `apart` forms its own group."""
+    """Return groups of nodes that make the same decisions. Each node of `apart` forms its own group."""
     groups = [[name for name in alike if name not in apart] for alike in cluster.alike.values()]
     groups += [[name] for name in apart if name in cluster.nodes]
     return sorted(filter(None, groups), key=itemgetter(0))

@@ -46,7 +46,7 @@ Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.Plan, list[probe_ev
 
 
 def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> Diagnosis:
-    """Print the explanation of Service `name` ("web", or "shop/web"), with the result of `ask`. Return the diagnosis.
+    """Print the explanation of Service `name` ("web", or "shop/web"), with the probes of `ask`. Return the diagnosis.
 
     Raises `UsageError`, `UnavailableError`, and any error of `ask`.
     """
@@ -102,7 +102,7 @@ def explain_all(namespace: str, source: Source, *, form: str, console: Console) 
 def explain_diff(
     namespace: str, source: Source, other: str, *, version: str, form: str, console: Console
 ) -> list[Difference]:
-    """Print and return the Services whose routes differ from those in another dump, or in another version."""
+    """Print and return the Services whose routes differ from those in another dump, or after an upgrade."""
     with gc_paused():
         before, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         after = predicted(Cluster(dump.read(other), source.follow)) if other else upgraded(version, before)

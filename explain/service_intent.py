@@ -98,7 +98,7 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
 
 
 def _newer(minor: int, gate: str, features: Features) -> str:
-    """Return the advice to upgrade, or to enable the gate if this release knows it (other releases would not start)."""
+    """Return the advice to upgrade, or to enable the gate if this release has it (others reject unknown gates)."""
     known = features.at_least(GATES[gate].introduced)
     return f"use Kubernetes 1.{minor} or newer{f', or {_switch_on(gate, CONTROLLER)}' * known}"
 
@@ -252,7 +252,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 def _by_nodes(
     routes: Sequence[Route], wanted: Callable[[Route], bool] = lambda each: each.fails and "Local" in each.because
 ) -> dict[tuple[str, ...], list[Route]]:
-    """Group the routes of each port and IP family by the nodes of its `wanted` (by default, dropped) routes."""
+    """Group the ports and families that have `wanted` routes (by default, dropped ones) by the nodes of the routes."""
     alike: dict[tuple[str, ...], list[Route]] = {}
     for label in dict.fromkeys(each.label for each in routes):
         of_label = [each for each in routes if each.label == label]

@@ -17,7 +17,7 @@ Wish = Literal["", "node", "zone", "cpu", "local", "keys"]
 """Where connections should stay. "cpu" stands for the annotation, which may hint endpoints for other zones."""
 
 Shortfall = Literal["", "crosses", "misses", "fails"]
-"""How a route does not meet the request: connections leave the zone, miss an endpoint on their own node, or fail."""
+"""How a route falls short of the request: connections leave the zone, miss an endpoint on their own node, or fail."""
 
 OFF = {None, "", "Disabled", "disabled"}
 """The values of the topology annotation that request nothing."""

@@ -72,7 +72,7 @@ class Slice:
 class State:
     """A Service and its slices between two changes. `zones` pairs nodes with zone labels other than the default.
 
-    `ingress` is True if its status has load balancer addresses. `dual` is True if the Service is dual-stack. `exists`
+    `ingress` is True if the status has load balancer addresses. `dual` is True if the Service is dual-stack. `exists`
     is False if the Service is deleted, in which case the slices may remain.
     """
 
@@ -188,7 +188,7 @@ def told(lifecycle: Lifecycle, state: State, node: str) -> frozenset[int]:
 
 
 def meanwhile(lifecycle: Lifecycle, before: State, after: State, node: str) -> frozenset[int]:
-    """Return the servers that may answer a client during the change from one state to the other.
+    """Return the servers that may answer a client during the change from `before` to `after`.
 
     During a change a proxy may have processed any subset of the writes. So every endpoint that is usable before or
     after the change may answer, unless a `Local` policy applies throughout and the endpoint is on another node.
@@ -209,7 +209,7 @@ def _usable(lifecycle: Lifecycle, state: State, node: str, both: tuple[State, St
 
 
 def may_not_lose(lifecycle: Lifecycle, before: State, after: State, node: str) -> bool:
-    """Return whether all connections need an answer during a change, because only hints change and some endpoint stays
+    """Return whether every connection during a change must get an answer: only hints change, and some endpoint stays
     allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).

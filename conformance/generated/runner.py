@@ -13,7 +13,7 @@ from conformance.generated.traffic import play, run_servers
 from trafficdist import Cluster, Generation, IneligibleError, Pod, UsageError
 
 CORPUS = Path(__file__).with_name("corpus.yaml")
-"""The file of the default scenarios. `python -m conformance.generated corpus` writes this file."""
+"""The file of the fixed scenarios. `python -m conformance.generated corpus` writes this file."""
 
 SHRINKING = 40.0
 """Time limit in seconds for shrinking the failing scenarios of one batch."""
@@ -24,7 +24,7 @@ _FEW = 3  # maximum number of failing scenarios to show
 
 
 def check(asked: Generation) -> None:
-    """Raise `UsageError` if the requested scenarios cannot be generated."""
+    """Raise `UsageError` if the requested scenarios cannot be read or generated."""
     if asked.replay:
         yaml_format.read(asked.replay)
         return

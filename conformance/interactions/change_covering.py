@@ -1,4 +1,4 @@
-"""Choose a small set of live changes that covers each ordered pair of values of a dimension, and each other value.
+"""Choose a few live changes: each dimension changes between all its values, and with each value of the others.
 
 The algorithm is greedy and deterministic, like `covering`. A change is chosen only if clients can distinguish its
 two cells. Changes between equivalent values are exempt from this rule.
@@ -81,7 +81,7 @@ def transitions() -> Iterator[Transition]:
 
 
 def other_values() -> Iterator[OtherValue]:
-    """Yield each value that can accompany a change of a dimension, including impossible combinations."""
+    """Yield each dimension with each value of each other dimension, including impossible combinations."""
     for dimension in VALUES:
         for name, values in DIMENSIONS.items():
             if name != dimension and (dimension, name) != ("distribution", "hints"):
@@ -189,7 +189,7 @@ def _is_possible(transition: Transition, values: Cell) -> bool:
 
 def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
     """Return the cell in which `dimension` has `value`. The cell omits the target port for 0 or 1 endpoints, so that a
-    change to or from many endpoints may use a named one."""
+    change to or from many endpoints may use a named target port."""
     cell = cell_of(dimension, value, rest)
     few = dimension == "endpoints" and value in {0, 1}
     return {name: each for name, each in cell.items() if not (few and name == "target")}

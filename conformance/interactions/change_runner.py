@@ -149,7 +149,7 @@ class _ServiceUnderChange:
                 yield self._question(front, expected, kept=changes.keeps(self._now, front))
 
     def during(self) -> Iterator[tuple[Question, bool]]:
-        """Yield the endpoints that may answer at each address during the next change, and whether one must answer."""
+        """Yield the endpoints that may answer at each address in the next change, and whether an answer is required."""
         for front in self._asked:
             for lossless in (False, True):
                 nodes = [

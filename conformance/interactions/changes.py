@@ -47,7 +47,7 @@ because a proxy may read either."""
 
 MANY = 120
 OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS
-"""The target port number in changes from a number to a name. No other server listens on this port."""
+"""The target port number in changes between a number and a name. Servers for the name do not listen on this port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def _usable(cell: Cell, front: ServiceAddress, node: str) -> Iterator[str]:
 
 
 def may_not_lose(change: Change, front: ServiceAddress, node: str) -> bool:
-    """Return whether all connections need an answer during a change, because only hints change and some endpoint stays
+    """Return whether every connection during a change must get an answer: only hints change, and some endpoint stays
     allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).

@@ -1,4 +1,4 @@
-"""KEP-2433, Handling Node Updates and Overload: node events write slices only if a threshold is crossed.
+"""KEP-2433, Handling Node Updates and Overload: node events cause slice writes only if a threshold is crossed.
 
 Added and removed nodes exist only in the API. Each event has its own `expect_writes` block, so the report contains the
 number of writes per event. If the KEP requires no write, any write is a failure. If the KEP requires new hints, a

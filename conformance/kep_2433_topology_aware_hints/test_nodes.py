@@ -25,7 +25,7 @@ from trafficdist import (
 )
 
 HUGE = 64_000
-"""So many millicores that a zone with them would need all three endpoints."""
+"""Enough millicores for a zone to need all three endpoints."""
 
 
 @requirement(

@@ -27,8 +27,8 @@ _LOOKS = itertools.count(1)
 def size_zones(cluster: Cluster, **cores: int) -> None:
     """Set the number of cores of these zones. All other zones lose their nodes.
 
-    These nodes move to the first of the given zones. A zone that has no nodes in the cluster gets a new Node object
-    such as d1.
+    The nodes of other zones move to the first of the given zones. A zone that has no nodes in the cluster gets a new
+    Node object such as d1.
     """
     first = next(iter(cores))
     places = {node.name: node.zone if node.zone in cores else first for node in cluster.topology.nodes}

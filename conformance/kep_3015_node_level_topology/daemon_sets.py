@@ -48,7 +48,7 @@ def create_pods(cluster: Cluster, *nodes: str) -> None:
 
 
 def expect_node_hints(cluster: Cluster, service: Service, *pods: str | Pod, hinted: bool = True) -> None:
-    """Expect exactly these pods as endpoints, each with a hint for its own node only, or none with hints."""
+    """Expect exactly these pods as endpoints, each with only a hint for its own node, or all without hints."""
     wanted = {}
     for pod in pods:
         name, node = (pod, pod) if isinstance(pod, str) else (pod.name, pod.node)

@@ -65,7 +65,7 @@ inside_policies = pytest.mark.parametrize("internal", VALUES)
 def make_service(
     cluster: Cluster, external: str, internal: str, *, kind: str, external_ips: bool = False
 ) -> tuple[Service, Pod, Pod]:
-    """Create a Service with these policies. Its endpoint on a1 is hinted for zone b, its endpoint on b1 for zone a."""
+    """Create a Service with these policies, an endpoint on a1 hinted for zone b, and one on b1 hinted for zone a."""
     service = cluster.create_service(
         type=kind,
         external_ips=external_ips,
@@ -79,8 +79,8 @@ def make_service(
 
 
 def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[ClientRef, Expected]:
-    """Return the servers that clients reach if routing follows `way` ("hints", or else the node). `client` returns the
-    client on (or via) a node."""
+    """Return the servers that clients reach if routing follows hints (if `way` is "hints") or the node. `client`
+    returns the client on (or via) a node."""
     if way == "hints":
         return {client("a1"): {b1}, client("a2"): {b1}, client("b1"): {a1}}
     return {client("a1"): {a1}, client("a2"): NO_ANSWER, client("b1"): {b1}}

@@ -287,7 +287,7 @@ def _hand_an_address_over(cluster: Cluster, kind: AddressKind, **fields: Any) ->
 
 
 def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list[str], *others: Any) -> None:
-    """Set the external addresses of a Service to its addresses for these nodes, and `others`."""
+    """Set the external addresses of a Service to its own addresses for these nodes, plus `others`."""
     addresses = [ip for each in [*(service.virtual[kind, node] for node in nodes), *others] for ip in each.values()]
     if kind == "external-ip":
         cluster.patch_service(service, {"spec": {"externalIPs": addresses}})
