@@ -102,7 +102,7 @@ BATCH = 250
 
 
 class DecisionError(Exception):
-    """A decision function raised an exception instead of deciding."""
+    """A decision function or program failed instead of returning a decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ def _numbered(kinds: Sequence[EndpointValues]) -> tuple[Endpoint, ...]:
 
 @cache
 def questions(policies: Policies) -> list[tuple[ClientKind, AddressKind, Policy]]:
-    """Return each client and kind of address with the policy that applies, if the KEPs define it."""
+    """Return each kind of client and kind of address with the policy that applies, if the KEPs define one."""
     found = []
     for client, to in product(get_args(ClientKind), get_args(AddressKind)):
         policy = oracle.governing(oracle.Client(client, "a1", "a"), to, policies)
@@ -352,7 +352,7 @@ def check(
 def check_all(
     decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: AllowedOutcomes = AllowedOutcomes()
 ) -> ScopeResult:
-    """Compare decisions with the oracle in all states of these endpoint sets. Each call of `decide_all` gets many."""
+    """Compare decisions with the oracle in all states of these endpoint sets. Each call decides many states."""
     number = states = wrong = 0
     simplest: dict[Group, Counterexample] = {}
     remaining = iter(endpoint_sets)

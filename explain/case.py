@@ -218,7 +218,7 @@ class Case:
 
     @property
     def by_field(self) -> str:
-        """Return the commands that remove the annotation, and set trafficDistribution unless it is set."""
+        """Return the commands that remove the annotation, and set trafficDistribution unless it is already set."""
         if not self.cluster.features.enabled("ServiceTrafficDistribution"):
             return "use Kubernetes 1.31 or newer, and spec.trafficDistribution instead of the annotation"
         remove = self.unannotate

@@ -35,7 +35,7 @@ from harness.run.signals import Signals
 CONNECTIONS = 10
 """The number of connections per probe if servers do not return their names."""
 RATES = Rates(leak=0.2)
-"""The share of misrouted connections that a probe detects. It sets their number if servers return names."""
+"""If servers return names, a probe makes enough connections to detect this share of misrouted ones."""
 
 Say = Callable[[str], None]
 

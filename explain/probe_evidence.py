@@ -115,7 +115,7 @@ class Seen:
 
 
 def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
-    """Return the probes of a Service from `ready` nodes, which accept pods. Raises `UsageError` if it has none.
+    """Return the probes of a Service from `ready` nodes, which accept pods. Raises `UsageError` if there are none.
 
     Only cluster IPs are probed, and only over TCP, because a UDP probe would send data to the server.
     """

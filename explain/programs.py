@@ -104,7 +104,7 @@ def numbers_of(version: str) -> tuple[int, ...]:
 
 
 def program_of(pods: Sequence[Object], cilium: Object | None) -> tuple[Program, Object | None]:
-    """Return the service proxy of a node with these pods, and its pod. `cilium` is the data of Cilium's ConfigMap."""
+    """Return the service proxy among these pods of a node, and its pod. `cilium` is the data of Cilium's ConfigMap."""
     found = [(made, pod) for pod in pods if (made := _of_pod(pod, cilium)) is not None]
     certain = [each for each in found if each[0].name in _BESIDE or (each[0].is_other and not each[0].when)]
     kube_proxy = [each for each in found if not each[0].is_other]

@@ -72,7 +72,7 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
 def explain_if(
     assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console
 ) -> Diagnosis:
-    """Print the effect of assumptions on a Service, and return the diagnosis with them.
+    """Print the effect of assumptions on a Service, and return the diagnosis under these assumptions.
 
     Raises `UsageError`, `UnavailableError`.
     """

@@ -279,7 +279,7 @@ def _prefer_node(case: Case) -> str:
 
 
 def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
-    """Yield findings about external clients: where they go, and which nodes drop their traffic with policy `Local`."""
+    """Yield findings about external clients: where their traffic goes, and which nodes drop it with policy `Local`."""
     if not case.is_external:
         return
     if case.spec.get("externalTrafficPolicy") != "Local":

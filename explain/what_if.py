@@ -30,7 +30,7 @@ MOST_PODS = 10_000
 
 
 def upgraded(version: str, cluster: Cluster) -> Cluster:
-    """Return the cluster after an upgrade to this version, with the hints of all Services. Raises `UsageError`."""
+    """Return the cluster after an upgrade to this version, with new hints for all Services. Raises `UsageError`."""
     found = Cluster(_upgraded(cluster.objects, _version(version)), cluster.features.follows)
     return Cluster(with_hints(found, *found.services), cluster.features.follows)
 

@@ -50,7 +50,7 @@ def read_wish(service: Object, features: Features) -> Wish:
 
 
 def asked_in_words(service: Object, features: Features, wish: Wish) -> str:
-    """Return what the Service requests in words: the value of its field or annotation."""
+    """Return in words what the Service requests: the value of its field or annotation."""
     key, value = topology_annotation(service, features)
     by_annotation = f"{key.rpartition('/')[2]} {value}" if value else ""
     asked = service["spec"].get("trafficDistribution") or by_annotation or "the zone, by an unread key"

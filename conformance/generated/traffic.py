@@ -66,7 +66,7 @@ def _container_ports(server: int) -> list[tuple[str, int, str]]:
 def play(
     cluster: Cluster, servers: Sequence[Pod], lifecycles: Lifecycles, explain: Callable[[str], str] = lambda _: ""
 ) -> None:
-    """Check these scenarios concurrently. `explain` returns text about the failing scenario of this name.
+    """Check these scenarios concurrently. `explain` returns text about a failing scenario, given its name.
 
     Raises `AssertionError`.
     """

@@ -1,4 +1,4 @@
-"""Write cells of the grid and live changes as a separate suite, in which each has its own test.
+"""Write cells of the grid and live changes as a separate suite, with one test for each.
 
 python -m conformance.interactions                     # print all names with their descriptions
 python -m conformance.interactions cell-7 change-106 > alone/test_alone.py

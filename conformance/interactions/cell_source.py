@@ -13,7 +13,7 @@ from trafficdist import Port
 
 
 def as_text(cell: Cell, name: str = "cell") -> str:
-    """Return the source of a scenario with this name for one cell. It imports everything from `trafficdist`."""
+    """Return the source of a scenario with this name for one cell. It needs only imports from `trafficdist`."""
     servers = ", ".join(
         f"*three_zones.run_servers([{node!r}]{_listening(cell, number)})"
         for number, node in enumerate(SERVERS[: cell["endpoints"]])

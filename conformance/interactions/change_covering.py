@@ -1,7 +1,7 @@
-"""Choose a few live changes: each dimension changes between all its values, and with each value of the others.
+"""Choose a small set of live changes that covers each ordered pair of values of each dimension.
 
-The algorithm is greedy and deterministic, like `covering`. A change is chosen only if clients can distinguish its
-two cells. Changes between equivalent values are exempt from this rule.
+The changes of a dimension also cover each value of the other dimensions. The algorithm is greedy and deterministic.
+Clients can distinguish the two cells of each change, unless the change is between equivalent values.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from conformance.interactions.dimensions import Cell
 
 
 def as_text(change: Change, name: str = "change") -> str:
-    """Return the source of a scenario for one change. It imports everything from `trafficdist`, and `replace` from
+    """Return the source of a scenario for one change. It needs only imports from `trafficdist`, and `replace` from
     `dataclasses`.
     """
     before, after = change.cells

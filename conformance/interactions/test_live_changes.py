@@ -1,4 +1,4 @@
-"""Live changes: fields of a Service and its slices change while it is served, and change back.
+"""Live changes: fields of a Service and its slices change while traffic flows, and change back.
 
 Traffic must be as the KEPs require before the change, after the change, and after the reversal. During a change, only
 endpoints that are allowed before or after the change may answer. Changes in which hints determine an outcome need

@@ -55,7 +55,7 @@ def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
 def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
     """Expect the DNS answers for the pod on each node to contain exactly the pods on these nodes ("" for no pods).
 
-    `kind` is the record type. The default is the address type of the cluster's first IP family.
+    `kind` is the record type. By default, it is A or AAAA, for the cluster's first IP family.
     """
     table = {pods[node]: {pods[each] for each in nodes.split()} for node, nodes in told.items()}
     expect_dns_pods(cluster, service, table, kind=kind or kinds(cluster)[0])
