@@ -65,7 +65,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LateLabel:
-    """A node's zone label that is newer than its proxy pod. `restart` restarts the pod if it reads labels only once."""
+    """A node's zone label that is newer than its proxy pod. `restart` is the command to restart the pod, if needed."""
 
     said: str
     by_hand: bool

@@ -46,7 +46,7 @@ Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.Plan, list[probe_ev
 
 
 def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> Diagnosis:
-    """Print the explanation of Service `name` ("web", or "shop/web"), with the probes of `ask`. Return the diagnosis.
+    """Print the explanation of Service `name` ("web", or "shop/web"), with probes by `ask`. Return the diagnosis.
 
     Raises `UsageError`, `UnavailableError`, and any error of `ask`.
     """

@@ -43,7 +43,7 @@ def create_slice(cluster: Cluster, hints: Hints, name: str = "web") -> Response:
 
 
 def patch_service(cluster: Cluster, name: str, patch: dict[str, Any], subresource: str = "") -> Response:
-    """Change a Service by a merge patch, and return the API server's response."""
+    """Change a Service with a merge patch, and return the API server's response."""
     path = path_of("services", cluster.namespace, name, subresource)
     return cluster.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
 

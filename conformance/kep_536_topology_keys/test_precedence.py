@@ -1,7 +1,7 @@
 """KEP-536 with later features: traffic policies, trafficDistribution and hints.
 
 Of these features, KEP-536 covers only externalTrafficPolicy, and forbids its value Local together with topology keys.
-We derive the following order from all KEPs. Topology keys do not filter endpoints with a `Local` policy. Topology keys
+We derive the following order from all KEPs. With a `Local` policy, topology keys have no effect. Topology keys
 are strict, so hints neither add nor remove endpoints that the keys select. Hints apply only if a Service has no keys.
 
 No KEP states this order explicitly; it is our interpretation. KEP-2433 says that its gate and the ServiceTopology gate

@@ -1,4 +1,4 @@
-"""Fields of an existing Service that determine its slices. Some tests check only the controller, others also check
+"""Fields of an existing Service that determine its slices. Some tests check only the controller; others also check
 packets."""
 
 from __future__ import annotations
