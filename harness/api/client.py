@@ -95,7 +95,7 @@ def log_of_pod(api: "Api", namespace: str, pod: str, **options: str) -> str:
 
 
 def new_record() -> deque[ApiRequest]:
-    """Return an empty queue for API requests. It keeps only the latest ones."""
+    """Return an empty queue that keeps only the latest API requests."""
     return deque(maxlen=_REMEMBERED)
 
 
@@ -111,8 +111,8 @@ class Api:
         asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        """`timeout` (in seconds) includes the retries after 429 responses with Retry-After. `connections` limits the
-        number of parallel requests.
+        """`timeout` (in seconds) limits each attempt, and the time until the last retry (after a 429 response with
+        Retry-After). `connections` limits the number of parallel requests.
 
         Fields of `services` are added to new Services that lack them. Each request is appended to `asked`, a queue that
         several clients can share. Raises `UsageError` if the files cannot be used.
@@ -267,7 +267,7 @@ class Watch:
             self._answer.close()
 
     def stop(self) -> None:
-        """End the watch. Call this from another thread than the one that iterates over the watch."""
+        """End the watch. Call this from a thread other than the one that iterates over the watch."""
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # the watch has already ended
             self._answer.shutdown()
 

@@ -353,7 +353,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         """Start servers for pods that were just created. The base class does nothing: each pod runs its own server."""
 
     def _begin_to_change(self, namespace: str, name: str) -> tuple[str, str]:
-        """Return the namespace and name of a scenario's pod in the API. In the base class, they are the same."""
+        """Return the namespace and name of a scenario's pod in the API. The base class returns its arguments."""
         return namespace, name
 
     def _look_up_addresses(self) -> None:

@@ -70,7 +70,7 @@ class PodLifecycle(Protocol):
 @runtime_checkable
 class Probing(Protocol):
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return the object that opens a client's sockets. With `fresh`, it may be that of another pod on the node."""
+        """Return the object that opens a client's sockets. With `fresh`, it may belong to another pod there."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
@@ -119,7 +119,7 @@ class ProxyMetrics(Protocol):
 @runtime_checkable
 class ComponentControl(Protocol):
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component, on `nodes` if it is a proxy. Raises `UnavailableError` if it cannot."""
+        """Replace a component (proxies only on `nodes`). Raises `UnavailableError` if the new component does not start."""
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Stop a component. The API objects or kernel rules that it wrote remain."""

@@ -1,7 +1,7 @@
 """Sets the releases of components for scenarios, and restores the initial releases.
 
-A scenario starts with the releases that the cluster booted with. But as long as it has only called `take_over`, the
-releases that the previous scenario left remain, because one of them may be the release that the scenario requests.
+A scenario starts with the releases that the cluster booted with. But until it uses the API or sends probes, the
+previous scenario's releases remain, because the scenario may request one of them (`take_over`).
 """
 
 import contextlib
@@ -89,7 +89,7 @@ class ComponentReleases:
         return ""
 
     def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
-        """Restore the initial release where these components have another release, or where they are `stopped`."""
+        """Restore the initial releases of these components. With `stopped`, restore only stopped components."""
         for component in sorted(components, key=list(Component).index):
             nodes = self._nodes_at_another(component, self._backend.release)
             if stopped:

@@ -63,7 +63,7 @@ class ScenarioBackend:
     def part(
         self, protocol: type[P], *abilities: Ability, nodes: Iterable[str] = (), client: Client | Pod | None = None
     ) -> P:
-        """Return the backend, typed as this protocol, and record what it needs: abilities and nodes."""
+        """Return the backend, typed as this protocol, and record the abilities and nodes that the scenario needs."""
         needed = [*abilities_of(protocol), *abilities]
         if isinstance(client, Client) and client.kind == "external":
             needed.append(Ability.EXTERNAL_CLIENT)
@@ -71,7 +71,7 @@ class ScenarioBackend:
         return part_of(self.restored, protocol, *abilities)
 
     def find(self, protocol: type[P]) -> P | None:
-        """Return the backend, typed as this protocol, or None if it lacks the protocol. No need is recorded."""
+        """Return the backend, typed as this protocol, or None if it lacks the protocol. Record no needs."""
         return self.booted if isinstance(self.booted, protocol) else None
 
     def settle(self) -> float:

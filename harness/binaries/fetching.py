@@ -71,7 +71,7 @@ class ReleaseSource:
 def fetch(
     component: Binary, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
 ) -> Entry:
-    """Fetch a component, without network if this exact version is cached. Raises `UsageError`, `UnavailableError`."""
+    """Fetch a component, unless this exact version is cached. Raises `UsageError`, `UnavailableError`."""
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
         return known[wanted.exact]

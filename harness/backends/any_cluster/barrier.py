@@ -5,7 +5,7 @@ Service and a slice that change after all other writes are also programmed last.
 and publishes an endpoint for the new port name. When that endpoint answers a client, the proxy on the client's node has
 received both changes and all earlier changes. Until then, the previous round's endpoint answers at the same address.
 This avoids unanswered attempts: agnhost would wait five seconds for each, and the retransmitted SYNs would look like a
-fault. The barrier skips a round if nothing else was written since the last one. After a component was replaced, it
+fault. The barrier skips a round if nothing else was written since the last one. After a component is replaced, it
 skips no round, because proxies may have to restart their watches, which takes up to a minute.
 """
 
@@ -30,7 +30,7 @@ LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 RESTARTED = 120.0
-"""Seconds, before `time_scale` is applied, for proxies to process all writes after a component was replaced: clients
+"""Seconds, before `time_scale` is applied, for proxies to process all writes after a component is replaced: clients
 back off while an API server does not answer."""
 
 CANARY = "zone-canary"
@@ -142,7 +142,7 @@ class Barrier:
             self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
-        """Write the slice before the Service, because the new port would have no endpoint without it."""
+        """Write the slice first, because the Service's new port would have no endpoint without it."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
                 f"{NAME}-{family.lower()}-{self._round % 2}",  # the other slice is from the previous round
@@ -218,7 +218,7 @@ class ZoneCanary:
         return False
 
     def _create(self, *endpoints: Endpoint) -> str:
-        """Replace the canary with a new Service, because its rules might remain. Return the new cluster IP."""
+        """Replace the canary with a new Service, as a proxy may keep the old one's rules. Return the new cluster IP."""
         before, name = f"{CANARY}-{self._made}", f"{CANARY}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)
         wanted = manifests.service(name, labels=self._labels, ports=port, trafficDistribution="PreferClose")

@@ -1,4 +1,4 @@
-"""Evidence about a node's proxy from the cluster's API, and commands that show what the API hides of a packet's path.
+"""Evidence about a node's proxy from the cluster's API, and commands for what the API does not show.
 
 No Kubernetes API exposes a node's rules, connections or packets, because reading them needs root on the node. The run
 reads the proxy's log if it has permission. It does not require the permission, which would cover all pods' logs.

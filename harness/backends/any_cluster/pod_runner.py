@@ -1,4 +1,4 @@
-"""Creates a run's pods, and waits until their kubelets report them."""
+"""Creates a run's pods, and waits until their kubelets report the wanted readiness."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -35,7 +35,7 @@ class PendingRequest:
     end: float = inf
 
     def explains(self, since: float, now: float) -> int:
-        """Return the maximum number of SYNs that the request can have retransmitted from `since` to `now`."""
+        """Return the maximum number of SYNs that the request may have retransmitted from `since` to `now`."""
         until = min(now, self.end)
         span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
@@ -63,7 +63,7 @@ class RepeatedSyns:
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: ClientPod, *, alone: bool = True) -> None:
-        """Read the count again, unless it is current. If not `alone`, a client shares its count with other clients."""
+        """Read the count again, unless it is current. `alone` is false if the client shares its count."""
         with self._reading:
             with self._lock:
                 known = self._clients[client]
@@ -88,7 +88,7 @@ class RepeatedSyns:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: ClientPod) -> int:
-        """Return how many SYNs were retransmitted since the last call, not counting those of unanswered attempts."""
+        """Return how many SYNs were retransmitted since the last reading, except for unanswered attempts."""
         with self._reading:
             since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()
             with self._lock:

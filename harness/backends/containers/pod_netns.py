@@ -201,7 +201,7 @@ class PodPool:
                 self._runner.delete_namespace(self._namespace)
 
     def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[Host]:
-        """Run the servers of a pooled or new pod for each wanted pod. Raises the errors of `PodRunner.run_servers`."""
+        """Start each wanted pod's servers in a pooled or new pod. Raises the errors of `PodRunner.run_servers`."""
         with self._lock:
             found = [self._take(each.node) for each in wanted]
         missing = iter(self._make([each.node for each, key in zip(wanted, found, strict=True) if key is None]))

@@ -1,7 +1,7 @@
 """Creates one kind cluster, waits until it is ready, and always deletes it at the end.
 
-The kind command ends with this process, even after `kill -9`. `remove_leftovers` finds the containers that kind
-created.
+The kind command ends with this process, even after `kill -9`. `remove_leftovers` deletes the containers that
+it leaves behind.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Changes kubeadm's static pods of the control plane: their image, feature gates, and list of controllers.
 
-A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as a new pod. So changing a label
-with a start number causes a restart, and the label identifies the new pod.
+A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as a new pod. So a new start
+number in a label causes a restart, and identifies the new pod.
 """
 
 import copy
