@@ -119,7 +119,7 @@ class ProxyMetrics(Protocol):
 @runtime_checkable
 class ComponentControl(Protocol):
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component (proxies only on `nodes`). Raises `UnavailableError` if the new component does not start."""
+        """Replace a component (proxies only on `nodes`). Raises `UnavailableError` if the new one does not start."""
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Stop a component. The API objects or kernel rules that it wrote remain."""

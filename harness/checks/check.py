@@ -49,8 +49,8 @@ def unusable(found: str, remedy: str = "") -> Finding:
 class Check(Generic[S_contra]):
     """One check of a machine, a cluster or settings. `ask` returns a string if it succeeds, and findings otherwise.
 
-    An `UnavailableError` becomes a finding with state `fault`, and other errors of an API server become unknown
-    findings. `remedy` and `costs` are defaults. If `gates` is true, a failure skips all later checks.
+    An `UnavailableError` becomes a finding with state `fault`, and other errors of an API server become findings
+    with state `UNKNOWN`. `remedy` and `costs` are defaults. If `gates` is true, a failure skips all later checks.
     """
 
     name: str

@@ -183,7 +183,7 @@ def check(components: Sequence[tuple[str, str]]) -> None:
 
 
 def remove_leftovers(run: str = "") -> list[str]:
-    """Remove containers whose harness has ended, or only those of this run. Return their names."""
+    """Remove containers whose harness has ended, of all runs or only of `run`. Return their names."""
     try:
         engine = connect()
     except UnavailableError:

@@ -102,7 +102,7 @@ class ControlPlane(Protocol):
         """Return the controller's metrics in Prometheus text format. Raises `InconclusiveError` if it is stopped."""
 
     def asked(self) -> list[ApiRequest] | None:
-        """Return the latest requests of other clients, or None if the API server does not record requests."""
+        """Return the latest requests of clients except the harness, or None if the API server records none."""
 
     def evidence(self) -> dict[str, str]:
         """Return the logs as a mapping from file name to content."""

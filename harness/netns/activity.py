@@ -71,7 +71,7 @@ class _ActivitySampler:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Return a sample of each netns. List threads only where data is unread, or if not `unread`, where none is."""
+        """Sample each netns. List threads only in netns with unread data, or if `unread` is false, in the others."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])

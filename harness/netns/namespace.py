@@ -1,6 +1,6 @@
 """One network namespace, which a file descriptor keeps alive.
 
-The kernel destroys a netns when its last descriptor, thread and socket have ended. So nothing remains after a crash or
+The kernel destroys a netns when its last descriptor, thread and socket are gone. So nothing remains after a crash or
 `kill -9`, unlike with named namespaces, which are mounts. `setns` moves only the calling thread. A socket stays in the
 netns in which it was created.
 

@@ -2,7 +2,7 @@
 
 Programs under test may exit at start, hang, or leave child processes. Their output goes to a file, because a program
 blocks if it writes to a full pipe that is not read. If a start fails, the exception quotes the first error in that
-file. If a program exits later, it quotes the last lines.
+file. If a program exits later, the exception quotes the last lines.
 
 The kernel kills a program when the thread that started it ends, even if the harness is killed with `kill -9`. So a
 single thread, which runs until this process ends, starts all programs. A launcher program requests this signal and then
