@@ -24,7 +24,7 @@ class ExecutableDns:
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks of the recipe succeed for `quiet_seconds`. This takes at most 1 s longer."""
+        """Return whether all checks of the recipe succeed for `quiet_seconds`. The call takes at most 1 s longer."""
         return self._programs.synced()
 
     def evidence(self) -> dict[str, str]:

@@ -148,7 +148,7 @@ def remove_link(index: int) -> Request:
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Return requests to add an address without DAD. If another link has the address, only the first request is needed."""
+    """Return requests to add an address without DAD. If another link has it, only the first request is needed."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)

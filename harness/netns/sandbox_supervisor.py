@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SandboxError(OSError):
-    """A step of the setup failed. `strerror` is the step, as in "cannot ..."."""
+    """A step of the setup failed. `strerror` names the step: it completes "cannot ..."."""
 
 
 def insist(step: str, failed: int) -> None:
@@ -336,7 +336,7 @@ class Supervisor:
             insist("enter a namespace", _libc.setns(each, kind))
 
     def _signal(self, pid: int, number: int) -> None:
-        """Send a signal to a program, and SIGKILL also to its process group, if it has one yet."""
+        """Send a signal to a program. SIGKILL also goes to its process group, once the group exists."""
         with contextlib.suppress(OSError):
             if pid in self._programs:  # so the PID is not that of another process
                 os.kill(pid, number)

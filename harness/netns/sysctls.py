@@ -38,7 +38,7 @@ _ROUTER: Mapping[Family, Settings] = {
 
 
 def of_host(families: Iterable[Family]) -> Settings:
-    """Return the settings of pods and the external client: no forwarding, and ICMP errors without rate limit."""
+    """Return the settings of pods and the external client: no forwarding, and ICMP errors without a rate limit."""
     return {path: value for family in families for path, value in _HOST[family].items()}
 
 

@@ -1,7 +1,7 @@
 """The probe loop, which runs all echo servers and all probes of a cluster on one thread. Calls by other threads block.
 
 Probes are sent either as fast as possible with a limited number in flight, or at a fixed rate. At a fixed rate, the
-next probe is sent even if the previous one has no answer, so gaps are measured in milliseconds.
+next probe is sent even if the previous one has no answer, so even short gaps are detected.
 """
 
 import itertools

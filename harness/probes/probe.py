@@ -33,10 +33,10 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 REPEATED_SYN = 1.0  # seconds after which the kernel retransmits a SYN
 
 MOST, MOST_IF_STOPPED = 5, 2
-"""The maximum factors by which a probe's time limit is extended: if programs wait for a CPU, or one is stopped."""
+"""The maximum factors that extend a probe's time limit (see `time_left`), normally and while a program is stopped."""
 
 _REFUSALS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
-"""Errors that the network path causes, but never the client. Socket-level load balancers usually refuse with EPERM."""
+"""Errors that only the network path causes, never the client. Socket-level load balancers usually refuse with EPERM."""
 _UNREACHABLE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET}
 """Errors of the path, or of a client without a route (Linux: icmp_err_convert, icmpv6_err_convert)."""
 
@@ -86,7 +86,7 @@ class Probe:
 
 
 def without_answer(limit: float, passed: float, lost: float) -> Observation | float:
-    """Return the outcome of a probe without answer, or the seconds for which it still waits."""
+    """Return the outcome of a probe without an answer, or the seconds for which it still waits."""
     left, had_limit = time_left(limit, passed, lost, MOST_IF_STOPPED if RUN_DELAY.stopped else MOST)
     if had_limit:
         return TIMED_OUT
@@ -173,7 +173,7 @@ def _so_far(sock: socket.socket) -> int:
     """Return the error of a TCP socket for which `connect` has just returned EINPROGRESS, or 0.
 
     Within one machine, the socket is usually connected by now. Then quick acknowledgements are disabled, which saves
-    one of six segments. Before the handshake, this would delay it.
+    one of six segments. Before the handshake is complete, disabling them would delay it.
     """
     if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

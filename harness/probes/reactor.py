@@ -30,7 +30,7 @@ LATE = 0.05  # seconds; if a timer is later than this, the loop itself is late, 
 _HUNG = 60.0  # seconds after the time limit of a command at which the loop itself counts as hung
 
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""Errors for which a resource of this machine or process is exhausted. EADDRNOTAVAIL: the netns has no free port."""
+"""Errors that mean that this machine or process lacks a resource. EADDRNOTAVAIL: the netns has no free port."""
 
 
 class DescriptorOwner(Protocol):
