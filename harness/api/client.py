@@ -115,7 +115,7 @@ class Api:
         Retry-After). `connections` limits the number of parallel requests.
 
         Fields of `services` are added to new Services that lack them. Each request is appended to `asked`, a queue that
-        several clients can share. Raises `UsageError` if the files cannot be used.
+        several clients can share. Raises `UsageError` if the kubeconfig cannot be used.
         """
         # the official client is slow to import, and unnecessary for users of this module's errors and names
         from harness.api.kubeconfig import client_of  # noqa: PLC0415

@@ -43,7 +43,7 @@ class ComponentSync:
         unresponsive: Callable[[float], str] = lambda _: "",
         hangs: Callable[[], str] = lambda: "",
     ) -> None:
-        """`synced` raises `EndedError` if the component has crashed. The other functions return a reason, or "".
+        """`synced` raises `EndedError` if the component has crashed. The other functions return an error text, or "".
 
         `unresponsive` takes a time limit (seconds before `time_scale`). `hangs` is called repeatedly during waits.
         """

@@ -41,7 +41,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Creates the components under test of a cluster. The fields in `services` are defaults for each Service."""
+    """Creates a cluster's components under test. The fields in `services` are defaults for each Service."""
 
     control_plane: "MakeControlPlane"
     proxy: "MakeProxy"

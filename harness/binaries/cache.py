@@ -29,7 +29,7 @@ ENVIRONMENT = "TRAFFICDIST_CACHE"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a binary. `source` is "release" or "source". `at` is a URL, or a module with version."""
+    """The origin of a binary. `source` is "release" or "source". `at` is a URL, or a module with its version."""
 
     source: str
     at: str
@@ -125,7 +125,7 @@ class Cache:
 
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
-    """Return the path of a binary. Version "1.34" means the latest installed patch of 1.34, and "" the latest version.
+    """Return the path of a binary. Version "1.34" means the latest installed patch of 1.34, and "" the latest of all.
 
     Raises `UsageError` for an invalid name or version, and `UnavailableError` with the command that fetches the binary.
     """

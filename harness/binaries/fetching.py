@@ -40,7 +40,7 @@ class Source(Protocol):
     def resolve(
         self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], NewBinary]]:
-        """Return a version that is not in `without`, and a function that makes its binary in a folder.
+        """Return a wanted version that is not in `without`, and a function that makes its binary in a folder.
 
         Raises `UsageError`.
         """

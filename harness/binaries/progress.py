@@ -1,4 +1,4 @@
-"""Shows the progress of fetching a component: a bar on a terminal, or lines."""
+"""Shows the progress of fetching a component: a bar on a terminal, or lines elsewhere."""
 
 import time
 from types import TracebackType

@@ -1,4 +1,4 @@
-"""Check a cluster through its API without changing it. A check of write access sends a dry run."""
+"""Check a cluster through its API without changing it. Checks of write access use dry runs."""
 
 import re
 from collections import Counter

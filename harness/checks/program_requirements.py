@@ -1,7 +1,7 @@
 """Check whether this machine has what programs in a netns require, by trying to use each feature.
 
 A recipe lists names from `REQUIREMENTS`. A separate process makes the attempts. For an ordinary user, this process
-becomes root of a user namespace, as in a run. When it ends, its mounts end too, and modules that it loaded are unused.
+becomes root of a user namespace, as in a run. When it ends, its mounts end too, but kernel modules remain loaded.
 """
 
 import ctypes

@@ -160,7 +160,7 @@ class _ContainerHandle:
             self._code = 128 - code if code > 128 else code
 
     def poll(self) -> int | None:
-        """Return the exit code once all output is in the log, until then None (see `process.ProgramHandle`)."""
+        """Return the exit code, or None until all output is in the log (see `process.ProgramHandle`)."""
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  the harness simulates crashes

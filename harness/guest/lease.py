@@ -102,7 +102,7 @@ class HeldLease:
         )
 
     def check(self) -> None:
-        """Raise `DistrustError` if another run has taken the cluster."""
+        """Raise `DistrustError` if this run has lost the Lease."""
         if self.lost:
             raise DistrustError(self.lost)
 
@@ -113,7 +113,7 @@ class HeldLease:
             leftovers.remove(self._api, found, self._say)
 
     def keep(self, every: float) -> None:
-        """Renew the Lease until `ended` is set or another run has taken the Lease."""
+        """Renew the Lease until `ended` is set or the Lease is lost."""
         while not self.ended.wait(every) and not self.lost:
             with contextlib.suppress(HarnessError):  # the API server may be back before the Lease expires
                 self._renew()

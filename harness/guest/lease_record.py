@@ -1,9 +1,9 @@
 """The record in a cluster's Lease that identifies the holder, and the clock that decides when the Lease expires.
 
-Times are from the Date header of the API server's responses, so wrong clocks of machines do not matter. The process in
-the Lease shows immediately whether a run on this machine was killed. A run on another machine is dead when its Lease
-has expired. Process ids are reused, and each PID namespace has its own. The name of a process therefore also contains
-the machine's boot id, the PID namespace, and the start time.
+Times are from the Date header of the API server's responses, so wrong clocks of machines do not matter. The process
+named in the Lease shows immediately whether a run on this machine was killed. A run on another machine counts as dead
+when its Lease has expired. Process ids are reused, and each PID namespace has its own. The name of a process therefore
+also contains the machine's boot id, the PID namespace, and the start time.
 """
 
 import getpass
@@ -137,7 +137,7 @@ def has_ended(named: str) -> bool:
 
 
 def is_of_here(named: str) -> bool:
-    """Return whether the process of this `process_name` belongs to this machine's boot and this PID namespace."""
+    """Return whether the process of this `process_name` belongs to this machine's current boot and PID namespace."""
     place = _place()
     return bool(place) and named.partition(" ")[0] == place
 

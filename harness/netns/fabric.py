@@ -57,7 +57,7 @@ class PodIdentity:
 
 @dataclass(frozen=True, slots=True)
 class PodAttachment:
-    """A pod to connect to its node, its MAC address, and the name of the link's interface on the node."""
+    """A pod to connect to its node, with the pod's MAC address and the name of the new interface on the node."""
 
     pod: Host
     of: PodIdentity
@@ -122,7 +122,7 @@ class Network:
         return self._wiring is None
 
     def wire_by(self, wiring: Wiring) -> None:
-        """Let `wiring` create the interfaces of all later pods. IPv6 then uses the kernel's default settings."""
+        """Let `wiring` create the interfaces of all later pods. New links then get IPv6 link-local addresses."""
         self._wiring = wiring
         for node in self.nodes.values():
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))

@@ -1,8 +1,8 @@
 """Sandboxes for the programs of one node, or of a control plane. Sandboxes end with this process.
 
-A netns isolates only the network. But a program may leave mounts, files, and processes that ignore signals. Agents of
-data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the host name.
-On one machine, the agents of two nodes would conflict.
+A netns isolates only the network. But a program may leave behind mounts, files, and processes that ignore signals.
+Agents of data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the
+host name. On one machine, the agents of two nodes would conflict.
 
 So every sandbox has its own processes (a PID namespace) and mounts, and a recipe may request more (`OWN`). A supervisor
 process (`harness.netns.sandbox_supervisor`) creates the sandbox and starts the programs in it. It has a socket that
@@ -111,7 +111,7 @@ class ProgramSandbox:
         folder: Path | None = None,
         namespace: Namespace | None = None,
     ) -> None:
-        """Create a sandbox with these parts of `OWN`. The supervisor removes `folder` at the end. Raises `OSError`."""
+        """Create a sandbox with the parts `wanted` (see `OWN`). At the end, `folder` is removed. Raises `OSError`."""
         self.of, self.limits = of, limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = {
@@ -156,7 +156,7 @@ class ProgramSandbox:
         return SandboxedProgram(self, reply, answer["pid"])
 
     def show(self, namespace: Namespace, path: Path) -> None:
-        """Mount a netns on a file in the sandbox, through which programs can enter it until the file is deleted."""
+        """Mount a netns on a file in the sandbox, so that programs can enter the netns until the file is deleted."""
         path.touch()
         os.close(self._ask({"what": "show", "path": str(path)}, namespace.fd)[0])
 
@@ -185,7 +185,7 @@ class ProgramSandbox:
         return reply
 
     def _ask(self, request: Mapping[str, Any], *descriptors: int) -> tuple[int, dict[str, Any]]:
-        """Send a request. Return the pipe of its replies, and the first reply. Raises `OSError`."""
+        """Send a request. Return the pipe for replies, and the first reply. Raises `OSError`."""
         reply = self._send(request, *descriptors)
         _readable(reply, None)
         answer = _line(reply)

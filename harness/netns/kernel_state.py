@@ -75,7 +75,7 @@ class RoutingRule:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An entry of the neighbour table. Links of an embedded cluster do not use ARP or NDP, so it should be empty."""
+    """An entry of the neighbour table. Links of an embedded cluster use no ARP or NDP, so the table should be empty."""
 
     address: str
     link: str

@@ -187,7 +187,7 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
     The kernel may reuse a port while the conntrack entry of an earlier connection still exists: after about 3,000
     connections, or by chance (since Linux 5.18, it chooses a new starting port every ten seconds). A UDP entry (30 to
     120 s) leads to the earlier request's server. A TCP entry (120 s) may belong to a SYN from before the proxy
-    programmed the Service, and leads to no server. Both are correct for that flow, but would count as wrong.
+    programmed the Service, and leads to no server. Both are correct for the earlier flow, but would count as faults.
     """
     for left in reversed(range(_PORTS_TRIED)):
         try:
@@ -200,7 +200,7 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 
 
 def send(sock: socket.socket, question: bytes) -> None:
-    """Send a request. Raises `OSError`. EPERM means that the client's node drops the packet, or rejects it by ICMP."""
+    """Send a request. Raises `OSError`. Ignores EPERM: the client's node drops the packet, or rejects it by ICMP."""
     with contextlib.suppress(PermissionError):
         sock.send(question)
 

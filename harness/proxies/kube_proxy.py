@@ -114,7 +114,7 @@ class KubeProxy:
         return "" if code == 200 else f"/healthz: {code}"
 
     def _knows_its_zone(self, node: str) -> bool:
-        """Return whether the proxy has received the labels of its node, if it has a zone.
+        """Return whether the proxy has received its node's labels, or the node has no zone.
 
         Since 1.34, kube-proxy starts its node watch before it registers the label handlers, and may miss the zone.
         """

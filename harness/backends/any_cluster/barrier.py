@@ -86,7 +86,7 @@ class Barrier:
         *,
         when_unable: Callable[[], None],
     ) -> None:
-        """Wait until all clients see the barrier's next change. `when_unable` is called if a client cannot send.
+        """Wait until all clients see the barrier's next change. `when_unable` is called if a client cannot send probes.
 
         Raises `InconclusiveError` and the errors of `when_unable`.
         """
@@ -251,7 +251,7 @@ class StableSlices:
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET` seconds, at most `LONGEST`. Skip this if nothing was written."""
+        """Wait until no slice has changed for `QUIET` seconds, at most `LONGEST`. Return at once without writes."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

@@ -79,7 +79,7 @@ class Clients:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return the client's pod and its twins in turn, to spread flows. Host-network clients have no twins."""
+        """Return the client's pod or one of its twins, in turn, to spread flows. Host-network clients have no twins."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:

@@ -158,7 +158,7 @@ class Dialer:
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[DialResult]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat these clients' late requests, one attempt per request. Return the clients that remain doubtful."""
+        """Repeat late requests of `doubted` clients, one attempt per request. Return clients that remain doubtful."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
@@ -261,7 +261,7 @@ class Dialer:
         return dialed
 
     def _confirmed(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Correct refusals if the client may lack a route, or if ARP or NDP may have failed, which takes 3 s."""
+        """Correct refusals that may come from a missing route of the client, or from failed ARP or NDP (after 3 s)."""
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
             self._routed.add(family)

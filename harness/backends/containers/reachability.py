@@ -71,7 +71,7 @@ def _find_engine(nodes: Sequence[Object]) -> str:
 
 
 def is_elsewhere(node: Object, boot_id: Path = _BOOT_ID) -> str:
-    """Compare boot IDs, and return why a node is not on this machine, or "" if it may be on it."""
+    """Compare boot IDs. Return why a node is not on this machine, or "" if it may be."""
     reported = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", "")
     try:
         same = reported == boot_id.read_text("ascii").strip()

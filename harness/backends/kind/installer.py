@@ -42,7 +42,7 @@ class ProxyInstaller:
         return self.recipe.installation
 
     def apply(self, log: Path) -> None:
-        """Apply objects, and run the install command. Raises `StartError` with the reason."""
+        """Apply the recipe's objects, and run its install command. Raises `StartError` with the reason."""
         self.say(f"{self.recipe.name} is being installed in place of kube-proxy")
         server = next(iter(self.nodes))
         known = {
@@ -61,7 +61,7 @@ class ProxyInstaller:
             process.start(who, self._what.command_with(known), log=log, environment=environment).finish(INSTALL_SECONDS)
 
     def wait(self) -> None:
-        """Wait until all workloads are ready. Raises `StartError` with an unready pod, its node and its log."""
+        """Wait until all workloads are ready. Raises `StartError` with an unready pod's name, node and log."""
         missing = ""
 
         def ready() -> bool:

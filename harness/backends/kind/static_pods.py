@@ -18,7 +18,7 @@ _SLICES = "endpointslice"  # the controller's name up to 1.27, and an alias sinc
 
 
 def with_start(pod: Object, start: int) -> Object:
-    """Return the pod with label `START_LABEL` and a short grace period, because API servers wait for watches."""
+    """Return the pod with label `START_LABEL` and a short grace period, because API servers wait for open watches."""
     changed = copy.deepcopy(pod)
     changed["spec"]["terminationGracePeriodSeconds"] = _GRACE
     changed["metadata"].setdefault("labels", {})[START_LABEL] = str(start)
