@@ -34,7 +34,7 @@ class Relay:
     """Relays connections in a separate thread. When the server closes one, the client's connection ends too."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
-        """`port` returns the server's port (0: stopped). Clients of a stopped server wait if `patient`, or are reset."""
+        """`port` returns the server's port (0: stopped). Clients of a stopped server wait if `patient`, else fail."""
         self._port = port
         self._patient = patient
         self._loop: EventLoop | None = None  # set by `listen`
