@@ -128,7 +128,7 @@ class ComponentSync:
         raise EndedError(self._stopped, PROXY)
 
     def check_hung(self) -> None:
-        """Raise `EndedError` if the proxies hang. This method is called during waits for them."""
+        """Raise `EndedError` if the proxies hang. Call this repeatedly while waiting for proxies."""
         if reason := self._hangs():
             self._stopped = f"{PROXY} has stopped processing changes: {reason}"
             self._checked_at = time.monotonic()

@@ -157,7 +157,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.delete(*self._begin_to_change(namespace, name))
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod. It runs its containers, because a real kubelet must report its status."""
+        """Create a pod whose containers run, because a real kubelet must report the pod's status."""
         self._slices.begin(namespace)
         self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()

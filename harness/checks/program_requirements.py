@@ -1,4 +1,4 @@
-"""Check whether this machine has what programs in a netns require, by trying to use each feature.
+"""Check whether this machine has the features that programs in a netns require, by trying to use each.
 
 A recipe lists names from `REQUIREMENTS`. A separate process makes the attempts. For an ordinary user, this process
 becomes root of a user namespace, as in a run. When it ends, its mounts end too, but kernel modules remain loaded.

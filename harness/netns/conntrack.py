@@ -46,7 +46,7 @@ class ConntrackOverflow:
 
     The limit of connections (nf_conntrack_max) applies to the whole machine, but the kernel counts dropped packets per
     netns. A packet that is dropped because the table is full counts only in `drop`. If a connection cannot be inserted
-    for another reason, for example because NAT chose the same ports twice, it also counts in `insert_failed`.
+    for another reason, for example because NAT chose the same ports twice, it counts in `drop` and `insert_failed`.
     """
 
     def __init__(self, namespace: Namespace) -> None:

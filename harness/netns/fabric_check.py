@@ -79,7 +79,7 @@ def _router(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> list[I
 
 
 def _end(addresses: Mapping[Family, str]) -> list[Item]:
-    """Return what a node or the external client must have: its links, addresses and default routes."""
+    """Return the links, addresses and default routes that a node or the external client must have."""
     found: list[Item] = [*_LOOPBACK, Link("eth0", "up", arp=False)]
     for family, host in addresses.items():
         found.append(Address(f"{host}/{32 if family == 'IPv4' else 128}", "eth0"))

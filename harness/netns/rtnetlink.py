@@ -86,7 +86,7 @@ def wait_until_up(namespace: Namespace, index: int) -> None:
     """Wait until a link can send, after its other end was set up. Raises `UnavailableError` after 5 seconds.
 
     The kernel detects the state of the other end in a work queue (linkwatch), and drops packets until then. Without
-    this wait, it dropped one in fifteen first packets. Since Linux 6.8, reading the state updates it.
+    this wait, the kernel dropped one in fifteen first packets. Since Linux 6.8, reading the state updates it.
     """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         eventually(

@@ -1,6 +1,6 @@
 """Control probes, which go from the netns of each client directly to each pod, without the judged Service.
 
-A pod without network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
+A pod without a network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
 when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY` seconds until the
 answer arrives or times out. If a control probe is lost, a missing answer counts as `Unknown`, because it proves nothing
 about the proxy. An answer from a wrong pod stays wrong. While all answers arrive, no control probes are sent, so nodes

@@ -21,7 +21,7 @@ _FAMILY_BYTES = 4  # struct nfgenmsg
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """What one rule did with the packet. At the end of a chain, `ends` is "return" or "policy", and `handle` is 0.
+    """The effect of one rule on the packet. At the end of a chain, `ends` is "return" or "policy", and `handle` is 0.
 
     `table` is family and name ("ip nat"). `verdict` is in nft syntax ("goto lb-2"). `into` and `out` are link indexes.
     """
