@@ -156,7 +156,7 @@ class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAdd
         return seen
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses routed to `node`. Each scenario gets other addresses, because proxies may remove rules late."""
+        """Return addresses routed to `node`. They differ between scenarios, because proxies may remove rules late."""
         chosen = self._plans[node].virtual(kind, (number + self._scenarios * STEP) % VIRTUAL_ADDRESSES + 1)
         return {str(family): each for family, each in chosen.items() if family in self.families}
 

@@ -5,9 +5,9 @@ groups of a pod's containers have the pod's UID in their names. The process that
 pod's network is ready.
 
 The external client is a separate container on the network of the nodes. It uses a node's image and runs `cat`, which
-ends with this process. The engine assigns the client's address, so the machine's own links do not change. Like a cloud's
-network, it routes each virtual address to the address's node. A node that forwards a packet to another node on the same
-network sends an ICMP redirect, which this client ignores.
+ends with this process. The engine assigns the client's address, so the machine's own links do not change. Like a
+cloud's network, the client routes each virtual address to the address's node. A node that forwards a packet to another
+node on the same network sends an ICMP redirect, which the client ignores.
 """
 
 import contextlib
