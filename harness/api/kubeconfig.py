@@ -2,7 +2,7 @@
 
 The official client reads and merges the files. This module corrects one difference from kubectl: if several files set a
 current context, kubectl uses the context in the first of these files. The client uses the current context of the last
-file, even if its name is empty.
+file, even if the context is "".
 
 Certificates and keys from a kubeconfig or a credential plugin are never written to disk. The client would write them to
 the temporary folder, where they would remain after `kill -9`. This module stores them in memory files (memfd), which

@@ -70,7 +70,7 @@ class PodLifecycle(Protocol):
 @runtime_checkable
 class Probing(Protocol):
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return the object that opens a client's sockets. With `fresh`, it may be that of another pod on its node."""
+        """Return the object that opens a client's sockets. With `fresh`, another pod on its node may open them."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""

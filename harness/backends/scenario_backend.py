@@ -48,7 +48,7 @@ class ScenarioBackend:
         return self._writes + self.releases.changes
 
     def need(self, *abilities: Ability, nodes: Iterable[str] = ()) -> None:
-        """Record abilities and nodes that the scenario needs. Raises `UnavailableError` with the missing abilities."""
+        """Record the needed abilities and nodes. Raises `UnavailableError` with the missing abilities."""
         self._abilities.update(abilities)
         known = {each.name for each in self.booted.topology.nodes}
         self._nodes.update(node for node in nodes if node in known)

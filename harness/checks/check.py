@@ -26,7 +26,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `found` is a sentence without a full stop. `features` are those that cannot be judged."""
+    """The result of a check. `found` is a sentence without a full stop. The run cannot judge `features`."""
 
     state: State
     found: str

@@ -5,7 +5,7 @@ object of each kind, and changes these objects after all other writes. When the 
 three changes, the controller has received all earlier writes. The controller briefly batches pod events, and retries a
 failed sync after a second. So the barrier then waits until the queue is empty and no retry is pending.
 
-If the node's change arrives last, the slice still shows the old zone, because no sync follows from a node's change.
+If the node's change arrives last, the slice shows the old zone until the next sync of the barrier's Service.
 In this case, the barrier changes its Service again. The barrier changes its node only after another node has changed,
 because a node change may make the controller sync other Services, and the harness must not cause such a sync.
 The harness causes it only if a node's CPU changes, which controllers do not notice (see `Nodes.resize`).

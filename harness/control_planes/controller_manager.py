@@ -81,7 +81,7 @@ class LocalControllerManager:
         return ControllerBarrier(kubeconfig, self._scrape, process.news)
 
     def await_return(self) -> None:
-        """Wait until the controller reconnects to a new API server, or restart it. Raises `InconclusiveError`."""
+        """Let the controller reconnect to a new API server, or restart the controller. Raises `InconclusiveError`."""
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to reconnect")
         except NotYetError:

@@ -122,7 +122,7 @@ class Network:
         return self._wiring is None
 
     def wire_by(self, wiring: Wiring) -> None:
-        """Let `wiring` create the interfaces of all later pods. New links then get IPv6 link-local addresses."""
+        """Let `wiring` create the interfaces of all later pods. New links get IPv6 link-local addresses."""
         self._wiring = wiring
         for node in self.nodes.values():
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))

@@ -5,7 +5,7 @@ blocks if it writes to a full pipe that is not read. If a start fails, the excep
 file. If a program exits later, the exception quotes the last lines.
 
 The kernel kills a program when the thread that started it ends, even if the harness is killed with `kill -9`. So a
-single thread, which runs until this process ends, starts all programs. A launcher requests this (prctl) and then
+single thread, which runs until this process ends, starts all programs. A launcher requests this kill (prctl) and then
 executes the actual program, because Python code between fork and exec may deadlock in a process with threads.
 """
 

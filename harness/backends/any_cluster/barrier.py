@@ -251,7 +251,7 @@ class StableSlices:
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET` seconds, at most `LONGEST`. Return at once without writes."""
+        """Wait until no slice has changed for `QUIET` seconds, at most `LONGEST`. Skip this if nothing was written."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

@@ -4,7 +4,7 @@ The API server and the controller manager are static pods on the control plane n
 DaemonSets. An image is pulled before anything changes, so the cluster stays the same if the version does not exist.
 
 While the API server is replaced, the controller manager and the scheduler are stopped. With leader election, they would
-exit after ten seconds without an API server, and a kubelet delays each restart more. Without leader election, they
+exit after ten seconds without an API server, and the kubelet would delay restarts. Without leader election, they
 would use old data for up to a minute, and report nodes as dead because they did not receive the nodes' heartbeats.
 
 A `Release` with version "" means the version at boot. "1.30" means the latest 1.30 patch among the control plane node's
