@@ -93,7 +93,7 @@ def move_home() -> None:
 
 
 def roam() -> None:
-    """Let the calling thread stay in the netns of the socket that it created last. The thread may only create sockets."""
+    """Let the calling thread stay in the netns of the socket it created last. The thread may only create sockets."""
     _place.roams = True
 
 
