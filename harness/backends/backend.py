@@ -101,7 +101,7 @@ class Backend(Protocol):
         """Wait until kubelets report the requested state of all pods. Raises `InconclusiveError` with the reason."""
 
     def settle(self) -> float:
-        """Wait until components have processed all writes so far. Return for how many seconds they were busy."""
+        """Wait until components have processed all writes so far. Return how many seconds they were busy."""
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if only recent ones cannot."""

@@ -59,7 +59,7 @@ class ComponentSync:
         self._stopped = self._starved = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until all components are idle. Return for how many seconds checks found unfinished work.
+        """Wait until all components are idle. Return how many seconds checks found unfinished work.
 
         Raises `EndedError` for the first component that crashed or timed out, and `StarvedError` if the CPU was busy.
         """

@@ -96,7 +96,7 @@ def _time(text: Any) -> datetime:
 
 
 class ServerClock:
-    """The API server's clock, exact to a second. Before the first response, this machine's clock."""
+    """The API server's clock, exact to a second. Before the first response, it shows this machine's time."""
 
     def __init__(self) -> None:
         self._server_time = datetime.now(UTC)

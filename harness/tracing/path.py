@@ -22,7 +22,7 @@ RuleName = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A probe that was repeated with tracing on a node: all outcomes, and the evidence of the last one.
+    """A probe that was repeated with tracing on a node: all outcomes, and the evidence of the last repetition.
 
     `rules` are in the order of their chains. `connection` is the conntrack entry. `missing` lists unavailable evidence.
     """

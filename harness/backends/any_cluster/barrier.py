@@ -116,7 +116,7 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str) -> None:
-        """Wait until the EndpointSlice controller receives Services and pods again, which it watches separately.
+        """Wait until the EndpointSlice controller, which watches Services and pods separately, receives both again.
 
         Raises `InconclusiveError`.
         """

@@ -53,7 +53,7 @@ class Clients:
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the barrier's endpoint pods. No client serves as endpoint, because hairpin traffic is a special case."""
+        """Run the barrier's endpoint pods. No client is an endpoint, because hairpin traffic is a special case."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 

@@ -12,7 +12,7 @@ If the proxy is at fault, the repeated probe fails too.
 UDP: conntrack keeps a flow for some time after its last packet. So after a change, a few answers still come from the
 old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is correct, but looks like a small fault.
 The number of such answers is bounded. If an outcome from before the change is no more frequent than this bound, the
-dialer sends more probes: so many that every fault that checks must detect would exceed the bound.
+dialer sends more probes, enough that any fault that checks must detect would exceed the bound.
 """
 
 import threading
