@@ -66,7 +66,9 @@ def _translated(value: Any, names: Names) -> Any:
     if not isinstance(value, dict):
         return value
     made = {key: _field(key, each, names) for key, each in value.items()}
-    if _is_node(value) and isinstance(made.get("metadata"), dict):
+    status = value.get("status")  # items of a list have no kind, but only Nodes have a nodeInfo
+    is_node = value.get("kind") == "Node" or (isinstance(status, dict) and "nodeInfo" in status)
+    if is_node and isinstance(made.get("metadata"), dict):
         made["metadata"]["name"] = names.node(made["metadata"].get("name"))
     return made
 
@@ -90,9 +92,3 @@ def _field(key: str, value: Any, names: Names) -> Any:
             for each in value
         ]
     return _translated(value, names)
-
-
-def _is_node(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is a Node. Items of a list have no kind, but only Nodes have a nodeInfo."""
-    status = value.get("status")
-    return value.get("kind") == "Node" or (isinstance(status, dict) and "nodeInfo" in status)

@@ -66,7 +66,8 @@ def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str]
 
     ids, pytest_arguments = _ids_first(words)
     options["run_test"] = (*(options["run_test"] or ()), *ids)
-    arguments = [] if options.get("backend") else _default_backend(options_file)
+    backend = options.get("backend") or resolve({}, options_file=options_file or "").backend
+    arguments = [] if backend else ["--td-backend=netns"]  # the embedded cluster is the default
     for option in _OPTIONS:
         arguments += as_arguments(option, options[option.key])
     if options_file:
@@ -76,15 +77,5 @@ def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str]
 
 def _ids_first(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split off the leading requirement ids: the words before the first option or test file."""
-
-    def is_id(word: str) -> bool:
-        return not word.startswith("-") and not is_there(word.partition("::")[0])
-
-    ids = list(itertools.takewhile(is_id, words))
+    ids = list(itertools.takewhile(lambda word: word[:1] != "-" and not is_there(word.partition("::")[0]), words))
     return ids, list(words[len(ids) :])
-
-
-def _default_backend(options_file: str | None) -> list[str]:
-    """Return the option for the embedded cluster, unless the environment or the options file sets a backend."""
-    settings = resolve({}, options_file=options_file or "")
-    return [] if settings.backend else ["--td-backend=netns"]

@@ -75,7 +75,9 @@ class Progress:
             return
         self._display = Display(terminal, self.status)
         if self._ours:
-            _silence_xdist(self._config)
+            reporter: Any = self._config.pluginmanager.getplugin("terminaldistreporter")
+            if reporter is not None:  # without xdist's messages about the start of workers
+                reporter.ensure_show_status = reporter.rewrite = lambda *_, **__: None
             self._config.add_cleanup(self._display.stop)
             self._display.start()
 
@@ -231,13 +233,6 @@ def _line(result: Result, display: Display) -> str:
 
 def _name(case: Case) -> str:
     return f"{case.requirement}[{case.parameters}]" if case.parameters else case.requirement
-
-
-def _silence_xdist(config: pytest.Config) -> None:
-    """Suppress xdist's messages about the start of workers. Our header shows the number of workers."""
-    reporter: Any = config.pluginmanager.getplugin("terminaldistreporter")
-    if reporter is not None:
-        reporter.ensure_show_status = reporter.rewrite = lambda *_, **__: None
 
 
 def _short(path: str) -> str:

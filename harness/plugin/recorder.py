@@ -6,8 +6,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -80,7 +79,9 @@ class Recorder:
         """Plan the tests. Under xdist only the controller raises usage errors, because it sets the exit code."""
         try:
             self._make_plan([*items, *self._deselected])
-            self._choose_quick(items)
+            if self._run.settings.quick:
+                allowed = {each.id: each for item, each in owned(items) if not self._why_not(item, each)[0]}
+                self._plan.quick = quick.choose(allowed.values(), self._plan.seconds, self._run.settings)
         except UsageError as error:
             self._plan = Plan(error=str(error))
             items[:] = []
@@ -137,11 +138,6 @@ class Recorder:
         for check in {marker.args[0] for marker in found}:
             check(asked)
 
-    def _choose_quick(self, items: Sequence[pytest.Item]) -> None:
-        if self._run.settings.quick:
-            allowed = {each.id: each for item, each in owned(items) if not self._why_not(item, each)[0]}
-            self._plan.quick = quick.choose(allowed.values(), self._plan.seconds, self._run.settings)
-
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
         """Return a sort key that preserves the order of tests within a document.
 
@@ -163,7 +159,8 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
         with contextlib.ExitStack() as held:
             if self._run.target:
-                held.enter_context(_turn(self._run.folder.parts / "turn.lock", exclusive=self._disrupts(item)))
+                lock = held.enter_context((self._run.folder.parts / "turn.lock").open("a"))
+                fcntl.flock(lock, fcntl.LOCK_EX if self._disrupts(item) else fcntl.LOCK_SH)
             self._failed, self._running = False, True
             ended = yield
             self._running = False
@@ -336,14 +333,6 @@ class Recorder:
             path = f"{folder}/{prefix}{_file_name(name)}"
             self._run.folder.write(path, text)
             result.evidence.append(path)
-
-
-@contextlib.contextmanager
-def _turn(file: Path, *, exclusive: bool) -> Iterator[None]:
-    """Wait until no disruptive test runs, or with `exclusive` until no test runs. Hold the lock during the block."""
-    with file.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-        yield
 
 
 def owned(items: Iterable[pytest.Item]) -> list[tuple[pytest.Item, Requirement]]:

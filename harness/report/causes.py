@@ -175,7 +175,8 @@ def _order(candidate: _Candidate) -> tuple[int, int, str, list[str]]:
 
 def _cause(candidate: _Candidate, results: Sequence[Result]) -> Cause:
     smallest = min(results, key=_size)
-    drawn = draw_of(dict(each.split("=") for each in candidate.conditions if _is_drawn(each)))
+    values = (each.partition("=")[::2] for each in candidate.conditions)
+    drawn = draw_of({axis: value for axis, value in values if value in AXES.get(axis, ())})
     rerun, fails_with = smallest.worst.rerun, smallest.worst.fails_with
     if rerun and fails_with and "draw " not in rerun:
         rerun += f" --{'td-' if rerun.startswith('pytest ') else ''}draw {fails_with}"
@@ -194,11 +195,6 @@ def _size(result: Result) -> tuple[int, int, int, str]:
     worst = result.worst
     values = len(_values(worst.fails_with or worst.draw))
     return _rank(result.requirement.level), values, len(worst.observed), result.requirement.id
-
-
-def _is_drawn(condition: str) -> bool:
-    axis, _, value = condition.partition("=")
-    return value in AXES.get(axis, ())
 
 
 _ASKED = {seen.NODE_CLIENT: "from nodes", seen.EXTERNAL_CLIENT: "from outside the cluster"}

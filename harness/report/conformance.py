@@ -65,10 +65,11 @@ def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, 
     settings, plan = run.settings, run.known_plan() or Plan()
     place = env.environment(settings, run.known_environment())
     reported_version = place["servers"].get("apiserver", "unknown")
+    channel = "alpha-gates" if any(place["featureGates"].values()) else "stable"
     return {
         "date": _time(datetime.datetime.now(datetime.UTC)),
         "kubernetesVersion": reported_version,
-        "kubernetesChannel": _channel(reported_version, place["featureGates"]),
+        "kubernetesChannel": channel if reported_version != "unknown" else "unknown",
         "mode": settings.mode,
         "judges": settings.judges,
         "implementation": env.implementation(settings),
@@ -293,12 +294,6 @@ def _case(case: CaseResult) -> dict[str, Any]:
 
 def _present(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value}
-
-
-def _channel(version: str, gates: dict[str, bool]) -> str:
-    if version == "unknown":
-        return "unknown"
-    return "alpha-gates" if any(gates.values()) else "stable"
 
 
 def _time(moment: datetime.datetime) -> str:

@@ -111,6 +111,7 @@ def summary(
 def _table(results: Sequence[Result]) -> Iterator[Line]:
     if not results:
         return
+    order = (*UNMET[:-1], Outcome.MET, UNMET[-1])
     yield Line(f"{'':<33}" + "".join(f"{SHOWN[each].column:>{_width(each)}}" for each in COLUMNS), "faint")
     for profile in sorted({result.requirement.profile for result in results}):
         for level, core in (("core", True), ("extended", False)):
@@ -118,17 +119,13 @@ def _table(results: Sequence[Result]) -> Iterator[Line]:
             if mine:
                 numbers = count(mine)
                 columns = (f"{numbers[outcome] or '.':>{_width(outcome)}}" for outcome in COLUMNS)
-                yield Line(f"{f'{profile} {level}':<33}{''.join(columns)}", _style(numbers))
+                style: Style = next((SHOWN[outcome].style for outcome in order if numbers[outcome]), "faint")
+                yield Line(f"{f'{profile} {level}':<33}{''.join(columns)}", style)
     yield Line("")
 
 
 def _width(outcome: Outcome) -> int:
     return len(SHOWN[outcome].column) + 1
-
-
-def _style(numbers: dict[Outcome, int]) -> Style:
-    order = (*UNMET[:-1], Outcome.MET, UNMET[-1])
-    return next((SHOWN[outcome].style for outcome in order if numbers[outcome]), "faint")
 
 
 def _stories(results: Sequence[Result], outcome: Outcome) -> Iterator[Line]:
