@@ -274,6 +274,15 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
         manager.setup_node = functools.partial(_start_worker, manager.setup_node, manager.group)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if run_of(config) is None or config.option.dist != "loadgroup":
+        return None
+    from harness.plugin.scheduler import GroupScheduler
+
+    return GroupScheduler(config, log)
+
+
 def _start_worker(set_up: Callable[..., Any], group: Any, spec: Any, putevent: Any) -> Any:
     for _ in range(2):
         try:
