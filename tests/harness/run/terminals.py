@@ -11,11 +11,13 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
 import threading
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,12 @@ def pytest_sessionfinish():
 TRAFFICDIST = str(Path(sys.executable).with_name("trafficdist"))
 
 
+def _take_terminal() -> None:
+    """Make the terminal that of this process, and hear its end, even if the tests run under nohup."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @dataclass
 class TerminalRun:
     """A run on its own pseudo-terminal."""
@@ -130,7 +138,7 @@ class TerminalRun:
             stderr=screen,
             env=self.environment,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  no thread holds a lock here
+            preexec_fn=_take_terminal,  # noqa: PLW1509  no thread holds a lock here
         )
         os.close(screen)
         self._closed = threading.Event()
@@ -158,18 +166,28 @@ class TerminalRun:
 
     def end(self) -> int:
         """Wait for the end, and return the exit code."""
-        code = self.process.wait(200)
+        try:
+            code = self.process.wait(200)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the run does not end: {self.text}") from None
         self._reader.join()
         return code
 
 
-def marked(mark: str) -> list[str]:
-    """Return the live processes with the variable ENDS=`mark`, which child processes inherit."""
-    found = []
+def marked_processes(mark: str) -> Iterator[Path]:
+    """Yield the live processes with the variable ENDS=`mark`, which child processes inherit."""
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if f"ENDS={mark}".encode() in (each / "environ").read_bytes():
-                found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                yield each
+
+
+def marked(mark: str) -> list[str]:
+    """Return the command lines of `marked_processes`."""
+    found = []
+    for each in marked_processes(mark):
+        with contextlib.suppress(OSError):
+            found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
     return found
 
 
@@ -228,6 +246,16 @@ class RunEnvironment:
         eventually(lambda: not marked(self.mark), describe=lambda: f"the end of {marked(self.mark)}")
         found = list(differences(self.before, self.left()))
         assert found == [], found
+
+    def end_runs(self) -> None:
+        """Kill the processes that a failed test left, and remove their objects from the cluster for later tests."""
+        for each in marked_processes(self.mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(each.name), signal.SIGKILL)
+        eventually(lambda: not marked(self.mark), describe=lambda: f"the end of {marked(self.mark)}")
+        if self.kubeconfig and differences(self.before, self.left()):
+            command = [TRAFFICDIST, "cleanup", f"--kubeconfig={self.kubeconfig}"]
+            subprocess.run(command, check=True, env=self.environment)
 
     def report(self) -> Any:
         return yaml.safe_load((self.out / "report.yaml").read_text())

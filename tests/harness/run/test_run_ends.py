@@ -58,7 +58,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[RunEnvironment]:
     kubeconfig = request.getfixturevalue("somebodys_cluster") if request.param == "kubeconfig" else None
     with tempfile.TemporaryDirectory() as folder:  # tmp_path is accessible only to its owner
         Path(folder).chmod(0o777)
-        yield RunEnvironment(Path(folder), request.param, kubeconfig)
+        made = RunEnvironment(Path(folder), request.param, kubeconfig)
+        yield made
+        made.end_runs()
 
 
 def again_and_again(run: TerminalRun) -> None:
