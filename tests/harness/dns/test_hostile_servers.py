@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.eventually import FAR
 from tests.harness.dns import hostile_server
 from tests.harness.hostile_programs import HostileRun
 
@@ -32,8 +33,8 @@ STARVED = "did not answer in 2 s. The programs of this run could not run"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-def end(folder: Path, what: str) -> tuple[int, str]:
-    """Judge a hostile server, and return the exit code and the output of the run."""
+def end(folder: Path, what: str) -> tuple[int, str, float]:
+    """Judge a hostile server, and return the exit code, the output, and the time in which the run could run."""
     command = [sys.executable, hostile_server.__file__, what, "{pod_ips}"]
     recipe = {"command": command, "ready": [{"log": "serving"}]}
     run = HostileRun(folder, kind="dns", requirement="DNS/service-has-its-cluster-ips", recipe=recipe)
@@ -43,19 +44,20 @@ def end(folder: Path, what: str) -> tuple[int, str]:
     finally:
         run.kill()
     assert "Traceback" not in said
-    return ended, said
+    return ended, said, run.seconds
 
 
 @pytest.mark.parametrize("what", MALFORMED)
 def test_malformed_answer_is_judged_immediately(what: str, tmp_path: Path, netns_allowed: None) -> None:
-    ended, said = end(tmp_path, what)
+    ended, said, seconds = end(tmp_path, what)
+    assert seconds < FAR  # it has not waited for another answer
     assert (ended, "the DNS server returns a malformed answer" in said) == (1, True), said
     assert re.search(rf"malformed answer \([^\n]*{re.escape(MALFORMED[what])}", said), said
 
 
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_answer_and_silence_are_judged_in_time(what: str, tmp_path: Path, netns_allowed: None) -> None:
-    ended, said = end(tmp_path, what)
+    ended, said, _ = end(tmp_path, what)
     if ended == 10:
         assert STARVED in said, said
     else:

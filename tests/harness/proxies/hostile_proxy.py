@@ -1,6 +1,7 @@
 """A hostile program around the proxy of the tutorial. Arguments: what it does, a file, the proxy and its arguments.
 
-It starts what it does in a child process, and then becomes the proxy. It creates the file at the start of its deed.
+It starts what it does in a child process, and then becomes the proxy. A daemon writes the path of its kubeconfig
+to the file.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ WHAT, TOLD, *PROXY = sys.argv[1:] or ["", ""]
 
 
 def daemonize() -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/mnt"], check=True)
     for _ in range(2):
         if os.fork():
             os._exit(0)
         os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Path(TOLD).touch()
+    Path(TOLD).write_text(PROXY[2], encoding="utf-8")
     while True:
         signal.pause()
 
@@ -65,7 +67,12 @@ def mount() -> None:
 
 
 def flush_rules() -> None:
-    repeat("nft flush ruleset")
+    with subprocess.Popen(["nft", "-i"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as nft:
+        assert nft.stdin is not None
+        while True:  # in one process, because the start of many would keep the machine busy
+            nft.stdin.write(b"flush ruleset\n")
+            nft.stdin.flush()
+            time.sleep(0.02)
 
 
 def delete_interfaces() -> None:
