@@ -15,7 +15,7 @@ from reference.client import Object
 Review = Literal["SelfSubjectAccessReview", "SelfSubjectReview"]
 
 ADMIN: Object = {"username": "admin", "groups": ["system:masters", "system:authenticated"]}
-"""The user who may do everything, as the status of a SelfSubjectReview shows it."""
+"""The user who may do everything, in the format of the status of a SelfSubjectReview."""
 
 
 @dataclass(slots=True)

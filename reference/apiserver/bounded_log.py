@@ -7,7 +7,7 @@ import logging
 import time
 
 MOST = 20
-"""The maximum number of errors logged per minute. Then one line says that further errors are not logged."""
+"""The maximum number of errors logged per minute. The next error is replaced by a line about the limit."""
 
 _SECONDS = 60.0
 

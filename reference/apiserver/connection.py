@@ -1,4 +1,4 @@
-"""Connections that carry only plain requests. Each request is answered in the read call that completes it.
+"""Connections that carry only plain requests. The callback that reads the end of a request also answers it.
 
 aiohttp handles all of HTTP, but needs a task and a dozen objects per request. Nearly all requests are plain: they
 are complete, have a known length and have no special headers. This module handles plain requests. When any other
@@ -36,8 +36,8 @@ _LENGTH = re.compile(r"[0-9]{1,10}")
 class Connection(asyncio.BufferedProtocol):
     """The asyncio protocol of one connection, until the connection receives a request that is not plain.
 
-    `answer` returns None for a request that it cannot answer at once. `others` creates the aiohttp protocol, which then
-    takes over. `connections` is the set of open plain connections.
+    `answer` returns the response, or None if it cannot answer a request immediately. `others` creates the aiohttp
+    protocol that takes over. `connections` is the set of open plain connections.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def end_if_silent(self, since: float) -> None:
-        """Close the connection if its client has started no request after `since` (in monotonic seconds)."""
+        """Close the connection if its client has started no request after `since` (a `time.monotonic` value)."""
         if self._heard < since:
             self.abort()
 

@@ -99,7 +99,7 @@ def _delete(registry: Registry, strategy: Strategy, current: Stored, options: De
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
-    """Return the grace period in seconds. Only pods that a kubelet may run have one; for other objects it is 0."""
+    """Return the grace period in seconds. It is 0, except for pods that a kubelet may still run."""
     spec, phase = obj.get("spec") or {}, (obj.get("status") or {}).get("phase")
     if not strategy.grace_seconds or not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
         return 0
@@ -110,7 +110,7 @@ def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
 
 
 def _mark(meta: dict[str, Any], grace: int) -> None:
-    """Set the deletion time and the grace period. A second deletion can only shorten them."""
+    """Set `deletionTimestamp` and the grace period. A repeated deletion can only shorten the period."""
     before = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (before is None or grace >= before):
         return

@@ -63,7 +63,7 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """Return `Warning` header values. As in Kubernetes, limit their length; drop those with control characters."""
+        """Return `Warning` headers. As in Kubernetes, limit the length and omit messages with control characters."""
         sound = [each for each in self.warnings if not _CONTROL.search(each)]
         if sum(map(len, sound)) > MAX_WARNING_LETTERS:
             sound = [each[:256] for each in sound]
@@ -94,7 +94,7 @@ def handle(registry: Registry, request: Request) -> Response:
 
 
 def selection(request: Request) -> Selection:
-    """Return the selection of a list or watch. If the path contains a name, select only the object with this name."""
+    """Parse the selectors of a list or watch. If the path contains a name, select only the object with this name."""
     route, query = request.route, request.http.query
     fields = query.get("fieldSelector", "")
     if route.name:

@@ -175,7 +175,7 @@ class HttpFrontend:
         return response
 
     async def _stream(self, response: web.StreamResponse, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
-        """Send missed events, and bookmarks at intervals and at the end, until the watch ends or times out."""
+        """Send events that the watcher missed, and bookmarks at intervals and at the timeout, until the watch ends."""
         now, every = self._loop.time, self._bookmark_seconds if bookmarks else math.inf
         end, next_bookmark = now() + (seconds if seconds > 0 else math.inf), now() + every
         try:

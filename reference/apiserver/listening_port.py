@@ -26,7 +26,7 @@ SSLProtocol.max_size = 32 * 1024  # asyncio fills a buffer of 256 KB for each co
 
 
 class _Listener(socket.socket):
-    """A listening socket that records accepted sockets. asyncio hides those with an incomplete TLS handshake."""
+    """A socket that records the sockets it accepts. asyncio hides sockets whose TLS handshake is incomplete."""
 
     __slots__ = ("_accepted", "done")
 

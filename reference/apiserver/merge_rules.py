@@ -13,7 +13,7 @@ from functools import cache
 class ListRule:
     """The rule of one list. `merge_key` is for strategic merge patches; `map_keys` is for server-side apply.
 
-    A list with neither field contains plain values and merges as a set. If `retain_keys` is set, a strategic merge
+    If neither is set, the list contains plain values and merges as a set. If `retain_keys` is set, a strategic merge
     patch can use `$retainKeys` to list the fields of an item to keep.
     """
 

@@ -35,7 +35,7 @@ PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
 
 def types_of(resource: Resource) -> tuple[str, ...]:
-    """Return the patch types that a kind supports. Strategic merge patches need Go types, so only built-in kinds do."""
+    """Return the patch types of a kind. Strategic merge patches need Go types, which custom resources do not have."""
     return tuple(each for each in PATCH_TYPES if each != STRATEGIC or not resource.custom)
 
 

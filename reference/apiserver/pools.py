@@ -32,7 +32,7 @@ class ExhaustedError(Exception):
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, those freed earliest first.
+    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, in the order of release.
 
     Numbers below `start` are for explicit requests. Other requests get them only if all higher numbers are taken.
     """
@@ -93,7 +93,7 @@ class AddressPool:
         return f"IPv{self.network.version}"
 
     def take(self, address: str) -> str:
-        """Take this address, or any if "". Raises `ExhaustedError`, or `ValueError` with Kubernetes' error message."""
+        """Take `address` ("": any address). Raises `ExhaustedError`, or `ValueError` with Kubernetes' error message."""
         if not address:
             return str(self.network[self._numbers.take_any() - int(self.network.network_address)])
         wanted = ipaddress.ip_address(address)

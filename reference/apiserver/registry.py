@@ -78,7 +78,7 @@ class Registry:
         return stored
 
     def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
-        """Raise `ApiError` if a new object's namespace is missing (404) or terminating (403), or its CRD is (405)."""
+        """Raise `ApiError` if a new object's namespace or CRD is terminating (403, 405), or has no namespace (404)."""
         if strategy.resource.custom and self._is_ending(strategy.resource.key):
             message = "create not allowed while custom resource definition is terminating"
             raise status.failure(405, "MethodNotAllowed", message)

@@ -56,14 +56,14 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
-    """Return the 409 error for an object that has changed since the client read it, or an unmet precondition."""
+    """Return the 409 error for an object that has changed since the client read it, or for an unmet precondition."""
     why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
     return failure(409, "Conflict", message, _details(resource, name))
 
 
 def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
-    """Return the 409 error for an apply that would change other managers' fields: pairs of manager and field path."""
+    """Return the 409 error for an apply that conflicts with other managers. `conflicts` are (manager, field) pairs."""
     causes = [
         {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
         for manager, path in conflicts

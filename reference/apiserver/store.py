@@ -6,7 +6,7 @@ a reference, and an object is encoded at most once for all watchers.
 Each resource has a bounded list of changes. Watches resume from this list. Reading it backwards reconstructs older
 revisions for lists with continue tokens. Requests for a revision that is older than the list receive 410 Expired.
 
-Clients may write without end, so the bytes of all objects and of each list of changes are limited as well.
+Clients may write any amount of data, so the size of all objects and of each list of changes is limited.
 
 A store outlives its server. The next server's release may lack some fields. These fields stay stored, separately from
 the served object, until that server writes the object.
@@ -146,7 +146,7 @@ class Store:
         return successor
 
     def serve(self, resource: str, served: Served | None) -> None:
-        """Register a resource if it is new, and from now on filter its objects with `served`, unless it is None."""
+        """Register a resource if it is new, and filter its objects with `served`. If None, do not filter them."""
         with self.lock:
             table = self._tables.setdefault(resource, _Table(horizon=self.revision))
             table.objects = _as_served(table.objects, served)

@@ -1,6 +1,6 @@
 """Strategic merge patch: a merge patch that treats some lists as maps or sets.
 
-kubectl sends such patches for `patch` and `apply`. Apart from values, a patch may contain directives: `$patch:
+kubectl sends such patches for `patch` and `apply`. In addition to values, a patch may contain directives: `$patch:
 replace|delete|merge`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD` and `$retainKeys` (apimachinery's
 strategicpatch package).
 """
@@ -95,12 +95,12 @@ class _KeyedList:
             self._places.setdefault(_identity(each.get(key)), []).append(place)
 
     def get(self, like: Object) -> Object:
-        """Return the first item with the same key, or an empty item."""
+        """Return the first item with the same key as `like`, or {} if there is none."""
         places = self._places.get(_identity(like[self._key]))
         return self._items[places[0]] if places else {}
 
     def put(self, item: Object) -> None:
-        """Replace the first item with the same key, or add the item."""
+        """Replace the first item that has the key of `item`, or append `item`."""
         places = self._places.setdefault(_identity(item.get(self._key)), [])
         if places:
             self._items[places[0]] = item

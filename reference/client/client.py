@@ -79,7 +79,7 @@ def key_of(obj: Object) -> Key:
 
 
 def delete_if_there(client: Client, resource: str, key: Key) -> None:
-    """Delete an object; do nothing if it does not exist. Raises `ApiError`."""
+    """Delete an object, if it exists. Raises `ApiError`."""
     try:
         client.delete(resource, *key)
     except ApiError as error:

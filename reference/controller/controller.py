@@ -82,8 +82,8 @@ class Controller:
         """Return whether all delivered events are processed and the resulting objects are written.
 
         A failed sync that can succeed on retry (a conflict, an unreachable server) counts as not processed. A failed
-        sync that first needs another change (the API server refuses the object) counts as processed, because the other
-        change will arrive as an event.
+        sync that can succeed only after another change (the API server refuses the object) counts as processed, because
+        that change will arrive as an event.
         """
         delivered = self._delivered
         return self._has_state and self._taken_in >= delivered and self._has_settled()
@@ -130,7 +130,7 @@ class Controller:
         raise NotImplementedError
 
     def _deliver(self, event: Event) -> None:
-        """Queue an event. The thread that writes to the store calls this under its lock, so the count is exact."""
+        """Queue and count an event. The client calls this while it holds a lock, so no increment is lost."""
         self._delivered += 1
         self._events.put(event)
 

@@ -36,13 +36,13 @@ class WorkQueue:
         return not self._unfinished
 
     def add(self, key: Key) -> None:
-        """Add `key`, which is due now."""
+        """Add `key` as due now."""
         self._unfinished.add(key)
         self._due.pop(key, None)
         self._ready[key] = None
 
     def add_at(self, key: Key, due: float) -> None:
-        """Add `key`, which is due at the time `due`, unless it is already due earlier."""
+        """Add `key` as due at the time `due`, unless it is already due earlier."""
         self._unfinished.add(key)
         if key not in self._ready and self._due.get(key, due) >= due:
             self._due[key] = due

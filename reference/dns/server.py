@@ -100,7 +100,7 @@ class DnsServer:
         return self._has_state and self._taken_in >= delivered
 
     def _deliver(self, event: Event) -> None:
-        """Queue an event. The thread that writes to the store calls this under its lock, so the count is exact."""
+        """Queue and count an event. The client calls this while it holds a lock, so no increment is lost."""
         self._delivered += 1
         self._events.put(event)
         if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # otherwise a call is already scheduled

@@ -1,6 +1,6 @@
 """The conditions on a Service that report the state of its `trafficDistribution`.
 
-Source: KEP-4444, Status Reporting, which proposes the conditions as an expansion. No release writes them. `Accepted`
+Source: KEP-4444, Status Reporting, which proposes the conditions for the future. No release writes them. `Accepted`
 means that the value is known and used. `Programmed` means that the stored slices contain the hints for the value.
 `Honored` means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, whose types
 have a domain prefix, stay unchanged.
@@ -43,7 +43,7 @@ def accepted(decided_by: Mechanism) -> Condition:
 
 
 def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[Object], failure: str) -> Condition:
-    """Return the condition Programmed: whether all ready endpoints have hints. `failure` is the sync error."""
+    """Return the condition Programmed: whether all ready endpoints have hints. `failure` is the sync error, or ""."""
     if is_accepted.status != "True":
         return Condition(PROGRAMMED, "False", "NotAccepted", is_accepted.message)
     if failure:
@@ -87,7 +87,7 @@ def honored(is_programmed: Condition, behind: Collection[str], silent: Collectio
 
 
 def merged(present: Sequence[Object], wanted: Sequence[Condition], *, generation: Any, now: str) -> list[Object] | None:
-    """Return the Service's conditions after replacing this controller's with `wanted`, or None if nothing changes.
+    """Return the Service's conditions with this controller's replaced by `wanted`, or None if nothing changes.
 
     Conditions of other writers keep their position. `lastTransitionTime` changes only when the status changes. If the
     object has no generation, its conditions have no observedGeneration.

@@ -70,7 +70,7 @@ def hint_by_cpu(
 
 
 def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: HintRules) -> bool:
-    """Return whether `shares` could add, change or remove hints, for example if a zone has too few endpoints."""
+    """Return whether a sync with `shares` could change hints, for example because a zone has too few endpoints."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
     if isinstance(found, Refusal) or not hinted:
@@ -190,7 +190,7 @@ def _hand_over(state: _HintState, holder: _OpenSlice, number: int, receiver: str
 
 
 def _rehome(state: _HintState, allocation: Allocation) -> None:
-    """Hint endpoints in zones without a share for the zone that lacks the most endpoints."""
+    """Assign each endpoint in a zone without a share to the zone that lacks the most endpoints."""
     for each in state.open:
         for number, zone in enumerate(each.zones):
             if zone is not None and zone not in allocation.portions:
@@ -202,7 +202,7 @@ def _rehome(state: _HintState, allocation: Allocation) -> None:
 
 
 def _fill_up(state: _HintState, allocation: Allocation) -> None:
-    """Give every zone its minimum. Take from unchanged slices only if no open slice has a spare endpoint."""
+    """Give every zone its minimum. Use endpoints of unchanged slices only if no open slice has a spare one."""
     needy = [zone for zone, portion in allocation.portions.items() if state.counts[zone] < portion.minimum]
     if not needy:
         return

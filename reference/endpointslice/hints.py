@@ -111,7 +111,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """Return a function that sets hints with the mechanism `decided_by`. `zones` has totals of `nodes`, if known."""
+    """Return a function that sets hints with the mechanism `decided_by`. `zones` is an optional table of `nodes`."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares

@@ -114,7 +114,7 @@ class Metrics(Collector):
             self._totals = tuple(total + new - old for total, new, old in changes)
 
     def _distribute(self, key: Key, value: str) -> None:
-        """Count the Service under `value`, or not at all if "". A value that is no longer used keeps the count 0."""
+        """Count the Service under `value`, unless it is "". A value that is no longer used keeps the count 0."""
         before = self._distribution.get(key, "")
         if value == before:
             return

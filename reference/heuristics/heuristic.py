@@ -48,8 +48,8 @@ class Heuristic(Protocol):
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
         """Return the hints of each of `endpoints`, which are all ready endpoints of a Service in one address family.
 
-        An endpoint that is left out receives no hints, and proxies then ignore all hints of the address family. This
-        must be a pure function, because it is called again only when an argument changes. If it raises an exception,
-        returns hints for unknown endpoints, or returns invalid names, the address family has no hints.
+        An endpoint that is left out receives no hints, and proxies then ignore all hints of the address family.
+        `hints` must be a pure function, because it is called again only when an argument changes. If it raises an
+        exception, or returns unknown endpoints or invalid names, the address family has no hints.
         """
         ...

@@ -1,7 +1,7 @@
 """The name and content of the Lease with which a node's proxy acknowledges changes.
 
 Proxies write the Lease and controllers read it, possibly in different versions, so its format must stay compatible.
-Other proxies may also write it. KEP-4444, Status Reporting, requires that users are informed, but defines no format.
+Other proxies may also write it. KEP-4444, Status Reporting, requires feedback to users, but defines no format.
 """
 
 import hashlib

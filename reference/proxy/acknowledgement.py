@@ -1,4 +1,4 @@
-"""Writes a Lease that shows which changes are in this node's kernel, in a separate thread.
+"""A thread that writes a Lease to show which changes are in this node's kernel.
 
 KEP-4444 requires that users can see when their choice is in effect. Only the proxies know this. So each proxy writes
 the resource version up to which its kernel is current. The controller that writes the status of Services reads the
@@ -43,7 +43,7 @@ class Acknowledgement:
             self.thread.join(_STOP_SECONDS)
 
     def worked_on(self, event: Event) -> None:
-        """Record an event that the proxy is about to write to the kernel. Slices that lose their hints also count."""
+        """Record an event before it is written to the kernel. Slices that lose their hints also cause a Lease write."""
         metadata = event.object.get("metadata") or {}
         version = metadata.get("resourceVersion") or ""
         self._revision = max(self._revision, int(version) if version.isdecimal() else 0)

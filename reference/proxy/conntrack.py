@@ -28,7 +28,7 @@ MOST_FILTERS = 3
 wait for each other across all network namespaces, but dumps do not."""
 
 MOST_SPARING_FILTERS = 24
-"""The limit instead of MOST_FILTERS if connections that await a reply are kept. Only a filter reliably keeps them,
+"""The limit that replaces MOST_FILTERS if connections that await a reply are kept. Only a filter reliably keeps them,
 because it checks and deletes atomically. Between a dump and the deletions, a client may send again."""
 
 MOST_AT_ONCE = 5_000

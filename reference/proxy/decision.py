@@ -243,7 +243,7 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
 def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
     """Return one endpoint for each address and port. Prefer ready, then non-terminating, then serving, then local ones.
 
-    A network may assign the address of a terminating pod to a new pod while the slices still have both.
+    A network may assign the address of a terminating pod to a new pod while the slices still contain both pods.
     """
     endpoints = list(endpoints)
     if len({each.address for each in endpoints}) == len(endpoints):
@@ -332,7 +332,7 @@ def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mo
 
 
 def _local_list(policy: str, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
-    """Return the action Forward to the endpoints on this node, or Drop. Some node must have a usable endpoint."""
+    """Return the action Forward to the endpoints on this node, or Drop. There must be a usable endpoint."""
     if chosen := tuple(each for each in ready if each.node == node):
         return Forward(chosen, f"{policy} Local: ready endpoints on node {node}: {len(chosen)}", local=True)
     if chosen := tuple(each for each in terminating if each.node == node):

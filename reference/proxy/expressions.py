@@ -88,7 +88,7 @@ def mask_bytes(register: int, bits: bytes, flip: bytes) -> bytes:
 
 
 def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
-    """Continue the rule only if the register contains `value`. If `equal` is false, only if it does not."""
+    """Continue the rule only if the register equals `value`, or differs from `value` if `equal` is false."""
     return expression(
         "cmp",
         number(uapi.NFTA_CMP_SREG, register),
@@ -167,6 +167,6 @@ def verdict(code: Verdict, chain: str = "") -> bytes:
 
 
 def verdict_data(code: Verdict, chain: str = "") -> bytes:
-    """Return a verdict as data. Rules and elements of verdict maps use it."""
+    """Return a verdict as data, for a rule or an element of a verdict map."""
     goto = text(uapi.NFTA_VERDICT_CHAIN, chain) if chain else b""
     return nested(uapi.NFTA_DATA_VERDICT, number(uapi.NFTA_VERDICT_CODE, code), goto)

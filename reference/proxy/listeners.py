@@ -20,7 +20,7 @@ METRICS_PORT = 10249
 
 
 class Listeners:
-    """The listening sockets of one proxy. If a port cannot be opened, this is retried, and `fail` is called once."""
+    """The listening sockets of one proxy. Opening a port is retried after an error, and `fail` is called once."""
 
     def __init__(self, serving: Serving, healthy: Callable[[], bool], fail: Callable[[str, Exception], None]) -> None:
         self._serving = serving

@@ -80,7 +80,7 @@ class PodLocatorLabels(NodeLabels):
         return frozenset() if before == after else {key for key, _ in changed}
 
     def of_endpoint(self, endpoint: Mapping[str, Any]) -> Labels:
-        """Return the node labels of an endpoint's pod, found by targetRef or by address. Empty without a PodLocator."""
+        """Return an endpoint's node labels. Its pod's PodLocator, if any, is found by targetRef or by address."""
         target = endpoint.get("targetRef") or {}
         pod = target.get("namespace", ""), target.get("name", "")
         if target.get("kind") != "Pod" or pod not in self._located:

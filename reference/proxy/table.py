@@ -79,7 +79,7 @@ class Table:
         return frozenset(each for action in actions for each in endpoints_of(action))
 
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        """Return the changes since the last call, in independent parts of at most about `most` elements.
+        """Return the changes since the last call, split into independent parts of about `most` elements or fewer.
 
         All changes of one service address are in one part.
         """

@@ -59,7 +59,7 @@ def _type(secret: Object) -> str:
 
 
 class Secrets(ConfigMaps):
-    """Secrets. Their keys and size have the same limits as in ConfigMaps."""
+    """The strategy of Secrets. Keys and total size have the same limits as in ConfigMaps."""
 
     resource = Resource("", "v1", "Secret", "secrets", "secret")
     shape = of_object(data=STRING_MAP, stringData=STRING_MAP, immutable=BOOLEAN, type=STRING)

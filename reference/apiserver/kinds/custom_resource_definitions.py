@@ -131,7 +131,7 @@ class CustomResourceDefinitions(Strategy):
 
 
 def _status(obj: Object, before: Mapping[str, Any]) -> Object:
-    """Return the status of a new or updated definition. It is `Established`, because its kind is served immediately."""
+    """Return the status of a new or updated definition: `Established`, because its kind is served immediately."""
     wanted = (
         ("NamesAccepted", "NoConflicts", "no conflicts found"),
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),

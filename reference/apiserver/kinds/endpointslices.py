@@ -112,8 +112,8 @@ class EndpointSlices(Strategy):
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
     """Drop all hints if their gate is disabled, unless an endpoint of the stored slice has hints.
 
-    For node hints, only released Kubernetes makes this exception. KEP-3015 ("dropped from existing objects") always
-    drops node hints if their gate is disabled.
+    For node hints, only released Kubernetes makes this exception. According to KEP-3015, node hints are always "dropped
+    from existing objects" if their gate is disabled.
     """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)

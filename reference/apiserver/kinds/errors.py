@@ -83,7 +83,7 @@ def violations(field: str, value: str, rule: Rule) -> list[FieldError]:
 
 
 def unique(field: str, value: str, seen: set[str]) -> list[FieldError]:
-    """Return an error if `seen` already contains the value. Then add the value to `seen`."""
+    """Return an error if `seen` contains the value. Otherwise, add the value to `seen`."""
     found = [duplicate(field, value)] if value in seen else []
     seen.add(value)
     return found

@@ -1,7 +1,7 @@
 """The JSONPath expressions of CustomResourceDefinitions, for printer columns, selectable fields and scale.
 
-It supports fields (`.spec.host`, `.metadata.labels.a\\.b`, `['a.b']`), items (`[0]`, `[*]`) and filters by equality
-(`[?(@.type=="Ready")]`). controller-gen and the published definitions use nothing else.
+Expressions may contain fields (`.spec.host`, `.metadata.labels.a\\.b`, `['a.b']`), items (`[0]`, `[*]`) and filters
+by equality (`[?(@.type=="Ready")]`). controller-gen and the published definitions use nothing else.
 """
 
 import re
@@ -20,7 +20,7 @@ _STEP = re.compile(f"{_FIELD}|{_ITEMS}|{_FILTER}")
 
 @lru_cache(maxsize=1024)
 def parse(path: str) -> tuple[Step, ...]:
-    """Parse a JSONPath expression into steps. Raises `ValueError` if it is not supported."""
+    """Parse a JSONPath expression into steps. Raises `ValueError` if its syntax is not supported."""
     return tuple(map(_step, _matches(path, "a simple json path of fields, items and filters by equality")))
 
 

@@ -1,4 +1,4 @@
-"""Predicates on the spec of a Service, and its defaults.
+"""Predicates and defaults for the spec of a Service.
 
 `set_defaults` sets the defaults that are the same in every cluster. `choose_families` sets the IP families, which
 depend on the Service CIDRs. The registry allocates addresses and ports later.
@@ -88,7 +88,7 @@ def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
 
     Families are derived from the requested addresses, or else from the first Service CIDR. A policy other than
     SingleStack adds the second family if the cluster has a second family. A headless Service without a selector may
-    have a family that the cluster lacks, because the cluster does not assign its endpoints.
+    have a family that the cluster lacks, because users choose the addresses of its endpoints.
     """
     if not needs_cluster_ip(spec):
         return

@@ -181,14 +181,14 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
     """Return whether to keep a stored trafficDistribution although its gate is disabled now.
 
-    KEP-3015 allows disabling the feature. Released Kubernetes then refuses every update that keeps the value.
+    KEP-3015 lets users disable the feature, but released Kubernetes then refuses updates that keep the value.
     """
     was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
     return features.follows == "kep" and was == now
 
 
 def _families_settled(spec: Spec, old: Spec) -> bool:
-    """Return whether the IP families are unchanged. Then a new second Service CIDR does not affect the Service."""
+    """Return whether the IP families are unchanged. If so, an added second Service CIDR does not affect the Service."""
     return all(spec.get(name) == old.get(name) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"))
 
 

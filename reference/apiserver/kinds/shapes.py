@@ -29,11 +29,11 @@ TIME: Leaf = "Time"
 FIELDS: Leaf = "FieldsV1"
 ANY: Leaf = "any"
 OTHERS = "*"
-"""A shape with this field name allows additional fields. ANY as their shape means that types are not checked."""
+"""A shape with this field name allows additional fields. If its value is ANY, their types are not checked."""
 
 
 def fields(shape: Shape, *names: str) -> Mapping[str, Shape]:
-    """Return several fields of the same type, for a shape."""
+    """Return a mapping from each field name to `shape`, as a part of a larger shape."""
     return dict.fromkeys(names, shape)
 
 
@@ -93,7 +93,7 @@ def same(one: Any, other: Any) -> bool:
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Remove nulls and unknown fields from `obj`, and return the paths of the unknown fields.
 
-    `shape` belongs to one Kubernetes version. Raises `ValueError` with Go's message if a value has a wrong type.
+    `shape` is for one Kubernetes version. Raises `ValueError` with Go's message if a value has a wrong type.
     """
     unknown: list[str] = []
     path: Path = []  # the path of the current value, for messages
@@ -159,7 +159,7 @@ class _WrongTypeError(Exception):
 
 
 def _weight(value: Any, shape: Shape) -> int:
-    """Return the weight of all items in lists and maps of the shape, each of which costs time to validate."""
+    """Return the total weight of the items in all lists and maps of a value. Each item costs time to validate."""
     if isinstance(shape, list):
         items = value if isinstance(value, list) else ()
         if isinstance(shape[0], str):

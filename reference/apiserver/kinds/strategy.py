@@ -66,7 +66,7 @@ class Resource:
 
     @property
     def key(self) -> str:
-        """The name of the resource in this server. Only custom resources need their group: `gateways.example.com`."""
+        """The name of the resource in this server, for custom resources with the group: `gateways.example.com`."""
         return f"{self.plural}.{self.group}" if self.custom else self.plural
 
 
@@ -81,7 +81,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """The addresses and ports that an object takes from the cluster's pools. Only Services take any.
+    """The addresses and ports that an object takes from the cluster's pools. Only Services need any.
 
     `cluster_ips` has an entry for each of `ip_families`, in the same order: the requested address, or "" for any
     address. `node_ports` are indexes into `spec.ports`. Ports without a `nodePort` accept any number.
@@ -121,7 +121,7 @@ class Strategy:
     """The fields that field selectors support, besides `metadata.name` and `metadata.namespace`."""
 
     kept_by_status: ClassVar[tuple[tuple[str, ...], ...]] = (("spec",),)
-    """The fields that a write to the status subresource does not change. By default, it may change metadata."""
+    """The fields that a write to the status subresource does not change. By default, this is only `spec`."""
 
     scale: Scale | None = None
     """The fields of the scale subresource; None if the kind has none."""
@@ -153,7 +153,7 @@ class Strategy:
         return merge_rules.list_rules(self.resource.kind)
 
     def served(self, features: Features) -> Callable[[Object], Object] | None:
-        """Return a function that drops the fields that this release lacks, or None if it has all known fields."""
+        """Return a function that drops the fields that this release lacks, or None if there are no such fields."""
         paths = versioned_fields.absent(self.resource.kind, features.version, features.asked_for)
         return functools.partial(versioned_fields.without, paths=paths) if paths else None
 
@@ -204,7 +204,7 @@ class Strategy:
         return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - apart)
 
     def allocations(self, obj: Object) -> Allocations:
-        """Return the addresses and ports that the object needs. A write releases those that only the old object had."""
+        """Return the addresses and ports that the object needs. A write frees all others that the old object had."""
         return Allocations()
 
 

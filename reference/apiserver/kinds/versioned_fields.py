@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from reference.features import Features, Version
 
 Path = tuple[str, ...]
-"""A path of field names. List items have no element in the path."""
+"""A path of field names. Indexes of list items are not part of the path."""
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class VersionedField:
     older: str = ""
 
     def exists(self, version: Version, asked_for: AbstractSet[str] = frozenset()) -> bool:
-        """Return whether this release has the field, regardless of its gate. For `asked_for` see `Features`."""
+        """Return whether this release has the field, regardless of its gate. See `Features` for `asked_for`."""
         return self.since <= version[1] < self.until or not asked_for.isdisjoint((self.gate, self.older))
 
     def enabled(self, features: Features) -> bool:
