@@ -176,7 +176,7 @@ class _Models:
     """
 
     def __init__(self, served: tuple[ServedKind, ...], release: Release, *, complete: bool = True) -> None:
-        """`complete` is false for OpenAPI 2."""
+        """`complete` selects OpenAPI 3 with full schemas of custom resources, instead of OpenAPI 2."""
         self._release, self._complete = release, complete
         self._definitions = "#/components/schemas/" if complete else "#/definitions/"
         self._models = import_module("kubernetes.client.models")

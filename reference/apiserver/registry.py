@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that a request addresses. `view` is set if the request uses another group or version of the kind."""
+    """The object that a request addresses. `view` is the other group and version that a request uses, if any."""
 
     resource: str
     namespace: str

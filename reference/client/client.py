@@ -68,7 +68,7 @@ class Client(Protocol):
         """Deliver the current state as ADDED events, then one SYNCED event, then each change, in order.
 
         `sink` may run in the writer's thread while the store is locked, so `sink` must only queue the event. When a
-        write in this process has returned, `sink` has received its event.
+        write in this process returns, `sink` has already received its event.
         """
         ...
 

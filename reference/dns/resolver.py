@@ -36,7 +36,7 @@ class _Records(NamedTuple):
 
 
 class Resolver:
-    """Answers queries for a zone from the events that it has received."""
+    """Answers queries for a zone from the cluster state that it has received as events."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Resolver:
         self._find = find
 
     def apply(self, event: Event) -> None:
-        """Apply a change of a cluster object. All later answers include it."""
+        """Apply a change of a cluster object. All later answers reflect the change."""
         self._index.apply(event)
 
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
@@ -128,7 +128,7 @@ class Resolver:
         return [each for name, ips in hosts for each in messages.addresses(name, self._ttl, ips)]
 
     def _soa(self) -> dns.rrset.RRset:
-        """Return the SOA record. Its last number is the TTL of negative answers (RFC 2308, 5)."""
+        """Return the SOA record. Its last field is the TTL of negative answers (RFC 2308, 5)."""
         server, mailbox = dns.name.from_text("ns.dns", self._zone), dns.name.from_text("hostmaster", self._zone)
         numbers: Sequence[int] = (1, 7200, 1800, 86400, self._ttl)
         return dns.rrset.from_rdata(self._zone, self._ttl, rdata(dns.rdtypes.ANY.SOA.SOA, server, mailbox, *numbers))

@@ -1,6 +1,6 @@
 """The DNS server: one thread that processes watch events, and answers queries between the events.
 
-One thread does both, so answers need no locks. Once `synced` is true, every later answer includes all earlier writes.
+One thread does both, so answers need no locks. Once `synced` is true, every later answer reflects all earlier writes.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class DnsServer:
         return (self._thread,)
 
     def synced(self) -> bool:
-        """Return whether every later answer will include all events that were delivered before this call."""
+        """Return whether every later answer will reflect all events that were delivered before this call."""
         delivered = self._delivered
         return self._has_state and self._taken_in >= delivered
 

@@ -1,6 +1,6 @@
 """The conditions on a Service that report the state of its `trafficDistribution`.
 
-Source: KEP-4444, Status Reporting, which proposes the conditions for the future. No release writes them. `Accepted`
+Source: KEP-4444, Status Reporting, which proposes these conditions as a later addition. No release has them. `Accepted`
 means that the value is known and used. `Programmed` means that the stored slices contain the hints for the value.
 `Honored` means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, whose types
 have a domain prefix, stay unchanged.
@@ -87,7 +87,7 @@ def honored(is_programmed: Condition, behind: Collection[str], silent: Collectio
 
 
 def merged(present: Sequence[Object], wanted: Sequence[Condition], *, generation: Any, now: str) -> list[Object] | None:
-    """Return the Service's conditions with this controller's replaced by `wanted`, or None if nothing changes.
+    """Return all conditions, with those of this controller replaced by `wanted`, or None if nothing changes.
 
     Conditions of other writers keep their position. `lastTransitionTime` changes only when the status changes. If the
     object has no generation, its conditions have no observedGeneration.

@@ -53,7 +53,7 @@ class EndpointSliceController(Controller):
         plan: Callable[..., Plan] = plan_service,
         status: Callable[..., StatusKeeper] = StatusKeeper,
     ) -> None:
-        """`heuristics` are the plug-ins by value of `trafficDistribution`; None means the installed plug-ins.
+        """`heuristics` maps `trafficDistribution` values to plug-ins; None means the installed plug-ins.
 
         With `conditions`, the controller reports the state of `trafficDistribution` in the status of each Service
         (KEP-4444, Status Reporting). `node_level` is used with the gate NodeLevelTopology; None means `manual`.

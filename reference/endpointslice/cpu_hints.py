@@ -136,7 +136,7 @@ def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: H
 def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
     """Return the number of endpoints that each zone gives to other zones and receives from other zones.
 
-    Endpoints move one at a time from the zone with the most to the zone with the fewest, until a move would not help.
+    Each move is from the zone with the largest surplus to the zone with the largest deficit, while a move helps.
     """
     unit = allocation.unit
     over = {zone: counts[zone] * unit - portion.desired for zone, portion in allocation.portions.items()}

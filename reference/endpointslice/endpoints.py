@@ -62,7 +62,7 @@ def identity(endpoint: Object) -> Identity:
 
 
 def address_types(service: Object) -> tuple[AddressType, ...]:
-    """Return the IP families of `service`. The default is the family of its cluster IP, or both if it is headless."""
+    """Return the IP families of `service`. The default is the family of the cluster IP, or both if headless."""
     families = service["spec"].get("ipFamilies") or ()
     named = tuple(family for family in ADDRESS_TYPES if family in families)
     if named:

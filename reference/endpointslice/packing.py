@@ -83,7 +83,7 @@ def same_beyond_hints(one: Object, other: Object) -> bool:
 
 
 def _same_target(one: Object | None, other: Object | None) -> bool:
-    """Compare targetRefs without resourceVersion. Old releases wrote it, and every pod update changes it."""
+    """Compare targetRefs, except resourceVersion, which old releases wrote and every pod update changes."""
     if one == other or one is None or other is None:
         return one == other
     return {**one, "resourceVersion": ""} == {**other, "resourceVersion": ""}

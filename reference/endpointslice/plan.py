@@ -32,7 +32,7 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
-    """The plan for one address family. The controller's metrics show its numbers.
+    """The plan for one address family. The controller's metrics include its numbers.
 
     `slices` holds the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of slices.
     `outcome` is the outcome of a heuristic, if the Service has one.
@@ -123,10 +123,10 @@ def plan_service(
 ) -> Plan:
     """Return the plan for one Service.
 
-    `pods` are the pods that the Service's selector matches, `nodes` all nodes by name, and `existing` the slices with
-    this controller's managed-by label and the Service's name. Only the argument `memo` is changed: it is a cache that
-    the caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` are the plug-ins by value
-    of `trafficDistribution`. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
+    `pods` are the pods that the selector matches. `nodes` contains all nodes by name. `existing` contains the slices
+    with this controller's managed-by label and the Service's name. Only `memo` is changed: it is a cache that the
+    caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` maps `trafficDistribution`
+    values to plug-ins. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
     """
     left_out: dict[LeftOutPod, None] = {}
     heuristics = heuristics or {}

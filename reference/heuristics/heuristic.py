@@ -50,6 +50,6 @@ class Heuristic(Protocol):
 
         An endpoint that is left out receives no hints, and proxies then ignore all hints of the address family.
         `hints` must be a pure function, because it is called again only when an argument changes. If it raises an
-        exception, or returns unknown endpoints or invalid names, the address family has no hints.
+        exception, or returns hints for unknown endpoints or invalid names, the address family has no hints.
         """
         ...

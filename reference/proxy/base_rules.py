@@ -26,7 +26,7 @@ MOST_CLIENTS = 1 << 20
 """The maximum number of clients with session affinity, over all Services. Additional clients have no affinity."""
 
 MOST_TAGS = 1 << 20
-"""The maximum number of recorded tags. A tag stands for the UDP connections from a service address to an endpoint."""
+"""The maximum number of recorded tags. A tag stands for all UDP connections to one service address and one endpoint."""
 
 # The numbers that nft uses for data types (include/datatype.h). nft needs these numbers to print a set.
 MARK, VERDICT = 19, 0xFFFFFF00
@@ -236,7 +236,7 @@ def _udp_translated() -> bytes:
 
 
 def _tag(family: Family) -> Rule:
-    """Return the rule that sets a new UDP connection's conntrack mark (see `flows`) and adds it to the set `tags`."""
+    """Return the rule that sets a new UDP connection's conntrack mark (see `flows`) and adds the mark to `tags`."""
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     third = second + address_length(family) // 4
     fourth, into = third + 1, third + 2
@@ -280,8 +280,8 @@ def _awaited() -> tuple[Rule, ...]:
 def _masquerading(family: Family) -> tuple[Rule, ...]:
     """Return the rules that masquerade connections whose replies would otherwise not return through this node.
 
-    They masquerade an endpoint that connects to itself. They skip other connections from this node and its pods, whose
-    replies return through this node anyway, and clients whose address must be preserved. They masquerade all others.
+    They masquerade connections of an endpoint to itself. They skip other connections from this node and its pods, whose
+    replies return through this node anyway, and from clients whose address must be preserved. They masquerade the rest.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)

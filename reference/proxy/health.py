@@ -51,7 +51,7 @@ class Health:
             self._since = self._updated if self._waiting else None
 
     def node(self, node: Object, *, deleted: bool) -> None:
-        """Update whether the Node is eligible for traffic. Raises `KeyError` or `TypeError` if it is malformed."""
+        """Record whether the Node is eligible for traffic. Raises `KeyError` or `TypeError` if it is malformed."""
         taints = (node.get("spec") or {}).get("taints") or ()
         leaving = node["metadata"].get("deletionTimestamp") or any(each["key"] == DELETION_TAINT for each in taints)
         self._eligible = not (self._watches_node and (deleted or leaving))

@@ -84,7 +84,7 @@ class KernelWriter:
         return max(0.0, self._later[0][0] + SECOND_CHECK + BATCH - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:
-        """Run all second deletions that are due in one search."""
+        """Run all second deletions that are due, in a single search."""
         if not self._later or self._later[0][0] + SECOND_CHECK + BATCH > now:
             return
         due: dict[Family, list[Stale]] = defaultdict(list)

@@ -48,7 +48,7 @@ class Slice:
     raw: Sequence[Object]
 
     def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
-        """Return the slice's endpoints at a port, if it has the port. Raises `ValueError` for an invalid address.
+        """Return the endpoints at a port, or [] if there is no such port. Raises `ValueError` for an invalid address.
 
         `labels` returns the node labels of an endpoint, if needed.
         """

@@ -293,7 +293,7 @@ def _validate_spec_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Ite
 
 
 def _validate_status(status: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Validate the phase, the pod IPs and the host IPs. Each IP family may have at most one of each."""
+    """Validate the phase, the pod IPs and the host IPs: at most one pod IP and one host IP per IP family."""
     if status.get("phase") and status["phase"] not in PHASES:
         yield errors.not_supported("status.phase", status["phase"], PHASES)
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):

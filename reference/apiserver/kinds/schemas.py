@@ -58,7 +58,7 @@ def compiled(pattern: str) -> Any:
 
 
 class Schema:
-    """One compiled schema. `document` must be structural."""
+    """One compiled schema. `document` must be a structural schema."""
 
     def __init__(self, document: Document) -> None:
         self.document = document

@@ -1,6 +1,6 @@
 """Validates `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` of a Service.
 
-These fields overlap, so most rules check that they agree with each other and with the Service CIDRs.
+These fields overlap, so most rules check that the fields agree with each other and with the Service CIDRs.
 """
 
 from collections.abc import Iterator, Sequence

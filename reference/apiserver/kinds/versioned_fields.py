@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class VersionedField:
-    """A field of the releases from Kubernetes 1.`since` to the one before 1.`until`, and its feature gate.
+    """A field that Kubernetes has from 1.`since` up to, but not including, 1.`until`, and its feature gate.
 
     If the gate is set in a release that no longer has the field, the field exists again. `older` is the gate for the
     same field in an earlier version of the KEP.

@@ -190,7 +190,7 @@ async def _switched(
 
 
 class _Feeder:
-    """An HTTP parser that only feeds data to a reader. The reader pauses the transport if too much is unread."""
+    """An HTTP parser that only feeds data to a reader. The reader pauses the transport if too much data is unread."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader

@@ -87,7 +87,7 @@ def unreached(why: str) -> ApiError:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of a failed connection in the words of Go's error messages, or "" if it has none."""
+    """Return the reason for a failed connection, in the words of Go's error messages, or "" if it is unknown."""
     return os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else ""
 
 
