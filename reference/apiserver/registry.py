@@ -78,7 +78,7 @@ class Registry:
         return stored
 
     def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
-        """Raise `ApiError` if a new object's namespace or CRD is terminating (403, 405), or has no namespace (404)."""
+        """Raise `ApiError` if the namespace is missing (404), or the namespace (403) or CRD (405) is terminating."""
         if strategy.resource.custom and self._is_ending(strategy.resource.key):
             message = "create not allowed while custom resource definition is terminating"
             raise status.failure(405, "MethodNotAllowed", message)

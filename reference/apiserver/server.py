@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """Serves `api` until it is stopped. `names` are additional host names or addresses for its certificate.
+    """Serves `api` until `stop` is called. `names` are additional host names or addresses for its certificate.
 
     `kubelet_tls` is the TLS context for connections to kubelets, with its own client certificate. A connection is
     closed if for `silence_seconds` its client sends no complete request, or does not read the events of a watch.

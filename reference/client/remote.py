@@ -31,7 +31,7 @@ class RemoteClient:
     """A client over HTTPS; thread-safe. Calls raise `OSError` while the server is unreachable."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
-        """Use the first cluster and user of a kubeconfig that has a token and an inline CA certificate."""
+        """Use the first cluster and the first user of a kubeconfig: an inline CA certificate and a token."""
         cluster = kubeconfig["clusters"][0]["cluster"]
         token = kubeconfig["users"][0]["user"]["token"]
         self.headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "trafficdist"}

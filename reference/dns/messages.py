@@ -61,7 +61,7 @@ class AnswerBody:
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
     """Parse a packet. Return an error answer as bytes if it has no valid question, or None if it is not a query.
 
-    `largest` is the largest UDP datagram that this server sends and accepts.
+    `largest` is the maximum size in bytes of the UDP datagrams that this server sends and accepts.
     """
     if len(packet) < _HEADER.size or packet[2] & 0x80:  # two servers that answer answers would never stop
         return None

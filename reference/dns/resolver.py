@@ -47,7 +47,7 @@ class Resolver:
         largest: int = 4096,
         find: Find = find,
     ) -> None:
-        """`ttl` is in seconds and applies to records and negative answers. `largest` is the largest UDP datagram."""
+        """`ttl` is in seconds and applies to records and negative answers. `largest` is the maximum UDP size."""
         self._index = index
         self._zone = dns.name.from_text(zone)
         self._ttl = ttl

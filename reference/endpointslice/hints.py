@@ -61,7 +61,7 @@ class NoHints:
 Mechanism = CpuHeuristic | SameZoneOrNode | Plugin | NoHints
 
 Outcome = CpuOutcome | HeuristicError | None
-"""The outcome of the CPU heuristic, or the error of a plug-in, for one address family. In all other cases, None."""
+"""The outcome of the CPU heuristic, or the error of a plug-in, for one address family. None for other mechanisms."""
 
 Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
 """A function that sets hints on the drafts of one address family, given its stored slices. Returns the outcome."""

@@ -145,7 +145,7 @@ def _value(mechanism: Mechanism) -> str:
 
 
 class _CounterAsNamed(str):
-    """A type that only prints as "counter". For an equal string, prometheus_client would append `_total` to names."""
+    """A string that only prints as "counter". For an equal one, prometheus_client would append `_total` to names."""
 
     __slots__ = ()
     __hash__ = str.__hash__

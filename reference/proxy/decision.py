@@ -332,7 +332,7 @@ def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mo
 
 
 def _local_list(policy: str, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
-    """Return the action Forward to the endpoints on this node, or Drop. There must be a usable endpoint."""
+    """Return the action Forward to the endpoints on this node, or Drop if only other nodes have usable endpoints."""
     if chosen := tuple(each for each in ready if each.node == node):
         return Forward(chosen, f"{policy} Local: ready endpoints on node {node}: {len(chosen)}", local=True)
     if chosen := tuple(each for each in terminating if each.node == node):

@@ -50,7 +50,7 @@ class Slice:
     def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
         """Return the endpoints at a port, or [] if there is no such port. Raises `ValueError` for an invalid address.
 
-        `labels` returns the node labels of an endpoint, if needed.
+        `labels`, if given, returns the node labels of an endpoint.
         """
         number = self.numbers.get(port)
         found = [] if number is None else _read_endpoints(self.raw, number)

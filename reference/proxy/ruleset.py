@@ -52,7 +52,7 @@ class ServiceAddress(NamedTuple):
 
 
 Endpoint = tuple[str, int]
-"""An address and a port. It is a plain tuple because there are many of them."""
+"""An address and a port. It is a plain tuple because rulesets contain many endpoints."""
 
 
 class Stale(NamedTuple):

@@ -200,7 +200,7 @@ def elements(ruleset: Ruleset) -> Iterator[Element]:
 
 
 def _stale(service: ServiceAddress, before: RuleAction | None, endpoints: frozenset[Endpoint] | None) -> list[Stale]:
-    """Return the UDP connections to endpoints that have left, or the untranslated ones to a new service address."""
+    """Return UDP connections to endpoints that have left, or untranslated connections to a new service address."""
     if before is None and endpoints is not None:
         return [Stale(service, (service.address, service.port))]
     return [Stale(service, each) for each in endpoints_of(before) if each not in (endpoints or ())]

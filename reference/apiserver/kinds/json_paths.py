@@ -58,7 +58,7 @@ def _matches(path: str, wanted: str) -> list[re.Match[str]]:
 
 
 def _name(match: re.Match[str]) -> str:
-    """Return the field name of a step, or "" for other steps. Only names without quotes have escaped characters."""
+    """Return the field name of a step, or "" for other kinds of steps. Only unquoted names contain escapes."""
     return match["quoted"] or re.sub(r"\\(.)", r"\1", match["field"] or "")
 
 
