@@ -56,7 +56,7 @@ class NumberPool:
         return True
 
     def take_any(self) -> int:
-        """Take the number that has been free for the longest time. Raises `ExhaustedError`."""
+        """Take a number that was never taken, or else the number that was freed earliest. Raises `ExhaustedError`."""
         for upper, unused in self._unused.items():
             new = (each for each in unused if each not in self._taken and each not in self._freed)
             freed = (each for each in self._freed if (each >= self._start) is upper)

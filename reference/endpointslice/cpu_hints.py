@@ -1,8 +1,8 @@
 """Sets hints in proportion to the CPU of zones, for all endpoints of one address family (topology annotation).
 
 Each zone receives its share of the endpoints, starting with the endpoints in the zone. Slices with valid hints stay
-unchanged. Only slices that must be written for another reason receive new allocations, in the order of slices and
-endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are the same as in
+unchanged, unless they are written for another reason. All other slices receive new allocations, in the order of slices
+and endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are the same as in
 released Kubernetes. The KEP adds that no zone stays below its minimum (see `allocation.HintRules`).
 """
 

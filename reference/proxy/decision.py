@@ -280,7 +280,7 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
 
 
 def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str:
-    """Return the reason why a release before KEP-4444 ignores zone hints, or "" if the release uses zone hints."""
+    """Return the reason why the release ignores all zone hints of this Service, or "" if it uses zone hints."""
     value = port.topology_annotation
     wanted = ("auto", "Auto")
     if not behaviour.zone_hints:
