@@ -101,7 +101,7 @@ def _applied(obj: Object, patch: list[Any]) -> Any:
 
 
 def _behind(obj: Any, operation: Any, pointer: str) -> int:
-    """Return the length of the list in which an operation shifts items, or 0 if it shifts none."""
+    """Return the maximum number of items that an operation can shift: the length of the list, or 0 without a list."""
     path = operation.get(pointer) if isinstance(operation, dict) and operation.get("op") != "test" else None
     if not isinstance(path, str) or not path.startswith("/") or path.endswith("/-"):
         return 0

@@ -186,7 +186,7 @@ class Decision:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """An explanation of the decision, as sentences."""
+        """An explanation of the decision, as lines of text."""
         lines = [f"cluster IP: {describe(self.cluster_ip)}"]
         if self.outside is not None and self.inside is not None:
             lines.append(f"external addresses, from external clients: {describe(self.outside)}")

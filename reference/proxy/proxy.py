@@ -122,7 +122,7 @@ class ServiceProxy:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """The threads of the proxy, which run from `start` to `stop`, except the thread of a shared `Serving`."""
+        """The threads of the proxy, which run until `stop`. The thread of a shared `Serving` is not included."""
         parts = (self._acknowledgement, self._own_serving)
         return (self._thread, *(each.thread for each in parts if each is not None))
 

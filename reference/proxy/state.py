@@ -128,7 +128,7 @@ class State:
         return found
 
     def explain(self, namespace: str, name: str) -> str:
-        """Return the decisions about one Service as sentences."""
+        """Return the decisions about one Service as text."""
         place = self._node.place
         lines = [f"node {place.node}, zone {place.zone or '(none)'}"]
         service = self._services.get((namespace, name))
@@ -170,7 +170,7 @@ class State:
             self._keyed[metadata["namespace"], metadata["name"]] = frozenset(keys)
 
     def _receive_node(self, obj: Object, *, deleted: bool) -> None:
-        """Process the proxy's own Node. If it is deleted, the proxy keeps the last state, as kube-proxy does."""
+        """Process a Node. If the proxy's own Node is deleted, the proxy keeps its last state, as kube-proxy does."""
         if self._behaviour.topology_keys:
             self._receive_labels(obj, deleted=deleted)
         if deleted or obj["metadata"]["name"] != self._node.place.node:

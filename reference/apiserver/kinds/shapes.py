@@ -93,7 +93,7 @@ def same(one: Any, other: Any) -> bool:
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Remove nulls and unknown fields from `obj`, and return the paths of the unknown fields.
 
-    `shape` is for one Kubernetes version. Raises `ValueError` with Go's message if a value has a wrong type.
+    `shape` is for one Kubernetes version. Raises `ValueError` if a value has a wrong type, or for too many items.
     """
     unknown: list[str] = []
     path: Path = []  # the path of the current value, for messages
@@ -159,7 +159,7 @@ class _WrongTypeError(Exception):
 
 
 def _weight(value: Any, shape: Shape) -> int:
-    """Return the total weight of the items in all lists and maps of a value. Each item costs time to validate."""
+    """Return the total weight of the items in the lists and maps of a value, each of which takes time to validate."""
     if isinstance(shape, list):
         items = value if isinstance(value, list) else ()
         if isinstance(shape[0], str):
