@@ -1,4 +1,4 @@
-"""Authentication and authorization of requests, and the review kinds with which clients query their permissions.
+"""Authentication and authorization of requests, and the review kinds that clients use to query their permissions.
 
 A client with the server's token may do everything. The tested KEPs do not involve users, so there is no RBAC.
 """

@@ -23,7 +23,7 @@ from reference.features import GATES, Features, Gate
 LONG_BODY_BYTES = 128 * 1024
 LONG_YAML_BYTES = 8 * 1024
 MOST_AGENTS = 100
-"""The maximum number of user agents for which the number of written bytes is counted separately."""
+"""The maximum number of user agents with a separate count of written bytes."""
 
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 

@@ -31,7 +31,7 @@ _REASON_RULE = (
 
 
 def validate(conditions: Sequence[Mapping[str, Any]], path: str) -> Iterator[FieldError]:
-    """Yield the errors of a list of conditions, whose types must be unique."""
+    """Yield the errors in a list of conditions, whose types must be unique."""
     seen: set[str] = set()
     for index, each in enumerate(conditions):
         at, kind = f"{path}[{index}]", each.get("type") or ""

@@ -1,4 +1,4 @@
-"""Validation rules for names. A rule is a function that returns the errors of a string.
+"""Validation rules for names. A rule is a function that returns the errors in a string.
 
 As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print it.
 """

@@ -88,7 +88,7 @@ def _within(schema: Mapping[str, Any], path: str) -> Iterator[tuple[Any, str]]:
 
 
 def validate(document: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Return the errors of a schema that has passed `conform`."""
+    """Return the errors in a schema that has passed `conform`."""
     if document.get("type") != "object":
         said = "must be object at the root"
         given = document.get("type")
@@ -138,7 +138,7 @@ def _junctors(schema: Mapping[str, Any], path: str) -> Iterator[tuple[Mapping[st
 
 
 def _common(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Yield the errors of keywords that all schemas may have."""
+    """Yield the errors in keywords that all schemas may have."""
     for name in _REFUSED:
         if schema.get(name):
             yield errors.forbidden(f"{path}.{name}", f"{name} is not supported")
@@ -151,7 +151,7 @@ def _common(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def _patterns(document: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Yield the error of the first pattern that is invalid or makes the patterns of the schema too large."""
+    """Yield the error for the first pattern that is invalid or makes the patterns of the schema too large."""
     waiting, known, size = [(document, path)], set(), 0
     while waiting:
         schema, place = waiting.pop()
@@ -193,7 +193,7 @@ def _lists(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def _inside(schema: Mapping[str, Any], path: str, *, typed: bool = False) -> Iterator[FieldError]:
-    """Yield the errors of a schema within `allOf`, `anyOf`, `oneOf` or `not`, which may only restrict values."""
+    """Yield the errors in a schema within `allOf`, `anyOf`, `oneOf` or `not`, which may only restrict values."""
     free = typed and set(schema) == {"type"} and schema["type"] in {"integer", "string"}  # one type of an int-or-string
     for name in (*_NOT_IN_JUNCTORS, "type"):
         if schema.get(name) and not free:

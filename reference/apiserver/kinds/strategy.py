@@ -136,7 +136,7 @@ class Strategy:
     """The columns of `kubectl get`, starting with the name."""
 
     def valid_name(self, name: str) -> list[str]:
-        """Return the errors of a name. Most kinds require an RFC 1123 subdomain."""
+        """Return the errors in a name. Most kinds require an RFC 1123 subdomain."""
         return names.dns_subdomain(name)
 
     @property
@@ -149,7 +149,7 @@ class Strategy:
         return self if view is None or view.strategy is None else view.strategy
 
     def list_rules(self) -> ListRules:
-        """Return the rules by which patches and server-side apply merge lists."""
+        """Return the rules that patches and server-side apply use to merge lists."""
         return merge_rules.list_rules(self.resource.kind)
 
     def served(self, features: Features) -> Callable[[Object], Object] | None:
