@@ -63,7 +63,7 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """Return `Warning` headers. As in Kubernetes, limit the length and omit messages with control characters."""
+        """Return `Warning` headers. As in Kubernetes, limit their length and omit messages with control characters."""
         sound = [each for each in self.warnings if not _CONTROL.search(each)]
         if sum(map(len, sound)) > MAX_WARNING_LETTERS:
             sound = [each[:256] for each in sound]

@@ -32,7 +32,7 @@ class ExhaustedError(Exception):
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, in the order of release.
+    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, oldest first.
 
     Numbers below `start` are for explicit requests. Other requests get them only if all higher numbers are taken.
     """

@@ -31,7 +31,7 @@ class RemoteClient:
     """A client over HTTPS; thread-safe. Calls raise `OSError` while the server is unreachable."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
-        """Use the first cluster and the first user of a kubeconfig: an inline CA certificate and a token."""
+        """Use the first cluster of a kubeconfig, with its inline CA certificate, and the token of the first user."""
         cluster = kubeconfig["clusters"][0]["cluster"]
         token = kubeconfig["users"][0]["user"]["token"]
         self.headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "trafficdist"}

@@ -31,7 +31,7 @@ _QUESTION_END = 4  # type and class
 class Query:
     """A valid query: its name and type, and the parts of the answer that do not depend on records.
 
-    `head` is the header without the id, and the question. `tail` is the EDNS record. `limit` is the UDP size limit.
+    `head` is the header (without its id) and the question. `tail` is the EDNS record. `limit` is the UDP size limit.
     """
 
     name: dns.name.Name

@@ -145,7 +145,7 @@ def _value(mechanism: Mechanism) -> str:
 
 
 class _CounterAsNamed(str):
-    """A string that only prints as "counter". For an equal one, prometheus_client would append `_total` to names."""
+    """A string that prints as "counter" but does not equal it, so prometheus_client appends no `_total` to the name."""
 
     __slots__ = ()
     __hash__ = str.__hash__

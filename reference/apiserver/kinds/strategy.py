@@ -66,7 +66,7 @@ class Resource:
 
     @property
     def key(self) -> str:
-        """The name of the resource in this server, for custom resources with the group: `gateways.example.com`."""
+        """The name of the resource in this server. Custom resources include the group: `gateways.example.com`."""
         return f"{self.plural}.{self.group}" if self.custom else self.plural
 
 
