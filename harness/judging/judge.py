@@ -55,7 +55,7 @@ class Judged:
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-    """The report's facts about the whole run. It is empty for runs of older releases."""
+    """The report's facts about the whole run. Histories of older releases lack these facts."""
     seconds: dict[Key, float] = field(default_factory=dict)  # the duration of each case that has ended
     starts: dict[Key, float] = field(default_factory=dict)  # the start time of each case (Unix time)
     fails_with: dict[Key, str] = field(default_factory=dict)  # the fewest random values with which a case still fails

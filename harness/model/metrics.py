@@ -57,7 +57,7 @@ class Metrics:
         self.samples = [each for family in families for each in family.samples]  # names with `_bucket`, `_sum`, …
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """Return the values of all samples with this name, or that of its successor, and at least these labels."""
+        """Return the values of all samples of this metric, or of its successor, that have at least these labels."""
         releases = METRIC_RELEASES.get(name)
         if releases and releases.successor and all(each.name != name for each in self.samples):
             name = releases.successor

@@ -1,10 +1,10 @@
 """Check before the first test that plain Services, EndpointSlices and DNS work at all.
 
 If node ports never respond, tests of hints or policies that use node ports show nothing about hints or policies. Then
-the requirement with `answers={"TCP node-port"}` fails, and others that use node ports are inconclusive and name it. A
-check runs only if a requirement of the run has it in `answers`, so that one failure always remains.
+the requirement with `answers={"TCP node-port"}` fails. Other requirements that use node ports are inconclusive, and
+refer to it. A check runs only if a requirement of the run has it in `answers`, so that one failure always remains.
 
-    PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the random IP family
+    PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the draw's IP family
     EndpointSlices            a Service with a selector gets an endpoint
     DNS                       the name of a Service with an endpoint has an address
 """

@@ -66,7 +66,7 @@ def _uncaptured(file: Any) -> Any:
 
 
 class _NeutralFile(FileProxy):
-    """The file to which pytest writes while the state is shown. It calls `neutral`, as pytest bypasses `sys.stdout`."""
+    """The file to which pytest writes while the state is shown. It neutralises text, as `sys.stdout` does."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))
@@ -111,7 +111,7 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def with_heartbeat(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that prints like `say`. When nothing was printed for some time, print `what` and the time."""
+    """Yield a function that prints like `say`. After some time without output, print `what` and the elapsed time."""
     began = time.monotonic()
     heartbeat = Heartbeat(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
 
@@ -194,7 +194,7 @@ class Display:
             self._own = self._file
 
     def write(self, line: Line) -> None:
-        """Write a permanent line without wrapping. The terminal continues a long line in the next row."""
+        """Write a permanent line without wrapping. The terminal continues a long line on the next row."""
         if self._live is not None:
             self._live.console.print(_UnwrappedLine(line), crop=False)
             return

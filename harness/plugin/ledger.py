@@ -112,7 +112,7 @@ class Ledger:
             self._end_if_decided()
 
     def _end_if_decided(self) -> None:
-        """End the session once its exit code can no longer be 0. pytest's own limit would also count warnings."""
+        """End the session once its exit code can no longer be 0. pytest's --maxfail would also count warnings."""
         begun = [each for each in self.results() if not all(case.never_began for case in each.cases)]
         found = situation(begun, strict=self._run.settings.warnings_as_errors)
         if not (found.failed or found.inconclusive or self._other_failures):

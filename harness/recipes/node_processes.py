@@ -77,7 +77,7 @@ class ApiServerAccess:
         return self._sandboxes[node]
 
     def show(self, node: str, namespace: Namespace, name: str) -> Path:
-        """Return a path through which the programs on a node can enter a netns until it is deleted. Idempotent."""
+        """Return a path with which programs on a node can enter a netns, until the path is deleted. Idempotent."""
         path = self.folder / node / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists():
@@ -135,7 +135,7 @@ class NodeProcesses:
     def start(
         self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Process:
-        """Run a command on a node, and stop the running one first. Does not wait until it is ready."""
+        """Stop the program on a node, and run a command there. Does not wait until the new program is ready."""
         self.stop(node)
         self._connections.open(node, namespace)
         started = self._connections.start(f"{self._name} on {node}", node, command, self.log(node), environment or {})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "attestation.jsonl"
-"""The name of the attestation in the folder of a report. The report cannot list it, because it signs the report."""
+"""The attestation's file name. The report does not list this file, because the attestation signs the report."""
 
 _SECONDS = 60.0
 _LOGIN = 4  # the exit code of gh for a user who must log in

@@ -100,7 +100,7 @@ def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, An
 
 
 def implementation(settings: Settings) -> dict[str, Any]:
-    """Return the report's implementation block, from options. The reference has values for missing options."""
+    """Return the report's implementation block, from options. The reference implementation has default values."""
     own = ("The trafficdist authors", "reference", "", suite_version()) if settings.judges_reference else ("",) * 4
     given = (settings.organization, settings.project, settings.url, settings.version)
     values = [theirs or ours for theirs, ours in zip(given, own, strict=True)]

@@ -231,7 +231,7 @@ _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
 
 
 def _limits(run: Evidence) -> Iterator[str]:
-    """Yield windows with laxer error rates than in their test, and time limits that the report does not declare."""
+    """Yield windows with laxer error rates than their test uses, and time limits that the report does not declare."""
     declared, rates = run.report["run"].get("convergesWithin", 0), defaultdict[str, set[Rates]](set)
     for (requirement, _), each in run.foreseen.items():
         rates[requirement] |= each.rates | {DEFAULT_RATES}

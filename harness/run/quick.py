@@ -43,7 +43,7 @@ class QuickSelection:
 
 
 def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings: Settings) -> QuickSelection:
-    """Choose among the requirements of a run. Raises `UsageError` if it has some, but none fits."""
+    """Choose among the requirements of a run. Raises `UsageError` if none of them finds a mutant in time."""
     kills = {each.id: frozenset(each.kills) for each in asked}
     unknown = usual(seconds)
     takes = {each: max(_LEAST, seconds.get(each, unknown)) for each in kills}
@@ -58,7 +58,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
 
 
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:
-    """Choose requirements that fit, each with the most new mutants per second. Return their seconds by id."""
+    """Repeatedly add the requirement with the most new mutants per second, if time permits. Return seconds by id."""
     chosen: dict[str, float] = {}
     new = dict(kills)  # by candidate id, the mutants that no chosen requirement finds
     while new := {each: mutants for each, mutants in new.items() if mutants}:

@@ -101,7 +101,7 @@ def draws_of(
 
 
 def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mapping[str, float]) -> set[str]:
-    """Return the values that cost too much: a restarted component reads all Services, and 200 changes take long."""
+    """Return the values that would take too long: a restarted component reads all Services; 200 changes are slow."""
     restarts = each.id in needs and bool(needs[each.id].abilities & _RESTARTS)
     short = seconds.get(each.id, _LONG) < _LONG
     return ({f"{axes.NEIGHBOURS}=crowd"} if restarts else set()) | ({f"{axes.HISTORY}=busy"} if short else set())

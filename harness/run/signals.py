@@ -79,7 +79,7 @@ def interrupt_was_reported() -> bool:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`. If `alone`, Python exits then."""
+    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`. `alone`: Python exits afterwards."""
     global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 
@@ -95,7 +95,7 @@ def as_interrupts(*, alone: bool = False) -> Iterator[None]:
 
 
 def deaf_python() -> str:
-    """Return the command that starts a worker. While it loads, it ignores signals, which would print a traceback."""
+    """Return the command that starts a worker. It ignores signals while Python loads, to avoid tracebacks."""
     return shlex.join(["sh", "-c", 'trap "" INT TERM HUP; exec "$@"', "sh", sys.executable])
 
 

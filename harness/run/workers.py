@@ -29,7 +29,7 @@ class Machine:
 
 
 def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
-    """Return the resources that this process may use, within its control groups, as in the container of a CI system."""
+    """Return the resources that this process may use, within the limits of its control groups (as in CI containers)."""
     folders = list(_folders(groups, own))
     quotas = [quota for folder in folders if (quota := _quota(folder))]
     free = [left for folder in folders if (left := _free(folder)) is not None]

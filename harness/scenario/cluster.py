@@ -52,7 +52,7 @@ from harness.variation.axes import PLAIN, Draw
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""Services with one of these fields get no random kind of address: they have only one, or no KEP mentions others."""
+"""Services with one of these fields get no random kind of address: no KEP mentions another kind for them."""
 
 _FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
@@ -224,7 +224,7 @@ class Cluster(ComponentOperations, Observations):
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
-        """If a random restart of a component is due, perform it now, before its counters are read, which it resets."""
+        """Restart a component now if a random restart is due, because a later restart would reset its counters."""
         self._events.begin_to_count(component)
 
     def next_number(self) -> int:
@@ -366,9 +366,9 @@ class Cluster(ComponentOperations, Observations):
         labels: Mapping[str, str] | None = None,
         unasked: bool = False,
     ) -> None:
-        """Write one slice per IP family with these endpoints, or replace the Service's slices with the same `name`.
+        """Write one slice per IP family with these endpoints. Replaces the slices that this Service has under `name`.
 
-        Unless `unasked`, raises `UsageError` for hints that the Service does not request.
+        Raises `UsageError` for hints that the Service does not request, unless `unasked` is true.
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)

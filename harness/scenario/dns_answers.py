@@ -103,7 +103,7 @@ def ask_dns(
 
     After a malformed answer, the query is repeated once. If `tcp` is None, the protocol is random, or UDP if `payload`
     is given. `family` is the IP family of the packets, by default the cluster's primary family.
-    Raises `InconclusiveError` if control probes are lost as well, or if the programs could not run during the wait.
+    Raises `InconclusiveError` if the query and control probes get no answer, or if programs could not run meanwhile.
     """
     server = cluster.backend.part(ServesDns).dns()
     cluster.record.used.add("DNS")

@@ -69,12 +69,12 @@ Observed = Mapping[Path, Sequence[Observation]]  # observations of each path
 class WaitResult:
     """The result of a wait: the first mismatch of the last round, and a message, or "" if all was as expected.
 
-    - `unknown` equals `wrong` if the last round was inconclusive.
+    - `unknown`: why the mismatch may not be a fault, or "" if it certainly is one.
     - `wrong_until`: seconds from `begin` (monotonic) to the start of the last wrong round, or until all components had
-      settled. The implementation needed at least this time.
-    - `seen`: the observations of the second round if the first attempt was as expected. They count in the window, so a
-      faulty proxy has two chances to pass (`Rates.chances`).
-    - `silent`: the path without an answer in the latest first round, if that round was wrong.
+      settled if this was later. The implementation needed at least this time.
+    - `seen`: the observations of the second round, or {} if an earlier second round was wrong. They count in the
+      window, so a faulty proxy has two chances to pass (`Rates.chances`).
+    - `silent`: the path of the mismatch, if the mismatch is a probe of the first round that got no answer.
     """
 
     wrong: str = ""

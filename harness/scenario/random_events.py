@@ -113,7 +113,7 @@ class RandomEvents:
             dns.restart_dns()
 
     def begin_to_count(self, component: Component) -> None:
-        """If a random restart of a component is due, perform it now, before its counters are read, which it resets."""
+        """Restart a component now if a random restart is due, because a later restart would reset its counters."""
         if self.draw[axes.COMPONENTS] == "restarted" and not (self._has_objects or self._counts):
             self._restart(component)
         self._counts = True

@@ -66,7 +66,7 @@ def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), 
 
 
 def placeless(pod: Pod, **conditions: Any) -> Endpoint:
-    """Return a pod as an endpoint without a node and a zone.
+    """Return a pod as an endpoint without a node or zone.
 
     Implementations may prefer nearby endpoints for a Service that does not request topology. If endpoints have no
     location, every implementation must use all of them.

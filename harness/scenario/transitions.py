@@ -3,7 +3,7 @@
     with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
         cluster.publish(service, [same_zone(b1)])
         expect_traffic(cluster, service, {"a1": {b1}})   # by now all traffic goes to b1
-        flow.wait_for_samples()                          # and still does for the samples that the error rates need
+        flow.wait_for_samples()                          # collects the samples that the error rates require
 
 Each client sends at a fixed rate, without waiting for answers. Each probe uses a new connection (TCP) or source port
 (UDP), so an outage of 200 ms loses all probes of these 200 ms. After the block, traffic continues until each client has
@@ -164,7 +164,7 @@ def expect_flow_answered(
 
 
 def _expect_flow_at(cluster: Cluster, flow: OpenConnection, client: ClientRef, pods: AbstractSet[Pod]) -> None:
-    """Expect one of these pods, or no pod, to answer a flow when all components have settled."""
+    """Expect one of these pods, or no pod if `pods` is empty, to answer a flow after all components have settled."""
     cluster.settle()
     allowed = {pod.name for pod in pods} or {"TimedOut", "Refused"}
     answer = wait_for_value(

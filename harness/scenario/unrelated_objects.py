@@ -121,7 +121,7 @@ class UnrelatedObjects:
         return self._owner
 
     def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
-        """If `draw` requires it, create and delete a Service of the same name, or create one in another namespace."""
+        """If `draw` requires it, create and delete a Service named like `wanted`, or create one in the twin namespace."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: Draw, obj: Object) -> bool:
-        """If `draw` requires it, write earlier endpoints of a slice, or its twin. Return whether the slice exists."""
+        """If `draw` requires it, write the slice with other endpoints, or its twin. Return whether the slice now exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)

@@ -1,4 +1,4 @@
-"""The default claims of an implementation: features, source (KEP or released), profile and mode."""
+"""The default claims of an implementation: features, reading ("kep" or "released"), profile and mode."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed
 REAL_CLUSTERS = ("kubeconfig", "kind")  # backends whose clusters include a control plane and a proxy
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
-"""The kernel mechanisms that proxies program, with the default first. Gateway API reports have the same field."""
+"""The kernel mechanisms that proxies program, with the default first. Reports contain the one in use as `mode`."""
 
 CONVERGES_WITHIN = 5.0
 """The seconds in which the reference and kube-proxy apply a change with our configuration. No KEP sets a limit."""

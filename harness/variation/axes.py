@@ -225,7 +225,7 @@ _MOST: Mapping[Value, int] = {
     (HISTORY, "changed"): 8,
     (HISTORY, "busy"): 1,
 }
-"""The maximum number of Services or slices of a scenario that have a value which costs requests or many rules."""
+"""How many Services or slices of a scenario may have each value. More would cost too many requests or rules."""
 
 
 def within_limits(draw: Draw, number: int) -> Draw:

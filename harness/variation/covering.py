@@ -104,9 +104,9 @@ class RowBuilder:
     def build(
         self, begin: Row, axes: Iterable[tuple[str, Callable[[Row], Iterable[Any]]]], *, passes: int = 1
     ) -> dict[str, Any]:
-        """Return a row with the values of `begin`, and one for each other axis. The order of axes breaks ties.
+        """Return a row with the values of `begin`, and a chosen value for each other axis.
 
-        `axes` has axes, each with a function that returns its values for the row so far. More passes choose again.
+        `axes` has axes, each with a function that returns the possible values. Each further pass chooses again.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:

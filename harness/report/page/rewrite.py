@@ -60,7 +60,7 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:
-    """Return a function that reads a file in a folder by path. It returns None for binary files and paths outside."""
+    """Return a function that reads a file of this folder by path. It returns None for other files and binary files."""
     root = folder.resolve()
 
     def text_of(path: str) -> str | None:
