@@ -63,7 +63,7 @@ class Sample:
         """Return an upper bound of the seconds since an earlier sample in which some thread could not run.
 
         The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable in both
-        samples, with unchanged times, has waited. So has a runnable thread that ended in between.
+        samples, with unchanged times, has waited. A runnable thread that ended in between has waited too.
         """
         passed = self.at - earlier.at
         asleep = passed - EVERY - (self.used - earlier.used)

@@ -123,7 +123,7 @@ def _of_outcome(
 
 
 def _conditions(asked: str, kind: str) -> frozenset[str]:
-    """Return the unusual conditions of a client's connections. `asked`: its label and the window's title."""
+    """Return the unusual conditions of a client's connections. `asked` describes the client."""
     found = {word for word in (UDP, IPV6) if re.search(rf"\b{word}\b", asked)}
     found |= {NODE_CLIENT} if asked.startswith("node ") else set()
     found |= {EXTERNAL_CLIENT} if asked.startswith("outside ") else set()
@@ -226,7 +226,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _of_words(observed: str) -> Iterator[str]:
-    """Yield the possible differences for "CLIENT reached POD" or "CLIENT got no answer" without an expectation."""
+    """Yield possible differences for "CLIENT reached POD" or "CLIENT got no answer". The expectation is unknown."""
     client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):

@@ -124,7 +124,7 @@ class CaseResult:
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: "CaseResult") -> None:
-        """Merge a later phase or a repetition of the same case. The worse verdict wins, or the first of equal ones."""
+        """Merge a later phase or a repetition of the same case. The worse verdict wins."""
         if severity(other.verdict) > severity(self.verdict):
             self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
             self.explanation, self.rerun = other.explanation, other.rerun

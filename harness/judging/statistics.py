@@ -99,13 +99,13 @@ class SamplePlan:
 
 @cache
 def samples_for_leak(leak: float, miss: float) -> int:
-    """Return the number of probes that miss a share `leak` of wrong answers with probability `miss` at most."""
+    """Return how many probes miss a share `leak` of wrong answers with a probability of at most `miss`."""
     rates = Rates(leak, miss)
     return _smallest(lambda n: (1 - rates.leak) ** n <= rates.miss, math.log(miss) / math.log1p(-leak))
 
 
 def samples_for_members(count: int, miss: float) -> int:
-    """Return the number of probes that miss one of `count` equally likely endpoints with probability `miss` at most."""
+    """Return how many probes miss one of `count` equally likely endpoints with a probability of at most `miss`."""
     if count < 1:
         raise ValueError(f"expected at least one endpoint, not {count}")
     if not 0 < miss < 1:
@@ -151,7 +151,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
 
     The smallest fault is one endpoint that gets twice, or half, the traffic of each other endpoint. The bounds limit
     the total false-alarm probability of all endpoints to `rates.miss`. The number of probes is the smallest multiple of
-    10 that misses the fault with probability `rates.miss` at most.
+    10 that misses the fault with a probability of at most `rates.miss`.
     """
     if count < 2:
         raise ValueError(f"need at least two endpoints to compare their shares, not {count}")
@@ -166,7 +166,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return bounds for the counts of `count` equal endpoints. All hold with probability 1 - `alarm` at least."""
+    """Return bounds that all counts of `count` equal endpoints meet with a probability of at least 1 - `alarm`."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)

@@ -38,7 +38,7 @@ class TimedObservation(NamedTuple):
 
 
 def as_text(changes: Iterable[Change], seen: Sequence[TimedObservation], *, zero: float) -> str:
-    """Return the changes since `zero` (monotonic s) and the observations as text, by time, or "" without changes."""
+    """Return the changes since `zero` (monotonic s) and the observations as text by time, or "" if nothing changed."""
     mine = [each for each in changes if each.at >= zero and each.what != "measured"]
     first = min((each.at for each in seen), default=float("inf"))
     before = [each for each in mine if each.at <= first]

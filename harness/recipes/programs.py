@@ -30,7 +30,7 @@ _LOOK = 0.01
 
 
 class _OneProgram:
-    """One program of the recipe, on all nodes or in all pods where it runs. A place has the name of its node or pod."""
+    """One program of the recipe, on all nodes or in all pods where it runs. `where` is the node's or pod's name."""
 
     def __init__(self, connections: ApiServerAccess, program: Program) -> None:
         self.program, self._connections = program, connections

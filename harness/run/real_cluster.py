@@ -176,7 +176,7 @@ def _places(target: ClusterTarget, worker: str) -> NetnsLookup:
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:
-    """Return the release of a kind cluster. Its version is "" if scenarios request a different patch release."""
+    """Return the release of a kind cluster. Its version is "" if --kind-patch names another patch release."""
     found = parse_version(str(api.request("GET", "/version").body.get("gitVersion", "?")))
     known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
     return replace(settings.release, version=found.series if found and known else "")

@@ -48,7 +48,7 @@ def _first(
 def answering_pods(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any
 ) -> dict[ClientRef, str]:
-    """Return the name of the pod that answers each client, or the kind of failure. Raises `InconclusiveError`."""
+    """Return the pod that answers each client by name, or an outcome like "TimedOut". Raises `InconclusiveError`."""
     seen = _ask(cluster, service, clients, **address)
     for who, each in zip(clients, seen, strict=True):
         if isinstance(each, Unknown):

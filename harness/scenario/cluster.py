@@ -80,7 +80,7 @@ class Cluster(ComponentOperations, Observations):
         `releases` are the component releases that the previous scenario left running. If None, `close` restores the
         initial releases. `draw` varies everything that the scenario does not specify. `shared` are the unrelated
         Services that the previous scenario left. If None, `close` deletes the unrelated Services. `unanswered` returns
-        the given basic checks that failed, each with the requirements that test it. `claims` returns whether the
+        which of the given basic checks failed, each with the requirements that test it. `claims` returns whether the
         implementation claims a feature.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
@@ -146,9 +146,9 @@ class Cluster(ComponentOperations, Observations):
     ) -> Service:
         """Create a Service, by default with one port. Without a `selector`, `publish` writes its slices.
 
-        A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds such
-        addresses to spec.externalIPs. `spec` has further fields of the spec, by API name. A `traffic_distribution` of
-        "" leaves the field unset, even if the recipe of a proxy would set it. Raises `RefusedError`.
+        A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds one
+        such address per node to spec.externalIPs. `spec` has further fields of the spec, by API name. With
+        `traffic_distribution=""`, the field is unset even if a proxy's recipe would set it. Raises `RefusedError`.
         """
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
             self.backend.need(Ability.EQUAL_NODES)
@@ -220,7 +220,7 @@ class Cluster(ComponentOperations, Observations):
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
     def _changing(self, component: Component) -> AbstractContextManager[None]:
-        """Return a context manager for a change that a component must process, with random events around it."""
+        """Return a context manager for a change that a component must process. Random events surround it."""
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
@@ -446,7 +446,7 @@ class Cluster(ComponentOperations, Observations):
     def check_preliminaries(self, text: str) -> None:
         """Raise `InconclusiveJudgementError` if a basic check that the scenario depends on, such as DNS, has failed.
 
-        `text` is the scenario's own failure message. Nothing is raised for a requirement that tests this check.
+        `text` is the scenario's own failure message. Raises nothing if the scenario itself tests this check.
         """
         for question, about in self._unanswered(self.record.used).items():
             if self.record.test in about:

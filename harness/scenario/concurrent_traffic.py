@@ -33,7 +33,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A Service address, and the pods that must answer each client (with `kept`, always the same one of them).
+    """A Service address, and the pods that must answer each client. If `kept`, each client must stay with one pod.
 
     The defaults are a random kind of address, the first IP family and the first port of the Service.
     """

@@ -138,5 +138,5 @@ def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
 
 
 def _changes(cluster: Cluster) -> tuple[int, int]:
-    """Return the numbers of the scenario's writes and of all changes that it has started."""
+    """Return how many API requests of the scenario may have changed objects, and how many changes it has begun."""
     return cluster.api.writes, cluster.backend.changes

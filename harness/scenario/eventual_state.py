@@ -208,7 +208,7 @@ def expect_no_more_reads(
     client may restart watches and lists at any time), or a read of a resource that was not read before.
 
     Reads are GET, LIST and WATCH requests, as in "get nodes", that the API server counts. `play` makes one round of
-    changes, and returns the reads that have another cause. Raises `AssertionError`, or `UnavailableError` if the API
+    changes, and returns the reads to ignore. Raises `AssertionError`, or `UnavailableError` if the API
     server does not count reads.
     """
     begin = time.monotonic()

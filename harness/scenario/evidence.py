@@ -29,7 +29,7 @@ from harness.tracing.probe_tracing import as_pcap
 from harness.tracing.rules import rules_of
 
 SECONDS = 0.7
-"""After this many seconds, no trace starts, and other failed windows are only listed. A trace takes at most 1 s."""
+"""After this many seconds, no trace starts, and further failed windows are only listed. A trace takes at most 1 s."""
 
 ENDS = 3  # maximum number of servers at which packets are captured
 _SERVICES = 10  # maximum number of Services whose decisions are derived from objects

@@ -87,7 +87,7 @@ class Nodes:
         self.register(name, zone=zone, settle=False)
 
     def register(self, name: str, *, zone: str = "", settle: bool = True) -> None:
-        """Recreate the Node object that `unregister` deleted, as the kubelet would. `zone` overrides its zone."""
+        """Recreate the Node object that `unregister` deleted, as the kubelet would. `zone` replaces its former zone."""
         self._begin("register node", node=name, zone=zone)
         lost = self._unregistered.pop(name)
         metadata = {key: each for key, each in lost["metadata"].items() if key in ("name", "labels", "annotations")}
@@ -110,7 +110,7 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: Readiness | None = None) -> None:
         """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
 
-        `ready` is "Unknown" if the kubelet does not report. Controllers may ignore a change of only the CPU (`resize`).
+        A `ready` of "Unknown" means that the kubelet stopped reporting. Controllers may ignore changes of only the CPU.
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)

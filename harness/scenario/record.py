@@ -22,7 +22,7 @@ _LONGEST_EXPLANATION = 20_000
 
 @dataclass(frozen=True, slots=True)
 class SeenValue:
-    """A value that was as expected at `at` (monotonic seconds). `changes` counts the writes and changes before it."""
+    """A value that was as expected at `at` (monotonic seconds). `changes` counts earlier writes and changes."""
 
     at: float
     changes: tuple[int, int]

@@ -55,7 +55,7 @@ class SharedServices:
 
     @property
     def namespace(self) -> str:
-        """The namespace of these Services. Each set of Services gets a new one, because deleting one takes time."""
+        """The namespace of these Services. Each set gets a new namespace, because deleting a namespace takes time."""
         return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}-{self._number}"
 
     def make(self, backend: Backend, wanted: str) -> None:
@@ -121,7 +121,7 @@ class UnrelatedObjects:
         return self._owner
 
     def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
-        """If `draw` requires it, create and delete a Service named like `wanted`, or create one in the twin namespace."""
+        """If `draw` requires it, create and delete a Service named like `wanted`, or create a twin of `wanted`."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: Draw, obj: Object) -> bool:
-        """If `draw` requires it, write the slice with other endpoints, or its twin. Return whether the slice now exists."""
+        """If `draw` requires it, create a slice with other endpoints, or its twin. Return whether the slice exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
@@ -233,7 +233,7 @@ class UnrelatedControllerInputs:
             self._backend.api.create("endpointslices", self._namespace, made)
 
     def is_to_disturb(self, service: str) -> bool:
-        """Return whether to delete the slices of a Service now, as another client would. True once per Service."""
+        """Return whether to delete the slices of a Service now, like another client. True at most once per Service."""
         return self._applies("deleted", service)
 
     def _applies(self, value: str, name: str) -> bool:
@@ -246,7 +246,7 @@ class UnrelatedControllerInputs:
         return True
 
     def without_own(self, slices: Sequence[Object]) -> Sequence[Object]:
-        """Return the slices without those of `accompany_service` and the endpoints of `accompany_pod`."""
+        """Return the slices except those from `accompany_service`, and without endpoints from `accompany_pod`."""
         if not self._seen:
             return slices
         own = [each for each in slices if not each["metadata"]["name"].startswith(PREFIX)]

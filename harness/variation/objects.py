@@ -184,7 +184,7 @@ def _split(draw: Draw, obj: Object, before: Mapping[str, Object]) -> list[Object
 
 
 def _places(endpoints: Sequence[Object], before: Mapping[str, Object | None]) -> dict[str, str]:
-    """Return the slice of each address: the one that it is in, or else the one with the fewest endpoints."""
+    """Return the slice of each address: the slice that already has it, or else the slice with the fewest endpoints."""
     known = {_address(each): name for name, obj in before.items() if obj for each in obj["endpoints"]}
     places = {_address(each): known[_address(each)] for each in endpoints if _address(each) in known}
     used = Counter(places.values())
