@@ -196,7 +196,7 @@ def at_most(successes: int, samples: int, chance: float) -> float:
 
 
 def most(samples: int, chance: float, tail: float) -> int:
-    """Return the number of successes that is exceeded with probability at most `tail`."""
+    """Return the number of successes that is exceeded with a probability of at most `tail`."""
     return samples - _tail_length(_binomial(samples, chance)[::-1], tail)
 
 

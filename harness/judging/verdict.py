@@ -227,7 +227,7 @@ def pods_of(expected: Expected) -> frozenset[str]:
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
-    """Judge observations. A client with fewer observations than planned in `planned` is inconclusive.
+    """Judge observations. The result of a client with fewer observations than `planned` is inconclusive.
 
     Raises `ValueError` for observations of a client without an expectation.
     """

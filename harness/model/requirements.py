@@ -32,7 +32,7 @@ class Profile(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature of the implementations of a profile. Core features are mandatory."""
+    """A feature that implementations of a profile can support. Core features are mandatory."""
 
     name: str
     profile: Profile

@@ -143,7 +143,7 @@ class Programs:
         return [each for part in self._all for each in part.processes.remarks]
 
     def synced(self) -> bool:
-        """Return whether all checks succeed in all places for `quiet_seconds`. Raises `EndedError`."""
+        """Return whether all checks succeed everywhere for `quiet_seconds`. Raises `EndedError`."""
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds
         since = time.monotonic()
         while True:
@@ -188,7 +188,7 @@ class Programs:
         return {"metadata": {"namespace": namespace, "name": name}, "spec": {}}
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
-        """Return the output of a command in a place, and the exit code if the command failed."""
+        """Return the output of a command on a node or in a pod, and the exit code if the command failed."""
         code, said = self._connections.output_of(where, command, self._environment(where), COMMAND_SECONDS)
         if code is None:
             return f"the command did not end within {COMMAND_SECONDS:g} s"
@@ -200,7 +200,7 @@ class Programs:
         return self._parts[0].environment({**self._filled[where], "log_file": log})
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command with `more` values, and run it for `within` unscaled s. Raises `InconclusiveError`."""
+        """Run a command for up to `within` unscaled s. `more` has placeholder values. Raises `InconclusiveError`."""
         values = {**self._filled[where], **more}
         filled = [fill(part, values) for part in command]
         who, log = f"{self._recipe.name} on {where}, to {what},", self._log_of_pods(where)

@@ -120,7 +120,7 @@ _Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, me
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that runs on each node or in the pod. `files` maps names to contents, which are written first."""
+    """A program that runs on each node or in a pod. `files` maps names to contents, which are written first."""
 
     name: Name
     command: Command
@@ -159,7 +159,7 @@ class Recipe:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Return the names of all requirements for the machine, which follow from `requires` and `isolation`."""
+        """Return the names of everything that the machine must have, according to `requires` and `isolation`."""
         return tuple(dict.fromkeys((*self.requires, *self.isolation)))
 
 

@@ -26,7 +26,7 @@ _FEATURE_OF: Mapping[str, Value] = {
 """By feature, the random value that may occur only if the implementation claims the feature."""
 
 _SELDOM = 8
-"""For real programs, one in this many requirements varies `components`, because restarts take seconds."""
+"""With real programs, only one in this many requirements varies `components`, because restarts take seconds."""
 
 _OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late", f"{axes.NODES}=bare")
 _INERT: Mapping[Profile, tuple[str, ...]] = {

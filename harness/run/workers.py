@@ -46,7 +46,7 @@ def _folders(groups: Path, own: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the group's limit of CPUs, or None without a limit."""
+    """Return the group's limit of CPUs, or None if it has none."""
     with contextlib.suppress(ValueError):
         quota, period = map(int, _text(folder / "cpu.max").split())
         return quota / period
@@ -54,7 +54,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def _free(folder: Path) -> int | None:
-    """Return the free bytes up to the group's limit, including reclaimable caches, or None without a limit."""
+    """Return the free bytes up to the group's limit, including reclaimable caches, or None if it has no limit."""
     with contextlib.suppress(ValueError):
         droppable = _figures(folder / "memory.stat").get("inactive_file", 0)
         return int(_text(folder / "memory.max")) - int(_text(folder / "memory.current")) + droppable

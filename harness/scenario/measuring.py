@@ -1,8 +1,8 @@
 """Send probes along paths, wait for the expected outcomes, and then measure and judge the traffic.
 
 A check has two parts. First, it polls until the clients get the expected outcomes, because changes take time. Then the
-measuring window opens, in which every observation counts. If the first round of polling is as expected, the
-observations of the second round also count in the window. Sample sizes follow from error rates (`Rates`).
+measuring window opens, in which every observation counts. If polling needs only one second round of probes, its
+observations also count in the window. Sample sizes follow from error rates (`Rates`).
 """
 
 import time
@@ -179,7 +179,7 @@ def measure(
     """Open a measuring window, send the planned number of probes along each path, and judge the observations.
 
     The window begins with the observations in `seen`. `explain` is called with the clients that failed, if any. Raises
-    the errors of `raise_unless_passed`.
+    the same errors as `raise_unless_passed`.
     """
     opens = TimedObservation(time.monotonic(), "the measuring window opens: from now on every observation counts")
     window = cluster.window(title, paths, rates)

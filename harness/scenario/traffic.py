@@ -66,7 +66,7 @@ def expect_traffic(
     via: str | None = None,
     rates: Rates = DEFAULT_RATES,
 ) -> None:
-    """Expect each client to reach all of these pods and no others, or to time out or be refused.
+    """Expect each client to reach all its pods in `expected` and no others, or to time out or be refused.
 
     A client is the name of a node (meaning a pod on the node), a `Client`, or a `Pod` of the scenario. `to` is the kind
     of address, by default a random kind. Node ports and load balancer addresses are those of the client's own node, or
@@ -152,12 +152,12 @@ def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Cli
 
 
 def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect clients with many open connections to reach exactly these pods. Raises as `expect_even_shares` does."""
+    """Expect clients with many open connections to reach exactly these pods. Raises what `expect_even_shares` raises."""
     _under_load(cluster, service, {who: names(pods) for who, pods in expected.items()})
 
 
 def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect clients with many open connections to reach only these pods. Raises as `expect_even_shares` does."""
+    """Expect clients with many open connections to reach only these pods. Raises what `expect_even_shares` raises."""
     _under_load(cluster, service, {who: AnyOf(names(pods)) for who, pods in expected.items()})
 
 

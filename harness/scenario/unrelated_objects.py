@@ -1,4 +1,4 @@
-"""Unrelated objects that share the cluster with a scenario: Services of the same name, other Services, pods and nodes.
+"""Unrelated objects that share the cluster with a scenario: Services (some with the same names), pods and nodes.
 
 The scenario's `draw` determines these objects. They never change the expected answers. Unrelated Services remain for
 the next scenarios, because writing hundreds of objects takes longer than most scenarios.
@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: Draw, obj: Object) -> bool:
-        """If `draw` requires it, create a slice with other endpoints, or its twin. Return whether the slice exists."""
+        """If `draw` requires it, create the slice with other endpoints, or a twin. Return whether the slice exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
@@ -233,7 +233,7 @@ class UnrelatedControllerInputs:
             self._backend.api.create("endpointslices", self._namespace, made)
 
     def is_to_disturb(self, service: str) -> bool:
-        """Return whether to delete the slices of a Service now, like another client. True at most once per Service."""
+        """Return whether to delete a Service's slices now, as another client would. True at most once per Service."""
         return self._applies("deleted", service)
 
     def _applies(self, value: str, name: str) -> bool:

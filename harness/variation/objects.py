@@ -35,7 +35,7 @@ def usual_ports(draw: Draw) -> tuple[Port, ...]:
 
 
 def ports(draw: Draw, written: Sequence[Port]) -> tuple[Port, ...]:
-    """Return the ports of a Service: those of the scenario with names, and additional ports according to the draw."""
+    """Return the ports of a Service: the scenario's ports, with names, and additional ports according to the draw."""
     if draw[axes.PORTS] == "written" or len(written) != 1:
         return tuple(written)
     only = replace(written[0], name=written[0].name or PORT_NAME)
