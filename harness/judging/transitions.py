@@ -1,7 +1,7 @@
 """Measures the effects of changes on steady traffic, for each client.
 
 The first window after a change, for the same Service and kind of address, defines the expected state after the change.
-Times are relative to the start of the change.
+Reaction times count from the start of the change.
 """
 
 from collections.abc import Iterator, Sequence

@@ -20,7 +20,7 @@ _ALWAYS = ("backend", "seed")  # the plugin has no default backend, and with --g
 
 
 def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
-    """Return the command for a case of a run with these arguments. For a custom suite, this is a pytest command."""
+    """Return the command for a case of a run with these arguments. It is `pytest …` if pytest ran a custom suite."""
     published = case.nodeid.partition("/")[0] == SUITE
     if published or "trafficdist" in arguments[:1]:
         return command(settings, case.requirement, arguments=arguments)

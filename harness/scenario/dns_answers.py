@@ -138,7 +138,7 @@ def _is_malformed(error: Exception) -> bool:
 def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Message:
     """Return the answer to a query. Repeat the query after one malformed answer, or if the programs could not run.
 
-    Raises `dns.exception.Timeout` or `StarvedError`.
+    Raises `dns.exception.DNSException` or `StarvedError`.
     """
     begin = time.monotonic()
     again = False
