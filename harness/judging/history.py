@@ -1,8 +1,8 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
 This file is enough to derive all verdicts, so a later release can judge old runs, and anyone can check them. Each line
-ends with a digest of the line and the previous digest, which reveals changed and removed lines. One system call
-writes each line. If a process is killed, its history has no end record, and its last line may be incomplete.
+ends with a digest of the line and the previous digest, which reveals changed and removed lines. Usually, one system
+call writes each line. If a process is killed, its history has no end record, and its last line may be incomplete.
 `trafficdist judge` reports this.
 
     begin         worker, version of this format; in a merged history all workers

@@ -234,7 +234,7 @@ class Judge:
             self.judged.cases[key] = new
 
     def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
-        """Record contradictions between a verdict's cause, counts or final verdict and the records before it."""
+        """Record where the cause, counts or verdict in a verdict record contradict the records before it."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
         tallies = [window.tallies for window in worker.story.windows]

@@ -1,4 +1,4 @@
-"""Values of options about clusters that several packages use."""
+"""Values of cluster options that several packages use."""
 
 NO_CNI = "none"  # value of --cni for a cluster in which the suite installs no network plugin
 

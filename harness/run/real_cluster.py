@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 class ClusterSession:
-    """The session of a run on a cluster, which holds its Lease. `close` restores the cluster, and is idempotent."""
+    """A run's session on a cluster, whose Lease it holds. `close` restores the cluster, and is idempotent."""
 
     def __init__(self, settings: Settings, say: Say) -> None:
         self._settings = settings

@@ -46,7 +46,7 @@ def _folders(groups: Path, own: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the group's limit of CPUs, or None if it has none."""
+    """Return the group's CPU limit, or None if it has none."""
     with contextlib.suppress(ValueError):
         quota, period = map(int, _text(folder / "cpu.max").split())
         return quota / period

@@ -110,7 +110,7 @@ def limit(cluster: Cluster) -> str:
 
 
 def delayed(begin: float, until: float, within: float) -> str:
-    """Return the reason if a change took over `within` s only because programs could not run, or "". All times in s."""
+    """Return the reason if a change took over `within` s only because programs could not run, or "". Times are in s."""
     seconds, most, lost = until - begin, within * eventually.time_scale(), RUN_DELAY.lost(begin, until)
     if seconds <= most or seconds - lost > most:
         return ""

@@ -225,7 +225,7 @@ def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
 def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: int | None = None) -> Iterator[None]:
     """Expect the `event` in the block to cause no more than `at_most` writes to slices of the Service.
 
-    A write creates, deletes or changes a slice; its generation counts the changes. The report lists the number of
+    A write creates, deletes or changes a slice; the slice's generation counts changes. The report lists the number of
     writes, even if any number is allowed (`None`). Raises `AssertionError`.
     """
     cluster.settle()

@@ -202,7 +202,7 @@ def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], 
 
 
 def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
-    """Return the number of additional probes of a path that its plan requires."""
+    """Return how many more probes the plan of a path requires."""
     return max(0, max(window.plans[path.label].samples, at_least) - len(seen.get(path, ())))
 
 

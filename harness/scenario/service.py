@@ -75,7 +75,7 @@ def placeless(pod: Pod, **conditions: Any) -> Endpoint:
 
 
 def at_port(pod: Pod, port: int) -> Pod:
-    """Return a pod with the name that it answers with on this port (see `tells_port` of `run_servers`)."""
+    """Return a pod under the name with which it answers on this port (see `tells_port` of `run_servers`)."""
     return replace(pod, name=f"{pod.name}.{port}")
 
 

@@ -164,5 +164,5 @@ def _label(client: str, what: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape all characters that have a meaning in Mermaid as numbers."""
+    """Escape all characters that have a meaning in Mermaid: replace them with their numbers."""
     return _PLAIN.sub(lambda found: f"#{ord(found[0])};", text)
