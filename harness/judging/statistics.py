@@ -63,7 +63,7 @@ class Rates:
         return max(together, samples_for_leak(self.by_itself(clients), miss))
 
     def smallest_fault(self, clients: int) -> str:
-        """Return the smallest share of wrong answers that this many clients detect together, for the report."""
+        """Return, for the report, the smallest shares of wrong answers that clients detect together and alone."""
         alone = self.by_itself(clients)
         text = _percent(self.leak)
         return text if alone == self.leak else f"{text} at {clients} clients, {_percent(alone)} at one"

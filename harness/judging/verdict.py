@@ -89,7 +89,7 @@ NO_ANSWER = NoAnswer()
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Any of these pods may answer, and some may never answer. This is used while a change is in progress."""
+    """Any of these pods may answer, and some may never answer, for example while a change is in progress."""
 
     pods: frozenset[str]
 

@@ -14,7 +14,7 @@ class OwnFolder:
     """A folder that only this user can access. `close`, or the end of the context manager, removes it."""
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
-        """Create a folder whose name starts with `prefix` in `place`, and remove such folders of dead processes."""
+        """Create a folder in `place` with `prefix` in its name. Remove folders that dead processes left there."""
         place = place or Path(tempfile.gettempdir())
         for each in place.glob(f"{prefix}*"):
             with contextlib.suppress(PermissionError):  # another user's folder

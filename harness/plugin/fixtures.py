@@ -111,7 +111,7 @@ def backends(_run: Run) -> Iterator[Backends]:
 
 
 def _boot(run: Run, topology: Topology, draw: Draw) -> "Backend":
-    """Boot a cluster of this topology, or return this worker's share of the real cluster."""
+    """Boot a cluster of this topology, or return this worker's backend for the real cluster."""
     if run.target:
         from harness.run.real_cluster import boot  # noqa: PLC0415
 

@@ -46,7 +46,7 @@ Show = Callable[[str, Namespace, str], Path]
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
-    """The commands of a recipe. Without `detach`, the interface is deleted together with the pod's netns."""
+    """A recipe's commands for pods. Without `detach`, the interface is deleted together with the pod's netns."""
 
     attach: Command
     detach: Command = ()

@@ -47,7 +47,7 @@ class RehearsableCase:
 
 @dataclass(slots=True)
 class ExpectedRecords:
-    """The windows and comparisons in the history of a passed case. `rates`: all rates in the test's code.
+    """The windows and comparisons in the history of a passed case. `rates`: all error rates in its test's code.
 
     `compared` has pairs: a part of the subject (see `fits`), and the expected value or a frozenset of accepted values.
     `left` has values that `recheck` may compare again. `complete` is true if the records contain all expectations.

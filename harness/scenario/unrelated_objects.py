@@ -1,4 +1,4 @@
-"""Unrelated objects that share the cluster with a scenario: Services (some with the same names), pods and nodes.
+"""Unrelated objects that share the cluster with a scenario: Services (some named like its own), pods and nodes.
 
 The scenario's `draw` determines these objects. They never change the expected answers. Unrelated Services remain for
 the next scenarios, because writing hundreds of objects takes longer than most scenarios.
