@@ -14,7 +14,7 @@ class OwnFolder:
     """A folder that only this user can access. `close`, or the end of the context manager, removes it."""
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
-        """Create a folder in `place` with `prefix` in its name. Remove folders that dead processes left there."""
+        """Create a folder PREFIX* in `place`, and remove folders PREFIX* that dead processes left there."""
         place = place or Path(tempfile.gettempdir())
         for each in place.glob(f"{prefix}*"):
             with contextlib.suppress(PermissionError):  # another user's folder

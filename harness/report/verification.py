@@ -249,7 +249,7 @@ _PROMISE = re.compile(r"\bthe declared (\S+) s\b")
 
 
 def _expectations(run: Evidence) -> Iterator[str]:
-    """Yield passed cases whose records lack a known expectation of their test, or have another order."""
+    """Yield passed cases whose records lack a known expectation of their test, or are in another order."""
     for record in run.recorded.records if run.foreseen else ():
         for text, value in _ALWAYS.items() if record["kind"] == "comparison" else ():
             if re.match(text, record["what"]) and record["expected"] != value:

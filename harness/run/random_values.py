@@ -78,7 +78,7 @@ def draws_of(
     """Return the draw (random values) of each requirement, as a string that `parse_draw` reads.
 
     The draws depend on the seed, the suite and the abilities of the cluster, but not on the selected requirements. So a
-    requirement has the same draw when it runs alone. `needs` and `seconds` (of a single case) may lack requirements.
+    requirement has the same draw when it runs alone. `needs` and `seconds` (per case) may lack requirements.
     """
     known = list(requirements)
     if settings.draw:

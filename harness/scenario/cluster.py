@@ -262,7 +262,7 @@ class Cluster(ComponentOperations, Observations):
     ) -> list[Pod]:
         """Run one pod with an echo server on each of these nodes. The first pod on a node gets the node's name.
 
-        With `tells_port`, answers include the name of the port (`at_port`). With `host_network`, each server uses the
+        With `tells_port`, answers include the port number (see `at_port`). With `host_network`, each server uses the
         node's address.
         """
         if len(container_ports) > _FEW_PORTS or tells_port:
