@@ -99,13 +99,13 @@ class SamplePlan:
 
 @cache
 def samples_for_leak(leak: float, miss: float) -> int:
-    """Return how many probes miss a share `leak` of wrong answers with a probability of at most `miss`."""
+    """Return how many probes make the probability of missing a share `leak` of wrong answers at most `miss`."""
     rates = Rates(leak, miss)
     return _smallest(lambda n: (1 - rates.leak) ** n <= rates.miss, math.log(miss) / math.log1p(-leak))
 
 
 def samples_for_members(count: int, miss: float) -> int:
-    """Return how many probes miss one of `count` equally likely endpoints with a probability of at most `miss`."""
+    """Return how many probes make the probability of missing one of `count` equal endpoints at most `miss`."""
     if count < 1:
         raise ValueError(f"expected at least one endpoint, not {count}")
     if not 0 < miss < 1:

@@ -168,7 +168,7 @@ def _private(content: str | bytes) -> str | bytes:
 
 
 def write_whole(target: Path, content: str | bytes) -> None:
-    """Write a file atomically, so that readers never see a part of the content. Raises `OSError`."""
+    """Write a file atomically, so that readers never see partial content. Raises `OSError`."""
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
     try:
