@@ -226,7 +226,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _of_words(observed: str) -> Iterator[str]:
-    """Yield possible differences for "CLIENT reached POD" or "CLIENT got no answer". The expectation is unknown."""
+    """Yield possible differences for "CLIENT reached POD" or "CLIENT got no answer" if the expectation is unknown."""
     client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):

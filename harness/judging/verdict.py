@@ -186,7 +186,7 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
 
 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
-    """Return the plan of each client of a window. It determines how many probes a client sends.
+    """Return the plan of each client of a window. The plan determines how many probes the client sends.
 
     Clients are counted together if they would all see the same fault. Unexpected silence or refusals are seen by all
     clients with the same kind of expectation. Wrong answers are possible only for clients that may not reach all pods.

@@ -41,7 +41,7 @@ Run = Callable[[str, str, tuple[str, ...], Mapping[str, str], float], None]
 """Runs a command on a node, given its purpose, additional values and the time limit. Raises `InconclusiveError`."""
 
 Show = Callable[[str, Namespace, str], Path]
-"""Given a node, a netns and a name, returns a path with which commands can enter the netns until it is deleted."""
+"""Given a node, a netns and a name, returns a path with which commands on the node can enter the netns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,6 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
 
 
 def expensive_values(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
-    """Return a requirement's values of the axes that may need a separate cluster or many unrelated objects."""
+    """Return a requirement's values on the axes that may need a separate cluster or many unrelated objects."""
     draw: Draw = plan.draw_of(requirement.id) if requirement is not None else PLAIN
     return draw[axes.NAMES], draw[axes.NEIGHBOURS]

@@ -1,8 +1,8 @@
 """Send probes along paths, wait for the expected outcomes, and then measure and judge the traffic.
 
 A check has two parts. First, it polls until the clients get the expected outcomes, because changes take time. Then the
-measuring window opens, in which every observation counts. The second round of
-polling also counts in the window, unless it had to be repeated. Sample sizes follow from error rates (`Rates`).
+measuring window opens, in which every observation counts. The second round of polling
+also counts in the window, unless it had to be repeated. Sample sizes follow from error rates (`Rates`).
 """
 
 import time
@@ -67,13 +67,13 @@ Observed = Mapping[Path, Sequence[Observation]]  # observations of each path
 
 @dataclass(frozen=True, slots=True)
 class WaitResult:
-    """The result of a wait: the first mismatch of the last round, and a message, or "" if all was as expected.
+    """The result of a wait. If the last round was wrong, `wrong` is its first mismatch, and `text` the full message.
 
     - `unknown`: why the mismatch may not be a fault, or "" if it certainly is one.
     - `wrong_until`: seconds from `begin` (monotonic) to the start of the last wrong round, or until all components had
       settled if this was later. The implementation needed at least this time.
-    - `seen`: the observations of the second round, or {} if it had to be repeated. They count in the
-      window, so a faulty proxy has two chances to pass (`Rates.chances`).
+    - `seen`: the observations of the second round, or {} if it had to be repeated. They count in the window, so a
+      faulty proxy has two chances to pass (`Rates.chances`).
     - `silent`: the path of the mismatch, if the mismatch is a probe of the first round that got no answer.
     """
 

@@ -55,7 +55,7 @@ class ServiceAddress:
         return self._path(who, node_client(who) if on_node else pod_client(who), expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:
-        """Return the path of each client. With client=endpoint in `draw`, an endpoint on its node stands in for it.
+        """Return the path of each client. With client=endpoint in `draw`, an endpoint on the same node replaces it.
 
         A proxy may need an endpoint's node to let the endpoint connect to itself. So the slice must contain this node.
         """

@@ -156,7 +156,7 @@ def matrices(results: Iterable[Result]) -> list[Matrix]:
 
 
 def _evidence(result: Result, read: Callable[[str], str | None], left: int) -> list[tuple[str, str]]:
-    """Return path and text of a requirement's evidence, up to `left` characters. Packet paths come first."""
+    """Return the path and text of each evidence file, up to `left` characters in all. Packet paths come first."""
     every = {path for case in result.cases for path in case.evidence}
     found = []
     for path in sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path)):
