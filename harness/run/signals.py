@@ -79,7 +79,7 @@ def interrupt_was_reported() -> bool:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`. `alone`: whether Python exits afterwards."""
+    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`. `alone`: whether Python then exits."""
     global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 
