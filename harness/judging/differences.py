@@ -106,7 +106,7 @@ def _of_window(window: WindowStory, changes: Sequence[Change]) -> Iterator[tuple
 def _of_outcome(
     column: str, expected: object, client: "_Client", endpoints: "_Endpoints", *, during: bool
 ) -> Iterable[str]:
-    """Return the differences that an outcome shows. `column` is the pod that answered, "refused" or "timed out"."""
+    """Return what is wrong with one kind of answer. `column` is the pod that answered, "refused" or "timed out"."""
     if column == "refused":
         return [NOT_DROPPED if isinstance(expected, TimedOut) else REFUSED_DURING if during else REFUSED]
     if column == "timed out":

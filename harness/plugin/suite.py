@@ -89,7 +89,7 @@ class _CommandPlugin:
 
 
 def catalogue(suite: str = SUITE) -> list[Requirement]:
-    """Collect a suite, and return its requirements by id. Raises `DistrustError` with pytest's output."""
+    """Collect a suite, and return its requirements, sorted by id. Raises `DistrustError` with pytest's output."""
     return rehearsed(suite)[0]
 
 

@@ -92,7 +92,7 @@ class SharedServices:
 
 @dataclass(slots=True)
 class UnrelatedObjects:
-    """The unrelated objects of one scenario. Without `shared`, they include its own unrelated Services."""
+    """The unrelated objects of one scenario. Unless it uses `shared` Services, they include Services of its own."""
 
     backend: ScenarioBackend
     namespace: str
