@@ -86,7 +86,7 @@ def test_client_keeps_its_endpoint(three_zones: Cluster, port: Port) -> None:
 
 @requirement(
     "AFFINITY/clients-of-both-families",
-    "With sessionAffinity ClientIP, a client keeps its endpoint over IPv6 too, within the zone that hints select.",
+    "With sessionAffinity ClientIP, an IPv6 client always reaches the same one of the endpoints hinted for its zone.",
     level=MUST,
     features={IPV6_SERVICES, SESSION_AFFINITY, ZONE_HINTS},
     source="Kubernetes, Service API: sessionAffinity",

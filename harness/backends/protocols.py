@@ -55,7 +55,7 @@ def lacks(backend: Backend, *abilities: str) -> UnavailableError:
 @runtime_checkable
 class PodLifecycle(Protocol):
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod that receives no traffic."""
+        """Create a pod to which the caller sends no traffic. It may exist in the API only."""
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
         """Make a pod ready or not ready."""

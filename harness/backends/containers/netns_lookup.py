@@ -51,8 +51,8 @@ class NetnsLookup:
         if not all(holds(place, each) for each in addresses):
             place.close()
             raise UnavailableError(
-                f"the process that {self._engine.name} reports for {container} is not in a network with the node's "
-                f"addresses {', '.join(addresses)}"
+                f"the main process of {container}, as {self._engine.name} reports it, is in a netns without some of the "
+                f"node's addresses {', '.join(addresses)}"
             )
         self._nodes[name] = place.inode
         return place
