@@ -49,7 +49,7 @@ class Program:
         return f"{self.name} {self.version}".rstrip()
 
     def of(self, *, annotated: bool) -> "Program":
-        """Return the program with the `reads` that apply to a Service with or without the topology annotation."""
+        """Return how the program treats a Service. `annotated`: the Service has the topology annotation."""
         return replace(self, reads="none") if self.annotated and not annotated else self
 
     def knows(self, value: str | None) -> bool:

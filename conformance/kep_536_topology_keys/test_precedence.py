@@ -2,7 +2,7 @@
 
 Of these features, KEP-536 covers only externalTrafficPolicy, and forbids its value Local together with topology keys.
 We derive the following order from all KEPs. With a `Local` policy, topology keys have no effect. Topology keys
-are strict, so hints neither add nor remove endpoints that the keys select. Hints apply only if a Service has no keys.
+are strict, so hints neither add endpoints nor remove any that the keys select. Hints apply only without keys.
 
 No KEP states this order explicitly; it is our interpretation. KEP-2433 says that its gate and the ServiceTopology gate
 cannot be combined. kube-proxy 1.21 ignored internalTrafficPolicy and hints while the ServiceTopology gate was enabled.

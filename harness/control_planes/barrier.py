@@ -47,7 +47,7 @@ _ITS_CHANGES = (
 
 
 class ControllerBarrier:
-    """The barrier's Service, Pod and Node. They observe one controller process."""
+    """A barrier for one controller process. It owns a Service, a Pod and a Node, and changes them."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
         """`scrape` returns the controller's metrics or raises `InconclusiveError`. `log` returns new log lines."""

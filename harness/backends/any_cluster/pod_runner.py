@@ -110,7 +110,7 @@ class PodRunner:
             for name in late:
                 self._raise_if_stuck(found.get(name), troubled)
             if late:
-                raise NotYetError(f"{len(late)} of {len(here)} do not run with the wanted readiness: {', '.join(late[:4])}")
+                raise NotYetError(f"{len(late)} of {len(here)} do not run as wanted: {', '.join(late[:4])}")
             return [found[name] for name in here]
 
         found = eventually(

@@ -51,8 +51,8 @@ class NetnsLookup:
         if not all(holds(place, each) for each in addresses):
             place.close()
             raise UnavailableError(
-                f"the main process of {container}, as {self._engine.name} reports it, is in a netns without some of the "
-                f"node's addresses {', '.join(addresses)}"
+                f"the main process of {container}, as {self._engine.name} reports it, is in a netns that lacks some of "
+                f"the node's addresses {', '.join(addresses)}"
             )
         self._nodes[name] = place.inode
         return place

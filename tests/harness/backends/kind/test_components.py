@@ -27,8 +27,8 @@ PORTS = {6443: "kube-apiserver", 10257: "kube-controller-manager", 10259: "kube-
 BOOTED = release("1.34", PreferSameTrafficDistribution=True)
 
 
-class ControlPlaneContainer:
-    """The container of the control plane node."""
+class FakeContainerEngine:
+    """A fake container engine with the files of the control plane node. `asked` has all commands."""
 
     def __init__(self) -> None:
         texts = {name: (WRITTEN / f"{name}.yaml").read_text(encoding="utf-8") for name in PORTS.values()}
@@ -83,8 +83,8 @@ class ControlPlaneContainer:
 
 
 @pytest.fixture
-def node() -> ControlPlaneContainer:
-    return ControlPlaneContainer()
+def node() -> FakeContainerEngine:
+    return FakeContainerEngine()
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def api() -> Iterator[Api]:
     made.close()
 
 
-def components_of(node: ControlPlaneContainer, api: Api, *, stays: bool) -> KindComponents:
+def components_of(node: FakeContainerEngine, api: Api, *, stays: bool) -> KindComponents:
     return KindComponents(
         node, api, control_plane="td-control-plane", node_names={"a1": "td-worker"}, booted=BOOTED,
         patches={"1.33": "1.33.7"}, stays=stays,
@@ -105,12 +105,12 @@ def components_of(node: ControlPlaneContainer, api: Api, *, stays: bool) -> Kind
 
 
 @pytest.fixture
-def components(node: ControlPlaneContainer, api: Api, monkeypatch: pytest.MonkeyPatch) -> KindComponents:
+def components(node: FakeContainerEngine, api: Api, monkeypatch: pytest.MonkeyPatch) -> KindComponents:
     monkeypatch.setattr("harness.backends.kind.components.newest_patch", lambda _: Version(1, 30, 14))
     return components_of(node, api, stays=True)
 
 
-def test_close_starts_stopped_nodes_of_a_kept_cluster(node: ControlPlaneContainer, api: Api) -> None:
+def test_close_starts_stopped_nodes_of_a_kept_cluster(node: FakeContainerEngine, api: Api) -> None:
     for stays, expected in ((True, ["kill td-worker", "start td-worker"]), (False, ["kill td-worker"])):
         node.asked.clear()
         components = components_of(node, api, stays=stays)
@@ -119,14 +119,14 @@ def test_close_starts_stopped_nodes_of_a_kept_cluster(node: ControlPlaneContaine
         assert [each for each in node.asked if each.endswith(" td-worker")] == expected
 
 
-def test_downgraded_api_server_reports_its_version(node: ControlPlaneContainer, components: KindComponents) -> None:
+def test_downgraded_api_server_reports_its_version(node: FakeContainerEngine, components: KindComponents) -> None:
     components.start(API_SERVER, release("1.33"), [])
     assert node.pod("kube-apiserver")["spec"]["containers"][0]["image"] == "registry.k8s.io/kube-apiserver:v1.33.7"
     assert not any("--feature-gates" in each for each in node.command("kube-apiserver"))
 
 
 def test_minor_version_missing_on_the_node_resolves_to_its_newest_patch(
-    node: ControlPlaneContainer, components: KindComponents
+    node: FakeContainerEngine, components: KindComponents
 ) -> None:
     components.start(CONTROLLER, release("1.30", ServiceTrafficDistribution=True), [])
     assert tag_of(node.pod("kube-controller-manager")) == "v1.30.14"
@@ -134,7 +134,7 @@ def test_minor_version_missing_on_the_node_resolves_to_its_newest_patch(
 
 
 def test_the_newest_patch_on_the_node_is_taken_for_each_component(
-    node: ControlPlaneContainer, components: KindComponents
+    node: FakeContainerEngine, components: KindComponents
 ) -> None:
     tags = {"kube-apiserver": ("v1.29.3", "v1.30.4", "v1.30.10"), "kube-controller-manager": ("v1.30.9",)}
     node.images = [f"registry.k8s.io/{name}:{tag}" for name, each in tags.items() for tag in each]
@@ -145,12 +145,12 @@ def test_the_newest_patch_on_the_node_is_taken_for_each_component(
     assert tag_of(node.pod("kube-controller-manager")) == "v1.30.9"
 
 
-def test_other_gates_do_not_change_the_version(node: ControlPlaneContainer, components: KindComponents) -> None:
+def test_other_gates_do_not_change_the_version(node: FakeContainerEngine, components: KindComponents) -> None:
     components.start(API_SERVER, release("1.34", Other=True), [])
     assert tag_of(node.pod("kube-apiserver")) == "v1.34.0"
 
 
-def test_nonexistent_version_changes_nothing(node: ControlPlaneContainer, components: KindComponents) -> None:
+def test_nonexistent_version_changes_nothing(node: FakeContainerEngine, components: KindComponents) -> None:
     before = dict(node.files)
     node.missing.add("registry.k8s.io/kube-apiserver:v1.33.7")
     with pytest.raises(UnavailableError, match=r"image registry.*v1.33.7 cannot be pulled .*kind load docker-image"):
@@ -158,7 +158,7 @@ def test_nonexistent_version_changes_nothing(node: ControlPlaneContainer, compon
     assert node.files == before
 
 
-def test_a_manifest_is_put_in_place_by_a_rename(node: ControlPlaneContainer, components: KindComponents) -> None:
+def test_a_manifest_is_put_in_place_by_a_rename(node: FakeContainerEngine, components: KindComponents) -> None:
     components.start(CONTROLLER, BOOTED, [])
     written = [each for each in node.asked if each.startswith(("cp", "mv"))]
     assert written == [
@@ -168,7 +168,7 @@ def test_a_manifest_is_put_in_place_by_a_rename(node: ControlPlaneContainer, com
 
 
 def test_leader_electing_components_stop_during_replacement(
-    node: ControlPlaneContainer, components: KindComponents
+    node: FakeContainerEngine, components: KindComponents
 ) -> None:
     components.start(API_SERVER, BOOTED, [])
     moved = [each.split()[2].rpartition("/")[2].partition(".")[0] for each in node.asked if each.startswith("mv")]
@@ -186,7 +186,7 @@ class FakeNodesApi:
         return [*reports, {"metadata": {"name": "td-worker2"}}]
 
 
-def test_connections_of_nodes_are_dropped_while_the_api_server_is_away(node: ControlPlaneContainer) -> None:
+def test_connections_of_nodes_are_dropped_while_the_api_server_is_away(node: FakeContainerEngine) -> None:
     components = components_of(node, FakeNodesApi(), stays=False)  # type: ignore[arg-type]
     components.stop(API_SERVER, [])
     assert ["--insert" in each for each in node.asked[:2]] == [True, False]
@@ -199,7 +199,7 @@ def test_connections_of_nodes_are_dropped_while_the_api_server_is_away(node: Con
 
 
 def test_port_opens_if_the_api_server_does_not_start(
-    node: ControlPlaneContainer, monkeypatch: pytest.MonkeyPatch
+    node: FakeContainerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.backends.kind.components.START_SECONDS", 0.1)
     components = components_of(node, FakeNodesApi(), stays=False)  # type: ignore[arg-type]
@@ -209,9 +209,7 @@ def test_port_opens_if_the_api_server_does_not_start(
     assert any("--delete" in each for each in node.asked)
 
 
-def test_a_controller_is_stopped_while_the_api_server_is(
-    node: ControlPlaneContainer, components: KindComponents
-) -> None:
+def test_a_controller_is_stopped_while_the_api_server_is(node: FakeContainerEngine, components: KindComponents) -> None:
     components.stop(API_SERVER, [])
     components.stop(CONTROLLER, [])
     assert not [path for path in node.files if path.startswith(MANIFESTS)]
@@ -220,7 +218,7 @@ def test_a_controller_is_stopped_while_the_api_server_is(
 
 
 def test_a_stopped_api_server_is_started_again_as_it_was_booted(
-    node: ControlPlaneContainer, components: KindComponents
+    node: FakeContainerEngine, components: KindComponents
 ) -> None:
     before = node.command("kube-apiserver")
     components.stop(API_SERVER, [])
@@ -229,16 +227,14 @@ def test_a_stopped_api_server_is_started_again_as_it_was_booted(
     assert node.command("kube-apiserver") == before
 
 
-def test_a_stopped_controller_leaves_the_others_running(
-    node: ControlPlaneContainer, components: KindComponents
-) -> None:
+def test_a_stopped_controller_leaves_the_others_running(node: FakeContainerEngine, components: KindComponents) -> None:
     components.stop(CONTROLLER, [])
     assert "--controllers=*,bootstrapsigner,tokencleaner,-endpointslice" in node.command("kube-controller-manager")
     components.start(CONTROLLER, BOOTED, [])
     assert "--controllers=*,bootstrapsigner,tokencleaner" in node.command("kube-controller-manager")
 
 
-def test_kept_cluster_has_kubeadms_manifests_again(node: ControlPlaneContainer, components: KindComponents) -> None:
+def test_kept_cluster_has_kubeadms_manifests_again(node: FakeContainerEngine, components: KindComponents) -> None:
     before = dict(node.files)
     components.start(API_SERVER, release("1.33"), [])
     components.stop(CONTROLLER, [])
@@ -249,7 +245,7 @@ def test_kept_cluster_has_kubeadms_manifests_again(node: ControlPlaneContainer, 
     assert len(node.asked) == asked
 
 
-def test_nothing_is_restored_on_a_deleted_cluster(node: ControlPlaneContainer, api: Api) -> None:
+def test_nothing_is_restored_on_a_deleted_cluster(node: FakeContainerEngine, api: Api) -> None:
     components = components_of(node, api, stays=False)
     components.start(API_SERVER, release("1.33"), [])
     asked = len(node.asked)
