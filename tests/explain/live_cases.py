@@ -441,9 +441,9 @@ ROWS = {
         by(_ready_again),
         "kubectl get nodes -L topology.kubernetes.io/zone",
     ),
-    "fewer pods than zones": Row("too-few-endpoints", auto("a1 b1"), scale, "scale deployment/NAME --replicas=5; or"),
+    "fewer pods than zones": Row("too-few-endpoints", auto("a1 b1"), scale, "run 5 pods of a Deployment; or"),
     "an overload, and the number of pods": Row(
-        "overload", auto("a1 a2 b1 c1"), scale, "scale deployment/NAME --replicas=5; or"
+        "overload", auto("a1 a2 b1 c1"), scale, "run 5 pods of a Deployment; or"
     ),
     "an overload, and the field": Row("overload", auto("a1 a2 b1 c1"), other_commands, FIELD),
     "exactly 20 per cent": Row(
@@ -565,7 +565,7 @@ ROWS = {
         "zone-terminating",
         in_turn(served(), lambda shop: shop.end("web-3")),
         by(lambda shop: shop.run("c1")),
-        "maxUnavailable: 0",
+        "in a Deployment that replaces these pods, which no workload owns: topologySpreadConstraints",
         "c1",
     ),
     "a zone that no hint names": Row(

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
+from harness.eventually import eventually
 from harness.netns import kernel_state
 from harness.netns.fabric import Network
 from harness.netns.namespace import Namespace
@@ -88,12 +89,16 @@ def test_removed_pod_leaves_neither_link_nor_route(network: Network) -> None:
 
 def test_kernel_state_of_a_node_is_shown_one_object_per_line(network: Network) -> None:
     network.add_pod("a1")
-    lines = kernel_state.as_text(network.nodes["a1"].namespace).splitlines()
-    assert [each for each in lines if each.startswith("link ")] == [
+
+    def lines() -> list[str]:
+        return kernel_state.as_text(network.nodes["a1"].namespace).splitlines()
+
+    links = [
         "link lo up mtu 65536 state UNKNOWN index 1",
-        "link eth0 up arp off mtu 1500 state UP index 2",
+        "link eth0 up arp off mtu 1500 state UP index 2",  # the kernel sets the state later than the flag
         "link a1-2 up arp off mtu 1500 state UP index 1002",
     ]
+    eventually(lambda: [each for each in lines() if each.startswith("link ")] == links, describe="links that are up")
     assert {
         "address fd00:10::1/128 dev eth0",
         "route default via 169.254.1.1 dev eth0 src 10.0.0.2",
@@ -101,7 +106,7 @@ def test_kernel_state_of_a_node_is_shown_one_object_per_line(network: Network) -
         "route 10.244.1.2 dev a1-2 src 10.0.0.2",
         "route fd00:10:244:1::2 dev a1-2 src fd00:10::1 metric 1024",
         "rule IPv4 32766: from all lookup 254",
-    } <= set(lines)
+    } <= set(lines())
 
 
 def test_cut_off_node_and_known_neighbour_are_shown(network: Network) -> None:
