@@ -163,11 +163,11 @@ def other_commands(shop: Shop, finding: Finding) -> None:
 
 def scale(shop: Shop, finding: Finding) -> None:
     """Run as many pods as the remedy requests, on the nodes without a pod."""
-    wanted = re.search(r"--replicas=(\d+)", finding.remedy)
+    wanted = re.search(r"--replicas=(\d+)|run (\d+) pods", finding.remedy)
     assert wanted, finding.remedy
     there = [each["spec"]["nodeName"] for each in shop.api.list("pods", shop.namespace)]
     free = [each for each in EACH_NODE.split() if each not in there]
-    shop.run(" ".join(free[: int(wanted[1]) - len(there)]))
+    shop.run(" ".join(free[: int(wanted[1] or wanted[2]) - len(there)]))
 
 
 def by(change: Change) -> Heal:
