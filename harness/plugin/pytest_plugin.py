@@ -260,8 +260,6 @@ def _take_cluster(config: pytest.Config, run: Run) -> None:
         session.start()
     config.add_cleanup(close)
     run.target, run.lacking = session.target.to_json(), session.lacking
-    if run.distributed:
-        config.option.dist, config.option.loadscopereorder = "loadgroup", False
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -272,15 +270,6 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
             spec.python = spec.python or (deaf_python() if spec.popen else None)
         manager = config.pluginmanager.getplugin("dsession").nodemanager
         manager.setup_node = functools.partial(_start_worker, manager.setup_node, manager.group)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    if run_of(config) is None or config.option.dist != "loadgroup":
-        return None
-    from harness.plugin.scheduler import GroupScheduler
-
-    return GroupScheduler(config, log)
 
 
 def _start_worker(set_up: Callable[..., Any], group: Any, spec: Any, putevent: Any) -> Any:

@@ -198,8 +198,6 @@ class Recorder:
 
     def _prepare(self, item: pytest.Item, requirement: Requirement) -> Case:
         reason, thing = self._why_not(item, requirement)
-        if self._disrupts(item):
-            item.add_marker(pytest.mark.xdist_group("disruptive"))  # one worker gets all of them
         case = Case(item.nodeid, requirement.id, parameters_of(item), reason, thing)
         self._plan.cases.append(case)
         if reason:
