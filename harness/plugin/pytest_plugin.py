@@ -16,7 +16,7 @@ from harness.judging.exit_codes import ExitCode
 from harness.model.escaping import for_terminal
 from harness.model.neutral_output import neutral_streams
 from harness.run.run import RUN, Run, run_of
-from harness.run.signals import deaf_python, hear_controller_alone
+from harness.run.signals import deaf_python
 from harness.run.suite_files import SUITE, place_of
 from harness.settings.options import OPTIONS, resolve
 
@@ -153,13 +153,6 @@ def _is_whole_suite(config: pytest.Config) -> bool:
     arguments = [argument for argument in config.args if argument != SUITE or not config.option.pyargs]
     narrowed = config.option.keyword or config.option.markexpr or getattr(config.option, "deselect", None)
     return not narrowed and all(Path(argument).resolve() == place_of() for argument in arguments)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Accept an interrupt in a worker. In an import, Python may replace it by a RuntimeError, which ends pytest."""
-    run = run_of(session.config)
-    if run is not None and run.worker:
-        hear_controller_alone()
 
 
 @pytest.hookimpl(tryfirst=True)

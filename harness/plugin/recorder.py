@@ -34,6 +34,7 @@ from harness.run import durations, plan, quick, random_values
 from harness.run.plan import Plan
 from harness.run.run import Run
 from harness.run.shortage import shortage
+from harness.run.signals import hear_controller_alone
 from harness.variation.axes import PLAIN
 
 DISTRUST = "trafficdist_distrust"
@@ -103,6 +104,8 @@ class Recorder:
             for item, requirement in owned(self._deselected)
         )
         self._run.leave_plan(self._plan)
+        if self._run.worker:  # not earlier: Python may turn an interrupt in an import into a RuntimeError
+            hear_controller_alone()
 
     def _make_plan(self, items: Sequence[pytest.Item]) -> None:
         for item, requirement in owned(items):
