@@ -395,8 +395,8 @@ class Case:
     def _deployment_of(self, replica_set: str, labels: Mapping[str, str]) -> str:
         """Return the Deployment of a ReplicaSet, known by the hash in its name or from other objects, or ""."""
         name, _, suffix = replica_set.rpartition("-")
-        is_known = f"deployment/{name}" in self.deployments.keys() | self._autoscaled.keys()
-        return name if is_known or suffix == labels.get("pod-template-hash") else ""
+        known = suffix == labels.get("pod-template-hash") or f"deployment/{name}" in self.deployments
+        return name if known or f"deployment/{name}" in self._autoscaled else ""
 
 
 def _pods_of(deployment: Object) -> ItemsView[str, str]:

@@ -140,7 +140,8 @@ def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding
 def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     """Yield the nodes whose kube-proxy does not keep the two traffic policies apart."""
     by_both, issue = case.spec.get("externalTrafficPolicy") == "Local", "(kubernetes/kubernetes#105470)"
-    what = "follow internalTrafficPolicy Local" + f" next to externalTrafficPolicy Local {issue}" * by_both
+    what = "follow internalTrafficPolicy Local"
+    what += f" next to externalTrafficPolicy Local {issue}" if by_both else ""
     if some := [each for each in of_all if each.clients == "internal" and each.short == "misses"]:
         yield _upgrade(case, nodes_of_routes(some), what, "1.24", "1.24 or newer")
     if mine := [each for each in of_all if each.clients == "external" and not by_both]:
