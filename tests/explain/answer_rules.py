@@ -9,86 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from explain.cluster import Cluster
-from explain.diagnosis import Diagnosis, diagnose
+from explain.diagnosis import diagnose
 from explain.objects import Objects
-from explain.overview import Row, overview
+from explain.overview import overview
 from explain.text import answer
-from harness.api.client import Object
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.objects.endpoints import name_of
 from tests.explain.cluster_builders import ZONE
 from tests.explain.generated_clusters import TO_PODS
 from tests.explain.headlines import parts_of
-
-
-@dataclass(frozen=True)
-class ServiceAnswer:
-    """An answer about one Service, its row of `--all`, and the objects that it is about."""
-
-    found: Diagnosis
-    says: str
-    row: Row | None
-    service: Object
-    slices: list[Object]
-    objects: Objects
-
-    @property
-    def endpoints(self) -> list[Object]:
-        return [each for one in self.slices for each in one["endpoints"]]
-
-    @property
-    def all_pods(self) -> list[Object]:
-        """The pods that the selector matches."""
-        wanted = (self.service["spec"].get("selector") or {}).items()
-        return [each for each in self.objects.pods if wanted and wanted <= each["metadata"]["labels"].items()]
-
-    @property
-    def pods(self) -> list[Object]:
-        """The ready pods that the selector matches and that do not terminate."""
-        return [
-            each
-            for each in self.all_pods
-            if "deletionTimestamp" not in each["metadata"]
-            and any(one == {"type": "Ready", "status": "True"} for one in each["status"]["conditions"])
-        ]
-
-    @property
-    def labels(self) -> set[str]:
-        """The ports and IP families of the Service."""
-        spec = self.service["spec"]
-        ports = [f"{each.get('name') or each['port']}/{each['protocol']}" for each in spec["ports"]]
-        return {f"{port} {family}" for port in ports for family in spec["ipFamilies"]}
-
-    @property
-    def old(self) -> set[str]:
-        """The nodes with kube-proxy 1.22, the only release before 1.24 that the generators draw."""
-        return {each["spec"]["nodeName"] for each in self.objects.proxies if "v1.22" in str(each["spec"]["containers"])}
-
-    def owner(self, pod: Object) -> str:
-        """The workload that owns a pod: the Deployment of a ReplicaSet, by the hash of the pod or by its name."""
-        for each in pod["metadata"].get("ownerReferences", ()):
-            kind, name, (start, _, suffix) = each["kind"], each["name"], each["name"].rpartition("-")
-            deployments = {one["metadata"]["name"] for one in self.objects.further.get("deployments", ())}
-            of = suffix == pod["metadata"]["labels"].get("pod-template-hash") or start in deployments
-            return f"deployment/{start}" if kind == "ReplicaSet" and of else f"{kind.lower()}/{name}"
-        return f"pod/{pod['metadata']['name']}"
-
-    def of_port(self, port: Object, family: str) -> list[Object]:
-        """The endpoints that slices have for a port, by its name and protocol, in an IP family."""
-        wanted = (port["name"], port["protocol"])
-        mine = [one for one in self.slices if one["addressType"] == family]
-        having = [one for one in mine if wanted in {(each["name"], each["protocol"]) for each in one["ports"]}]
-        return [each for one in having for each in one["endpoints"]]
-
-    def zone_of(self, endpoint: Object) -> str:
-        return self.zone(endpoint["nodeName"]) or str(endpoint.get("zone", ""))
-
-    def zone(self, node: str) -> str:
-        labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in self.objects.nodes}
-        return str(labels.get(node, {}).get(ZONE, ""))
+from tests.explain.service_answer import ServiceAnswer, is_ready
 
 
 def violations(objects: Objects) -> Iterator[str]:
@@ -128,7 +60,7 @@ def terminating_endpoints(seen: ServiceAnswer) -> Iterator[str]:
 
 def pods_that_exist(seen: ServiceAnswer) -> Iterator[str]:
     """A zone without endpoints has neither a ready endpoint at another port, nor a ready pod that no slice has."""
-    ready = {seen.zone_of(each) for each in seen.endpoints if each["conditions"].get("ready", True)}
+    ready = {seen.zone_of(each) for each in seen.endpoints if is_ready(each)}
     listed = {name_of(each) for each in seen.endpoints}
     there = {seen.zone(each["spec"]["nodeName"]) for each in seen.pods if each["metadata"]["name"] not in listed}
     there |= {seen.zone_of(each) for each in seen.endpoints if not each["conditions"].get("terminating")}
@@ -265,7 +197,7 @@ def remedies_with_effect(seen: ServiceAnswer) -> Iterator[str]:
 
 def local_policies(seen: ServiceAnswer) -> Iterator[str]:
     """A node with an endpoint that is not ready has one, and only nodes with a ready one are recommended."""
-    ready = {each["nodeName"] for each in seen.endpoints if each["conditions"].get("ready", True)}
+    ready = {each["nodeName"] for each in seen.endpoints if is_ready(each)}
     well = {
         each["metadata"]["name"] for each in seen.objects.nodes if each["status"]["conditions"][0]["status"] == "True"
     }
@@ -282,7 +214,7 @@ def local_policies(seen: ServiceAnswer) -> Iterator[str]:
                 for port in of["ports"]
                 if not each.ports or f"{port['name']}/{port['protocol']} {of['addressType']}" in " ".join(each.ports)
                 for one in of["endpoints"]
-                if not one["conditions"].get("ready", True) and not one["conditions"].get("terminating")
+                if not is_ready(one) and not one["conditions"].get("terminating")
             }
             for node in {*each.nodes} & ill.keys():
                 if "describe pod" not in each.remedy:
@@ -295,9 +227,8 @@ def both_policies(seen: ServiceAnswer) -> Iterator[str]:
     if {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")} == {"Local"} and spec[
         "type"
     ] != "ClusterIP":
-        old = {each["spec"]["nodeName"] for each in seen.objects.proxies if "v1.22" in str(each["spec"]["containers"])}
         for one in seen.found.routes:
-            if one.clients == "internal" and old & {*one.nodes} and "Local" in one.because:
+            if one.clients == "internal" and seen.old & {*one.nodes} and "Local" in one.because:
                 yield f"{one.nodes} follow the policy: {one.because}"
 
 
@@ -340,7 +271,7 @@ def old_proxies_and_policies(seen: ServiceAnswer) -> Iterator[str]:
                 f"{port['name']}/{port['protocol']} {of['addressType']}",
                 seen.of_port(port, of["addressType"]),
             )
-            ready = {each["nodeName"] for each in known if each["conditions"].get("ready", True)}
+            ready = {each["nodeName"] for each in known if is_ready(each)}
             for node in seen.old if ready and label in seen.labels else ():
                 mine = [one for one in seen.found.routes if one.label == f"{label} external" and node in one.nodes]
                 if [one.fails for one in mine] != [node not in ready]:
@@ -387,7 +318,7 @@ def outlook_of_zones(seen: ServiceAnswer) -> Iterator[str]:
     zones = dict[str, set[str]]()
     for one in seen.slices:
         for each in one["endpoints"] if one["addressType"] == first else ():
-            if each["conditions"].get("ready", True) and (zone := seen.zone(each["nodeName"])):
+            if is_ready(each) and (zone := seen.zone(each["nodeName"])):
                 zones.setdefault(zone, set()).add(each["addresses"][0])
     least = min(map(len, zones.values()), default=0)
     ids = {each.cause.id for each in seen.found.findings}
@@ -472,7 +403,7 @@ def hints_of_zones(seen: ServiceAnswer) -> Iterator[str]:
             continue
         name, _, protocol = route.port.partition("/")
         known = seen.of_port({"name": name, "protocol": protocol}, route.family)
-        ready = [one for one in known if one["conditions"].get("ready", True)]
+        ready = [one for one in known if is_ready(one)]
         hinted = {zone["name"] for one in ready for zone in one.get("hints", {}).get("forZones", ())}
         for node in route.nodes if route.zone in {seen.zone_of(one) for one in ready} - hinted else ():
             mine = [each for each in seen.found.findings if not each.nodes or node in each.nodes]

@@ -25,6 +25,7 @@ from tests.explain.cluster_builders import ZONE
 from tests.explain.dump_formats import SHAPES
 from tests.explain.generated_clusters import TO_PODS, WAYPOINT, fresh
 from tests.explain.headlines import has_ports_and_nodes
+from tests.explain.service_answer import is_ready
 
 _MODES = ("service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints")
 _OFF = (None, "", "Disabled", "disabled")
@@ -238,7 +239,7 @@ def limited(service: Object, slices: Sequence[Object], seen: Objects) -> set[tup
         (port, family)
         for port, family in ports
         for each in _of_route(service, slices, {"port": port, "family": family})
-        if each["conditions"].get("ready", True)
+        if is_ready(each)
     ]
     return {(name, *pair) for name in old for pair in there}
 
@@ -313,8 +314,7 @@ def _is_avoided(service: Object, route: Mapping[str, object], slices: Sequence[O
         each["nodeName"]
         for port in ports
         for each in _of_route(service, slices, {**route, "port": port})
-        if each["conditions"].get("ready", True)
-        or (each["conditions"].get("terminating") and each["conditions"].get("serving", True))
+        if is_ready(each) or (each["conditions"].get("terminating") and each["conditions"].get("serving", True))
     }
     return bool(nodes) and not nodes & {*route["nodes"]}  # type: ignore[misc]
 

@@ -13,6 +13,7 @@ from harness.api.client import Object
 from tests.explain.cluster_builders import ZONE
 from tests.explain.generated_clusters import TO_PODS
 from tests.explain.headlines import parts_of
+from tests.explain.service_answer import is_ready
 
 _OF_PLACES = {"client-node-without-zone", "zone-without-endpoint", "zone-not-ready", "zone-terminating",
               "zone-without-port", "pod-in-no-slice", "target-port-of-some-pods"}  # fmt: skip
@@ -105,7 +106,7 @@ def _places(found: Diagnosis, route: Route, seen: Objects) -> Iterator[str]:
         if one["addressType"] == route.family
         and {"name": name, "protocol": protocol}.items() <= one["ports"][0].items()
         for each in one["endpoints"]
-        if each["conditions"].get("ready", True)
+        if is_ready(each)
     ]
     zones = {labels.get(each["nodeName"]) or each.get("zone", "") for each in ready}
     here = {each["nodeName"] for each in ready} if found.wish == "node" else set()
