@@ -40,7 +40,7 @@ def main(what: str, command: list[str]) -> int:
         passed = time.monotonic() - began
         if terminal or passed - shown >= EVERY * 3 / 4:
             shown = passed
-            _show(f"  {passed:3.0f} s  {said[-1].strip() or 'no word of it yet'}", terminal=terminal)
+            _show(f"  {passed:3.0f} s  {said[-1].strip() or 'no output yet'}", terminal=terminal)
     if terminal:
         print("\r\033[K", end="", flush=True)
     code = process.wait()

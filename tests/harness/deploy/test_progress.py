@@ -23,7 +23,7 @@ def heard(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize(("program", "newest"), [(WAITS, "Collecting a"), ("input()", "no word of it yet")])
+@pytest.mark.parametrize(("program", "newest"), [(WAITS, "Collecting a"), ("input()", "no output yet")])
 def test_silent_command_is_reported_periodically(program: str, newest: str) -> None:
     environment = os.environ | {"PROGRESS_EVERY": "0.04"}
     with subprocess.Popen(
