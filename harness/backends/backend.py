@@ -1,4 +1,4 @@
-"""The protocol of all backends. It uses the topology's names of nodes and zones. Backends translate these names."""
+"""The protocol that all backends implement. Nodes and zones have the topology's names, which backends translate."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,14 +76,14 @@ class Backend(Protocol):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities that this cluster has, but some other clusters lack."""
+        """The abilities of this cluster. A requirement that needs any other ability is `unavailable`."""
 
     @property
     def api(self) -> Api:
         """The client of the cluster's API server."""
 
     def close(self) -> None:
-        """Close the cluster, or this worker's part of it, and remove everything that it created. Idempotent."""
+        """Close the cluster, or this worker's part of it. Remove everything that the backend created. Idempotent."""
 
     def create_namespace(self, namespace: str) -> None:
         """Create the Kubernetes namespace of a scenario."""
@@ -98,13 +98,13 @@ class Backend(Protocol):
         """Delete a pod without a grace period."""
 
     def await_pods(self) -> None:
-        """Wait until kubelets report the requested state of all pods. Raises `InconclusiveError` with the reason."""
+        """Wait until kubelets report that all pods are in the requested state. Raises `InconclusiveError`."""
 
     def settle(self) -> float:
         """Wait until components have processed all writes so far. Return how many seconds they were busy."""
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if only recent ones cannot."""
+        """Raise `DistrustError` if all observations are unreliable, `InconclusiveError` if only recent ones are."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""

@@ -33,7 +33,7 @@ _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
 
 class ComponentSync:
-    """Waits for the components of one cluster. Each component processes the writes of the components before it."""
+    """Waits for a cluster's components. Each processes what the components before it in `names` have written."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class ComponentSync:
         unresponsive: Callable[[float], str] = lambda _: "",
         hangs: Callable[[], str] = lambda: "",
     ) -> None:
-        """`synced` raises `EndedError` if the component has crashed. The other functions return an error text, or "".
+        """`synced` returns whether a component has processed all events, and raises `EndedError` if it has crashed.
 
-        `unresponsive` takes a time limit (seconds before `time_scale`). `hangs` is called repeatedly during waits.
+        The other functions return an error text, or "". `unresponsive` takes a time limit (s before `time_scale`).
         """
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
@@ -59,7 +59,7 @@ class ComponentSync:
         self._stopped = self._starved = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until all components are idle. Return how many seconds checks found unfinished work.
+        """Wait until all components are idle. Return for how many seconds they had unfinished work.
 
         Raises `EndedError` for the first component that crashed or timed out, and `StarvedError` if the CPU was busy.
         """
@@ -165,7 +165,7 @@ class ProxyLiveness:
     def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
         """Record whether a cluster IP was reached.
 
-        Return whether proxies may have stopped: whether a probe got no answer although Services were reached before.
+        Return True if proxies may have stopped: a Service was reached before, but a probe got no answer now.
         """
         self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
@@ -176,7 +176,7 @@ class ProxyLiveness:
         )
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Create a Service. Return a text about the nodes that cannot reach it within this many seconds, or ""."""
+        """Create a Service. Return a text that names the nodes that cannot reach it `within` this many s, or ""."""
         if not self._reached_before or not nodes:
             return ""
         self._number += 1

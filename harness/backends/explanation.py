@@ -8,7 +8,7 @@ GROUP = "trafficdist.explanations"
 
 
 def explained(api: Api, namespace: str, service: str, release: Release) -> str:
-    """Return a text about the routing that a Service's objects require, or "" if no such package is installed."""
+    """Return a text about the routing that a Service's objects require, or "" if no package has the entry point."""
     follow = "kep" if release.follows == "kep" else "released"
     for each in installed(GROUP, "service"):
         return str(each.load()(api, namespace, service, follow))

@@ -1,7 +1,7 @@
 """Runs scenarios on any cluster with a kubeconfig. Pods of the run send and receive the packets.
 
-Servers and clients are agnhost pods, pinned to nodes. A server answers with its pod's name. All requests use the API,
-including probes. The backend starts no command, installs nothing, and opens no port on a node.
+Servers and clients are agnhost pods, pinned to nodes. A server answers with its pod's name. The backend uses only the
+API, even to make clients send probes. It runs no commands, installs nothing, and opens no ports on nodes.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     def __init__(
         self, target: ClusterTarget, plain_api: Api, *, worker: str = "main", release: Release | None = None
     ) -> None:
-        """`plain_api` uses the cluster's own names of nodes and zones. `close` also closes it."""
+        """`plain_api` uses the cluster's own names of nodes and zones. `close` also closes `plain_api`."""
         self._target = target
         self._plain_api = plain_api
         self.name = target.backend

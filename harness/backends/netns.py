@@ -51,7 +51,7 @@ IDLE_SECONDS = 5.0
 
 
 class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
-    """An embedded cluster. It can be started only once. `close` removes everything that it created."""
+    """An embedded cluster. `start` may be called only once. `close` removes everything that `start` created."""
 
     name = "netns"
     abilities: frozenset[Ability] = EVERYTHING
@@ -193,7 +193,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         begun.enter_context(threads.watched(self._threads))
 
     def _wire_by(self, wiring: Wiring) -> None:
-        """Let the proxy connect all later pods to the network. Test it with a pod on each node. Raises `StartError`."""
+        """Let the proxy connect all later pods to the network. Test this on each node. Raises `StartError`."""
         self.network.wire_by(wiring)
         try:
             for node in self.network.nodes:
@@ -304,7 +304,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self.api.patch("nodes", "", name, patch)
 
     def stop_node(self, name: str) -> None:
-        """Disconnect a node, and report its status as unknown, as a control plane does without kubelet heartbeats."""
+        """Disconnect a node, and report its status as unknown, as a control plane does if kubelet heartbeats stop."""
         self._off[name] = NodeStatusReporter(self.api, name)
         self.network.disconnect(name)
         self._off[name].report_silence()
@@ -354,7 +354,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         """Return immediately, because this process acts as kubelet and has reported all pods."""
 
     def settle(self, within: float | None = None) -> float:
-        """As in the protocol. Raises `EndedError` for a component that has crashed or is not done in time."""
+        """See `Backend.settle`. Raises `EndedError` for a component that has crashed or does not finish in time."""
         return self._components.settle(within)
 
     def watch_idle(self) -> Callable[[], str]:
@@ -418,7 +418,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return {name: text for name, text in found.items() if text}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return API requests; each node's logs, rules and connections; and the kernel state of nodes and fabric."""
+        """Return API requests, logs, the rules and connections of each node, and the kernel state of the fabric."""
         asked = [*self.api.asked.copy(), *(self.control_plane.asked() or ())]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= self._logs()
@@ -431,7 +431,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
 
 
 def _component(client: str) -> str:
-    """Return the component of an API client by its user agent. Proxies have several user agents."""
+    """Return the component that has this user agent. Any unknown user agent counts as the proxy's."""
     if client.startswith("kube-controller-manager/"):
         return Component.CONTROLLER
     return client if client in (Component.CONTROLLER, LOCATOR_CONTROLLER, DNS_SERVER) else Component.PROXY

@@ -17,7 +17,7 @@ Running = dict[tuple[str, str], tuple[Host, Sequence[Server]]]
 
 
 class NetnsControlTargets:
-    """Finds clients and destinations for the control probes of one cluster. Nodes that are switched off have none."""
+    """Finds clients and destinations for the control probes of one cluster, except on nodes that are switched off."""
 
     def __init__(
         self,

@@ -215,7 +215,7 @@ class DetectsIdleProxies(Protocol):
 @runtime_checkable
 class DisconnectsComponents(Protocol):
     def disconnected(self) -> AbstractContextManager[None]:
-        """Disconnect components from the API server during a block. Afterwards, they must list again (HTTP 410)."""
+        """Disconnect components from the API server during a block. Afterwards, they must relist (HTTP 410)."""
 
 
 class EveryAbility(

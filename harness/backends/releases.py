@@ -15,7 +15,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
-"""The releases that differ from those at boot, by component and node. None means stopped, or failed to start."""
+"""Releases that differ from those at boot, by component and node. None: the component is stopped or did not start."""
 
 RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,
@@ -30,7 +30,7 @@ class ComponentReleases:
     """The releases of components in one scenario. Methods raise `UnavailableError` and `EndedError`."""
 
     def __init__(self, backend: Backend, releases: Releases | None) -> None:
-        """`releases` are those that the previous scenario left. Without them, `end` restores all components."""
+        """`releases` are the releases that the previous scenario left. If None, `end` restores all components."""
         self.changes = 0  # number of operations that the scenario has started
         self._backend = backend
         self._is_last = releases is None
@@ -38,7 +38,7 @@ class ComponentReleases:
         self._left = set(self._others)  # components that must be restored after the previous scenario
 
     def take_over(self, component: Component, release: Release) -> list[str]:
-        """Exclude a component from `restore_left`. Return the nodes on which it has another release, or is stopped."""
+        """Exclude a component from `restore_left`. Return the nodes where it is stopped or has another release."""
         self._left.discard(component)
         return self._nodes_at_another(component, release)
 
@@ -64,7 +64,7 @@ class ComponentReleases:
             self._others[component] = others
 
     def current(self, component: Component, node: str) -> Release | None:
-        """Return the release of a component, on a node if there is one per node. None means that it is stopped."""
+        """Return the current release of a component (of a proxy, on this node), or None if it is stopped."""
         return self._others.get(component, {}).get(node, self._backend.release)
 
     def restore_left(self) -> None:

@@ -1,1 +1,1 @@
-"""Linux network namespaces (netns) for nodes, pods and the network between them. File descriptors keep them alive."""
+"""Linux network namespaces (netns) for nodes, pods and the fabric between them. File descriptors keep netns alive."""

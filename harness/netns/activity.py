@@ -39,7 +39,7 @@ class ActivitySample:
     unread: Mapping[str, int] = field(default_factory=dict)
 
     def hung_since(self, earlier: "ActivitySample") -> bool:
-        """Return whether no thread has run, become runnable or read its waiting data since an earlier sample."""
+        """Return whether data is still unread since an earlier sample, and no thread has run or become runnable."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
         return bool(self.threads) and not wants and self._times() == earlier._times() and unread
@@ -71,7 +71,7 @@ class _ActivitySampler:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Sample each netns. List threads only in netns with unread data, or if `unread` is false, in the others."""
+        """Sample each netns. If `unread` is true, list threads only in netns with unread data, else in the others."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])
@@ -88,7 +88,7 @@ class HungWatch(_ActivitySampler):
         self._still: dict[str, int] = {}  # consecutive samples in which a netns was hung
 
     def hung(self, among: Collection[str]) -> list[str]:
-        """Return the names of netns with hung programs. Call this repeatedly: it takes one sample per second."""
+        """Return the names of netns with hung programs. Call this repeatedly: it takes at most one sample per second."""
         now = time.monotonic()
         if now - self._looked_at >= HUNG_EVERY * time_scale():
             before, self._last, self._looked_at = self._last, self._look(unread=True), now

@@ -5,11 +5,11 @@
     pod ── node a1 ── fabric ── node a2 ── pod       every line is a veth pair, every word a netns
 
 The fabric is a router. It has routes to nodes and pods. It also routes load balancer and external IPs to their node,
-but only for packets from the external client. It drops all other packets silently. So a virtual address that no proxy
-has programmed times out, because packets do not loop and no other host answers.
+but only for packets from the external client. It drops all other packets silently. So connections to a virtual address
+that no proxy has programmed time out, because packets do not loop and no other host answers.
 
-File descriptors of this process keep all namespaces alive. There are no names or mounts, so nothing remains when the
-process ends.
+File descriptors of this process keep all namespaces alive. No namespace has a name or a mount, so nothing remains when
+the process ends.
 """
 
 import contextlib
@@ -257,7 +257,7 @@ class Network:
 
     @contextlib.contextmanager
     def _expected(self, node_name: str, link_name: str) -> Iterator[None]:
-        """Raise a `DistrustError` that names a pod's interface if the kernel reports that it is missing (ENODEV)."""
+        """If the kernel reports that a pod's interface is missing (ENODEV), raise a `DistrustError` that names it."""
         try:
             yield
         except rtnetlink.NetlinkError as error:

@@ -1,4 +1,4 @@
-"""Runs pyroute2 in a netns, for rare operations. pyroute2 is imported on first use, because this takes 0.1 s."""
+"""Runs pyroute2 in a netns, for rare operations. pyroute2 is imported on first use, because the import takes 0.1 s."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -111,7 +111,7 @@ class ProgramSandbox:
         folder: Path | None = None,
         namespace: Namespace | None = None,
     ) -> None:
-        """Create a sandbox with `wanted` parts. Without `close`, the supervisor removes `folder`. Raises `OSError`."""
+        """Create a sandbox with `wanted` parts. If the harness is killed, the supervisor removes `folder`."""
         self.of, self.limits = of, limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = {
@@ -138,7 +138,7 @@ class ProgramSandbox:
         self.members = f"/proc/{answer['pid']}/root/sys/fs/cgroup/cgroup.procs"
 
     def entering(self, command: Sequence[str]) -> list[str]:
-        """Return a command line for a helper in the sandbox's mounts and control group, outside its PID namespace."""
+        """Return a command that runs in the sandbox's mounts and control group, but outside its PID namespace."""
         return [*_INTERPRETER, _ENTER, *self._joined, *command]
 
     def start(

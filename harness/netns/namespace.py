@@ -75,7 +75,7 @@ class _ThreadState(threading.local):
     last: "Namespace | None" = None
 
     def here(self) -> _ThreadNetns:
-        """Return the thread's netns. Outside of `entered`, open it only once, because this takes as long as `setns`."""
+        """Return the thread's netns. Outside of `entered`, open it only once, because opening is as slow as `setns`."""
         if self.depth > 0:
             return _ThreadNetns()
         if self.home is None:
@@ -93,7 +93,7 @@ def move_home() -> None:
 
 
 def roam() -> None:
-    """Let the calling thread stay in the netns of the socket it created last. The thread may only create sockets."""
+    """Let the calling thread stay in the netns of its last socket. From now on, it may do nothing but create sockets."""
     _place.roams = True
 
 

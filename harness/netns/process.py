@@ -134,7 +134,7 @@ class Process:
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def finish(self, within: float) -> None:
-        """Wait for the exit code. Raises `StartError`, with the first error of the log, if it is not 0."""
+        """Wait for exit code 0. Raises `StartError`, with the first error of the log, for any other code or none."""
         code = self.result(within)
         if code != 0:
             late = f"did not end within {within * time_scale():g} s"

@@ -30,8 +30,8 @@ LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 RESTARTED = 120.0
-"""Seconds, before `time_scale` is applied, for proxies to process all writes after a component is replaced: clients
-back off while an API server does not answer."""
+"""Seconds, before `time_scale` is applied, for proxies to process all writes after a component is replaced: they back
+off while an API server does not answer."""
 
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
@@ -116,7 +116,7 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str) -> None:
-        """Wait until the EndpointSlice controller, which watches Services and pods separately, receives both again.
+        """Wait until the EndpointSlice controller receives new Services and pods, which it watches separately.
 
         Raises `InconclusiveError`.
         """
@@ -142,7 +142,7 @@ class Barrier:
             self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
-        """Write the slice first, because the Service's new port would have no endpoint without it."""
+        """Write the slice before the Service, because the Service's new port needs an endpoint from the start."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
                 f"{NAME}-{family.lower()}-{self._round % 2}",  # the other slice is from the previous round
@@ -192,7 +192,7 @@ class ZoneCanary:
             self._follows[client] = shown
 
     def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
-        """Wait until the proxy on this client's node uses `zone`, or no zone if it is None. Return whether it does."""
+        """Wait until the proxy on this client's node uses `zone` (None: no zone). Return whether probes showed this."""
         ready = self._follows.get(client, False) and len(endpoints) > 1
         return ready and self._wait_for_zone(client, zone, zones, endpoints, None)
 
@@ -251,7 +251,7 @@ class StableSlices:
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET` seconds, at most `LONGEST`. Skip this if nothing was written."""
+        """Wait until no slice has changed for `QUIET` seconds, at most `LONGEST`. Return at once without new writes."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

@@ -79,11 +79,11 @@ class Clients:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return the client's pod or one of its twins, in turn, to spread flows. Host-network clients have no twins."""
+        """Return the client's pod and its twins (more pods on its node) in turn. A host-network client has no twins."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
-        """Return the twin on the same node that `in_turn` never returns."""
+        """Return an additional pod on the client's node, which `in_turn` never returns (host network: `pod`)."""
         return self.twins_of(pod)[-1] if self.twins_of(pod) else pod
 
     def twins_of(self, pod: ClientPod) -> list[ClientPod]:

@@ -158,7 +158,7 @@ class Dialer:
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[DialResult]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat late requests of `doubted` clients, one attempt per request. Return clients that remain doubtful."""
+        """Repeat late requests of `doubted` clients, one attempt per request. Return clients that are still late."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
@@ -216,7 +216,7 @@ class Dialer:
             self._flows.note(_path(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
-        """Return the body of the response to GET `path`, whatever its status. Raises `OSError` if there is none."""
+        """Return the body of the response to GET `path`, whatever its status. Raises `OSError` without a response."""
         query = _query("http", address, port, path.lstrip("/"), 1)
         response = self._ask(client, "dial", query, FULL_WAIT + OVERHEAD)
         if response.body.get("responses"):

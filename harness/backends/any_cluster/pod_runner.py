@@ -30,7 +30,7 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """An error from a kubelet may last `kubelet_patience` seconds. `server` makes manifests, like `pods.server`."""
+        """Kubelet errors are fatal after `kubelet_patience` seconds. `server` makes manifests, like `pods.server`."""
         self._server = server
         self._api = api
         self._labels = dict(labels)

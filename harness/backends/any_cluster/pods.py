@@ -18,7 +18,7 @@ READY_GATE = "trafficdist.dev/ready"
 """The condition type of the readiness gate. The suite sets the condition."""
 
 VACANT_PORT = 10_280
-"""agnhost uses this port and the next in a pod whose other ports are free. Source ports of probes are higher."""
+"""agnhost listens on this port and the next if the harness runs the pod's servers. Probes have higher source ports."""
 
 SEPARATOR = "--"  # separates a pod's name from its namespace in its hostname
 
@@ -105,7 +105,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def runs(pod: Object) -> bool:
-    """Return whether all containers of a pod run and the pod has its addresses. Its readiness gate does not matter."""
+    """Return whether a pod's containers are ready and it has its addresses. Its readiness gate does not matter."""
     status = pod.get("status") or {}
     return bool(status.get("podIPs")) and has_condition(pod, "ContainersReady")
 

@@ -23,7 +23,7 @@ NETSTAT = "cat /proc/net/netstat"
 FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
 REPEATED = (1, 2, 3, 4, 5, 7, 11, 19, 35, 67)
 """The seconds after the first SYN at which SYNs can be repeated (tcp_syn_linear_timeouts, since Linux 6.5). The
-list is longer than agnhost's timeout, because a client on a busy machine gives up late."""
+list extends beyond agnhost's timeout, because a client on a busy machine gives up late."""
 
 
 @dataclass(eq=False, slots=True)

@@ -30,8 +30,8 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 class ClusterTarget:
     """The facts about a cluster before a run. `topology` contains only nodes that match a node of the cluster.
 
-    `proxies` select the pods of the cluster's proxies. A node's evidence quotes the log of the first proxy. The fields
-    in `services` are added to each Service of the run. `facts` are included in the report.
+    `proxies` select the pods of the cluster's proxies, whose logs are part of the evidence. The fields in `services`
+    are added to each Service of the run. `facts` are included in the report.
     """
 
     kubeconfig: str
@@ -66,7 +66,7 @@ class ClusterTarget:
 
 
 def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
-    """Choose a ready node of the cluster for each node of the topology, zone by zone. Equal names match first."""
+    """Choose a ready node of the cluster for each node of the topology, zone by zone. Prefer nodes with equal names."""
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
         zone = zone_of(node)

@@ -1,7 +1,7 @@
-"""Finds the netns of nodes and pods on this machine by their processes. Nothing is installed in nodes or pods.
+"""Finds the netns of nodes and pods on this machine from their processes. Nothing is installed in nodes or pods.
 
-A node is a container, and its engine reports the container's main process. With any container runtime, the control
-groups of a pod's containers have the pod's UID in their names. The process that holds a pod's netns starts when the
+A node is a container, and the engine reports the container's main process. With any container runtime, the control
+groups of a pod's containers have the pod's UID in their names. The first process in a pod's netns starts when the
 pod's network is ready.
 
 The external client is a separate container on the network of the nodes. It uses a node's image and runs `cat`, which
@@ -45,7 +45,7 @@ class NetnsLookup:
         self._nodes: dict[str, int] = {}  # the inodes of the nodes' netns
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
-        """Return the netns of a node. Raises `UnavailableError` if it does not have these addresses."""
+        """Return the netns of a node. Raises `UnavailableError` if the netns lacks one of these addresses."""
         container = self._containers[name]
         place = netns_of(self._engine, container)
         if not all(holds(place, each) for each in addresses):

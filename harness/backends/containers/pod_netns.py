@@ -84,7 +84,7 @@ class OpenNetns:
             self._serve(key, _PodNetns(uid, host, serve, is_client=are_clients))
 
     def rename(self, old: PodKey, new: PodKey, serve: Serve) -> Host:
-        """Let a pod's servers answer with another name, and return the pod. Raises `InconclusiveError`."""
+        """Rename a pod, and replace its servers with those that `serve` starts. Raises `InconclusiveError`."""
         with self._lock:
             was = self._pods.pop(old)
             self.running.pop(old, None)

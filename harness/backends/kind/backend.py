@@ -39,14 +39,14 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         worker: str = "main",
         release: Release | None = None,
     ) -> None:
-        """`components` are closed with the backend. `KubeconfigBackend` documents the other arguments."""
+        """`close` also closes `components`. `KubeconfigBackend` documents the other arguments."""
         super().__init__(target, plain_api, worker=worker, release=release)
         self._components = components
         self._without_controller = False
         self._proxy_exits: ProxyCrashDetector | None = None
 
     def settle(self) -> float:
-        """As in the base class. Also raises `EndedError` if a proxy has crashed, even if it has been restarted."""
+        """See `Backend.settle`. Also raises `EndedError` if a proxy has crashed, even if it has been restarted."""
         if self._proxy_exits is None:
             self._proxy_exits = ProxyCrashDetector(self.api, (*self._target.proxies, _OTHER_RELEASES))
         try:
@@ -60,7 +60,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         return seconds
 
     def check_instruments(self) -> None:
-        """As in the base class. Also raises `EndedError` if a proxy has crashed."""
+        """See `KubeconfigBackend.check_instruments`. Also raises `EndedError` if a proxy has crashed."""
         super().check_instruments()
         self._expect_running()
 
@@ -79,7 +79,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Replace a component. Proxies and kubelets may reconnect late, and later steps wait for them.
 
-        Raises `UnavailableError` if it cannot be started.
+        Raises `UnavailableError` if the new component does not start.
         """
         self._components.start(component, release, nodes)
         if component is Component.PROXY:
@@ -117,7 +117,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self.settle()
 
     def start_node(self, name: str) -> None:
-        """Switch a node on again. Its pods return under the same names. Raises `InconclusiveError`."""
+        """Switch a node on again. Its pods restart and keep their names. Raises `InconclusiveError`."""
         self._components.start_node(name)
         eventually(
             lambda: not liveness.not_ready(self.api, [name]),

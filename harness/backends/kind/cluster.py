@@ -1,7 +1,7 @@
-"""Creates one kind cluster, waits until it is ready, and always deletes it at the end.
+"""Creates one kind cluster, waits until it is ready, and deletes it at the end unless it is kept.
 
 The kind command ends with this process, even after `kill -9`. `remove_leftovers` deletes the containers that
-it leaves behind.
+an interrupted command leaves behind.
 """
 
 import contextlib
@@ -73,8 +73,8 @@ class KindCluster:
     ) -> None:
         """`cni` is a manifest file that replaces kind's network plugin, or "none". Raises `UsageError`.
 
-        `parse_images` describes `image`. `proxy` is installed in place of kube-proxy, and `mode` is a mode of that
-        proxy.
+        `parse_images` describes `image`. If there is a `proxy`, it is installed in place of kube-proxy, and `mode` is
+        one of its modes.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode

@@ -6,7 +6,7 @@ from harness.errors import InconclusiveError
 from harness.model.manifests import has_condition
 
 _LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ratemask": "255"}
-"""The ICMP types to rate-limit: none for IPv4. IPv6 rejects an empty set, so it gets a type that is not an error."""
+"""The ICMP types to rate-limit: none for IPv4, and for IPv6, which rejects an empty set, one that is not an error."""
 
 _FAMILIES = "4:iptables:tcp 6:ip6tables:tcp6"
 _SILENCE = """
@@ -22,7 +22,7 @@ done
 
 
 def ready_nodes(api: Api) -> set[str]:
-    """Return the ready nodes that have no taint of the node controller, or none if the API server does not answer."""
+    """Return the ready nodes without a taint of the node controller, or no nodes if the API server does not answer."""
     try:
         nodes = api.list("nodes")
     except (InconclusiveError, RefusedError):

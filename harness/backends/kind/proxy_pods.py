@@ -56,7 +56,7 @@ class ProxyPods:
         self._wait(nodes, there=False)
 
     def close(self) -> None:
-        """Run the proxies on every node again, as installed originally. Idempotent."""
+        """Run the proxies on every node again, and restore the original DaemonSets. Idempotent."""
         if self._without:
             self.start(sorted(self._without))
         for workload, before in self._before.items():

@@ -36,7 +36,7 @@ def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
 
 
 def without_election(pod: Object) -> Object:
-    """Return the controller manager's pod without leader election, because a successor would wait for the Lease."""
+    """Return the pod without leader election, because its replacement would wait until the pod's Lease expires."""
     changed = copy.deepcopy(pod)
     _set(_container(changed)["command"], _ELECT, "false")
     return changed
