@@ -68,7 +68,7 @@ def hold(
 
 
 def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
-    """Return the record of the Lease's current or last holder, or None if there is none. Raises `DistrustError`."""
+    """Return the record of the Lease's current or last holder, or None if there is no Lease. Raises `DistrustError`."""
     answer = clock.saw(api.request("GET", _LEASE_PATH))
     if answer.code == 404:
         return None
@@ -82,7 +82,7 @@ def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
 
 class HeldLease:
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
-        """Send no request. `take` acquires the Lease."""
+        """Send no request yet. `take` acquires the Lease."""
         self.run_id = run_id
         self.ended = threading.Event()
         self.lost = ""

@@ -51,7 +51,7 @@ def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
 
 
 def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
-    """Remove leftovers, and wait until they are deleted. Return a line of text for each. Raises `RefusedError`."""
+    """Remove leftovers, and wait until they are deleted. Return one line of text per object. Raises `RefusedError`."""
     done = [f"node {name} is restored" for name in found.changed_nodes if restore_node(api, name)]
     for name in found.made_nodes:
         api.delete("nodes", "", name)

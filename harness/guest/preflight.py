@@ -46,7 +46,7 @@ class ReachedServer:
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster within this number of seconds. `denied` in the result lists missing optional permissions.
+    """Check the cluster for at most `within` seconds. `denied` in the result lists missing optional permissions.
 
     Raises `UnavailableError` (exit code 12) with the problem and its fix in one line, and `UsageError` (exit code 4)
     for a wrong kubeconfig.
@@ -86,7 +86,7 @@ def reach(
 
 
 def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
-    """Return why the run's cluster is unreachable, or "". Periods without CPU time do not count."""
+    """Return why the run's cluster is unreachable, or "" if it responds. Periods without CPU time do not count."""
     begin = time.monotonic()
     with RUN_DELAY.watched():
         while True:

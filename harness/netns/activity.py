@@ -88,7 +88,7 @@ class HungWatch(_ActivitySampler):
         self._still: dict[str, int] = {}  # consecutive samples in which a netns was hung
 
     def hung(self, among: Collection[str]) -> list[str]:
-        """Return the names of netns with hung programs. Call this repeatedly: it takes at most one sample per second."""
+        """Return the names of netns with hung programs. Call this repeatedly. It takes at most one sample a second."""
         now = time.monotonic()
         if now - self._looked_at >= HUNG_EVERY * time_scale():
             before, self._last, self._looked_at = self._last, self._look(unread=True), now

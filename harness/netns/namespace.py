@@ -93,7 +93,7 @@ def move_home() -> None:
 
 
 def roam() -> None:
-    """Let the calling thread stay in the netns of its last socket. From now on, it may do nothing but create sockets."""
+    """Let the calling thread stay in the netns of its last socket. From now on, it must do nothing but open sockets."""
     _place.roams = True
 
 

@@ -1,7 +1,7 @@
 """The program that supervises a sandbox: it creates the namespaces, starts the programs, and ends them all.
 
 It runs as a process outside the sandbox (`harness.netns.isolation`) and uses only the standard library. The init
-process of the sandbox's PID namespace is its child. When the harness closes its socket or ends for any reason, this
+process of the sandbox's PID namespace is a child of this one. When the harness closes its socket or ends, this
 program kills init, and the kernel then kills all processes of the sandbox, even detached ones that ignore signals. The
 mounts of the sandbox end with the processes. If this program is killed, the kernel kills init.
 

@@ -248,7 +248,7 @@ def is_missing(observation: Observation) -> bool:
 
 
 def excused(observation: Observation, why: str) -> Observation:
-    """Return the observation, or `Unknown` with the fault `why` instead of a missing answer."""
+    """Return the observation. If it is a timeout or refusal, return `Unknown` with the fault `why` instead."""
     match observation:
         case TimedOut():
             return Unknown(f"it got no answer, and {why}")
