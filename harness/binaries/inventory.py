@@ -57,7 +57,7 @@ def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) 
 
 
 def offers(names: Sequence[str]) -> str:
-    """Return a table of the versions that can be compiled. A final release hides its pre-releases."""
+    """Return a table of the versions that can be compiled. Pre-releases are listed only before the final release."""
     compiler = _compiler()
     rows = [("COMPONENT", "SERIES", "VERSIONS")]
     for name in names or COMPONENTS:

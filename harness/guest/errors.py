@@ -73,7 +73,7 @@ def _forbidden(text: str, trying: str) -> str:
 
 
 def _not_admitted(text: str, trying: str) -> str:
-    """Return why admission refused a request, or "" if RBAC did, for which the API server also sends 403."""
+    """Return why admission refused a request (with 403, like RBAC), or "" if the text names no admission error."""
     if "must specify limits" in text or "must specify requests" in text or "failed quota" in text:
         return (
             f"a resource quota requires fields that the suite's pods do not set: {text}; exempt {_NAMESPACES} from it"

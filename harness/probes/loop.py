@@ -1,4 +1,4 @@
-"""The probe loop, which runs all echo servers and all probes of a cluster on one thread. Calls by other threads block.
+"""The probe loop, which runs all echo servers and probes of a cluster on one thread. Calls from other threads block.
 
 Probes are sent either as fast as possible with a limited number in flight, or at a fixed rate. At a fixed rate, the
 next probe is sent even if the previous one has no answer, so even short gaps are detected.
@@ -115,7 +115,7 @@ class Batch(_ProbeSender):
 
 
 class Recording(_ProbeSender):
-    """Sends each probe every `interval` seconds. Probes are evenly spaced, to detect shorter outages too."""
+    """Sends each probe every `interval` seconds. The probes are evenly spaced, so that short outages are detected."""
 
     done = False
 

@@ -80,7 +80,7 @@ class Probe:
         return self.timeout * (1 if self.silent else MOST)
 
     def overdue(self, began: float) -> Observation | float:
-        """Return the outcome after the time limit, or the seconds left. `began` is in monotonic seconds."""
+        """Return the outcome if the time limit has passed, else the remaining seconds. `began` is in monotonic s."""
         passed = time.monotonic() - began
         return TIMED_OUT if self.silent else without_answer(self.timeout, passed, RUN_DELAY.lost(began))
 
@@ -140,7 +140,7 @@ def next_nonce() -> bytes:
 def connected_socket(probe: Probe) -> socket.socket | Observation:
     """Return a non-blocking socket in the client's netns, connected or connecting (TCP), or the outcome of an error.
 
-    A node may reject a SYN by ICMP while `connect` still holds the socket. Then the kernel (tcp_v4_err, tcp_v6_err)
+    A node may reject a SYN by ICMP while `connect` still locks the socket. Then the kernel (tcp_v4_err, tcp_v6_err)
     stores a soft error, which only SO_ERROR returns, and retransmits the SYN a second later.
     """
     tcp = probe.protocol == "TCP"
@@ -172,8 +172,8 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 def _so_far(sock: socket.socket) -> int:
     """Return the error of a TCP socket for which `connect` has just returned EINPROGRESS, or 0.
 
-    Within one machine, the socket is usually connected by now. Then quick acknowledgements are disabled, which saves
-    one of six segments. Before the handshake is complete, disabling them would delay it.
+    Within one machine, the socket is usually connected already. Then this function disables quick acknowledgements,
+    which saves one of six segments. If it disabled them earlier, the handshake would take longer.
     """
     if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -288,7 +288,7 @@ class Attempt:
             self.report(self.index, outcome)
 
     def _of_stream(self, data: bytes) -> Observation | None:
-        """Return the outcome if these bytes complete an answer. An answer to a retransmitted SYN is too late."""
+        """Return the outcome if these bytes complete an answer. After a retransmitted SYN, it is a timeout."""
         line, newline, _ = (self._buffer + data).partition(b"\n")
         if newline or len(line) > LONGEST_LINE:
             late = time.monotonic() - self._began >= REPEATED_SYN

@@ -45,7 +45,7 @@ class DescriptorOwner(Protocol):
 
 
 class Timer(Protocol):
-    """An action at a deadline. It is ignored if its `done` is true by then."""
+    """An action at a deadline. The loop skips a timer whose `done` is true."""
 
     @property
     def done(self) -> bool: ...

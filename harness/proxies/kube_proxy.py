@@ -147,7 +147,7 @@ class KubeProxy:
         return synced
 
     def _zones(self) -> dict[str, str]:
-        """Return the zone label of each node, or "" without a label. Empty if the API server does not answer."""
+        """Return each node's zone label, or "" if it has none. Return {} if the API server does not answer."""
         try:
             nodes = self._connections.api.list("nodes", "")
         except InconclusiveError:
@@ -179,7 +179,7 @@ class KubeProxy:
         return not name or (name in follower.services and name in follower.slices)
 
     def _last_queued(self, node: str) -> dict[str, float] | None:
-        """Return when syncs were last queued, by IP family ("" before 1.33), or None if this is not yet known."""
+        """Return when syncs were last queued, by IP family ("" before 1.33), or None if the metrics do not show it."""
         try:
             answer = http.get(self._connections.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
         except OSError:

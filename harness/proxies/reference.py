@@ -71,7 +71,7 @@ class ReferenceProxy:
         return told and all(proxy.synced() for proxy in self._running.values())
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of servers and watches, and the proxies' threads if they belong to the reference."""
+        """Return the threads of servers and watches, and those of the proxies unless a mutant replaces them."""
         proxies = self._running.values() if self._make is ServiceProxy else ()
         watches = () if self._remote is None else self._remote.threads
         return (self._serving.thread, *watches, *(thread for proxy in proxies for thread in proxy.threads))
