@@ -3,7 +3,7 @@
 The official client provides configuration, TLS and credentials. Objects are dicts, because the suite must send objects
 that a typed client refuses to build, and read fields that a typed client drops.
 
-This module shares no code with `reference.client`, which is a reflector for components and runs without the harness.
+The reference implementation has its own client, `reference.client`, a reflector that runs without the harness.
 The two modules share only the resource paths.
 """
 
@@ -150,7 +150,7 @@ class Api:
         content_type: str = "application/json",
         timeout: float = 0.0,
     ) -> Response:
-        """Send a request, and return the response, whatever its status. Raises `InconclusiveError` if there is none."""
+        """Send a request, and return the response, whatever its status. Raises `InconclusiveError` if none arrives."""
         headers = {"Accept": "application/json", **self.authentication()}
         if body is not None:
             headers["Content-Type"] = content_type

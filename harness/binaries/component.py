@@ -25,7 +25,7 @@ class Binary:
     version_pattern: re.Pattern[str]
     """A regular expression that finds the version in the output of the binary. Its group is the version."""
     staging: str = ""
-    """A staging module of Kubernetes with the same tags. Go module proxies often list more versions for it."""
+    """A Kubernetes staging module (v0.34.2 for 1.34.2), for which Go module proxies often list more versions."""
     version_arguments: tuple[str, ...] = ("--version",)  # arguments that make the binary print its version
     program: str = ""
     """The Go source of a command to compile, if the module does not contain this command. `package` is then "."."""

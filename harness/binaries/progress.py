@@ -34,7 +34,7 @@ class Watcher:
 
 
 class TerminalProgress(Watcher):
-    """Shows a progress bar on a terminal, or a line every 15 seconds elsewhere. Used as a context manager."""
+    """Context manager that shows a progress bar on a terminal, or prints a line every 15 seconds elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,12 +1,12 @@
 """Downloads official binaries: Kubernetes from https://dl.k8s.io, etcd and kind from their releases on GitHub.
 
     <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a binary and its checksum
-    <mirror>/release/stable-1.34.txt   stable.txt                                       the latest patch, the latest
+    <mirror>/release/stable-1.34.txt   stable.txt                                       the latest 1.34, or of all
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
-A mirror has the same layout as the original. The checksum is from the same server as the binary, so mirrors are
-trusted. The mirror's URL determines whether https is used.
+A mirror has the same layout as the original. A mirror must be trusted, because the checksum is from the same server as
+the binary. The mirror's URL determines whether https is used.
 """
 
 import json
@@ -32,7 +32,7 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` replaces GitHub's list."""
+    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` is the URL of a list."""
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)
@@ -109,7 +109,7 @@ class Releases:
 
 
 def _paths(component: Binary, version: Version) -> tuple[str, str, str]:
-    """Return the paths of the binary and its checksum, and the name of its archive, or ""."""
+    """Return the paths of a download and of its checksum, and the download's name if it is an archive, else ""."""
     if component is ETCD:
         archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"
         return f"download/{version.tag}/{archive}", f"download/{version.tag}/SHA256SUMS", archive

@@ -1,4 +1,4 @@
-"""The types of a check and of its findings. A run needs some checks to succeed; `trafficdist doctor` shows all."""
+"""The types of checks and findings. A run requires only some checks to succeed. `trafficdist doctor` shows them all."""
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `found` is a sentence without a full stop. The run cannot judge `features`."""
+    """The result of a check. `found` is a sentence without a full stop. A run cannot test any of the `features`."""
 
     state: State
     found: str
@@ -50,7 +50,7 @@ class Check(Generic[S_contra]):
     """One check of a machine, a cluster or settings. `ask` returns a string if it succeeds, and findings otherwise.
 
     An `UnavailableError` becomes a finding with state `fault`, and other errors of an API server become findings
-    with state `UNKNOWN`. `remedy` and `costs` are defaults. If `gates` is true, a failure skips all later checks.
+    with state `UNKNOWN`. Findings get `remedy` and `costs` as defaults. If `gates` is true, later checks need this one.
     """
 
     name: str

@@ -67,8 +67,8 @@ def gate_version(answer: Mapping[str, Any]) -> Version:
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
     """Check that the feature gates are enabled.
 
-    `seen` are the gates in the metrics, without permanent ones. If there are none, the option `given` applies, or
-    else the defaults.
+    `seen` are the gates in the metrics, which omit permanent gates. If `seen` is empty, the option `given` applies, or
+    else the defaults of the version.
     """
     if version == (0, 0):
         return unknown("its version does not show which gates it has")

@@ -29,7 +29,7 @@ from harness.netns.process import search_path
 PROGRAM = "program "  # first word of a requirement that is the name of a program
 
 PACKAGES: Mapping[str, str] = {"nft": "nftables", "ip6tables": "iptables", "ip": "iproute2", "tc": "iproute2"}
-"""The Debian and Ubuntu packages of programs, if the name of the package is not that of the program."""
+"""The Debian and Ubuntu packages of those programs whose names differ from the names of their packages."""
 
 _SECONDS = 20.0  # seconds for all requirements together
 _GENERIC, _CONTROL, _GETFAMILY = 16, 16, 3  # NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY

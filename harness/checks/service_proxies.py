@@ -14,7 +14,7 @@ With "field", PreferSameNode selects endpoints on the client's node, or else any
 
 @dataclass(frozen=True, slots=True)
 class ServiceProxy:
-    """A program that runs on nodes. `when` tells when it serves Services: "always", a condition, or "" for never."""
+    """A program that runs on nodes. `when` is "always", a condition, or "" if the program never serves Services."""
 
     name: str
     workload: str

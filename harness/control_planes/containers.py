@@ -283,7 +283,7 @@ def _there(engine: DockerClient, component: str) -> dict[Version, str]:
 
 @functools.cache
 def _newest(component: str, version: str) -> Version | str:
-    """Return the version to pull, or an error text. Cached, because the lookup is slow without a network."""
+    """Return the version to pull, or an error text. The result is cached: without a network, the lookup is slow."""
     known = COMPONENTS[component]
     wanted = parse_wanted(version)
     if known is ETCD and wanted.allows(_ETCD):

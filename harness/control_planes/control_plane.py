@@ -87,7 +87,7 @@ class ControlPlane(Protocol):
         """Stop the EndpointSlice controller. EndpointSlices remain."""
 
     def listen(self, listening: socket.socket) -> None:
-        """Serve on another listening socket, which the caller created in any netns. `stop` closes it."""
+        """Serve the API on another listening socket, which may be in any netns. `stop` closes the socket."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
         """Let the API server connect to pods and kubelets through sockets from `open_socket`, in any thread."""

@@ -188,5 +188,5 @@ class EmbeddedControlPlane:
         return (self._server.thread, *(() if own is None else own.threads))
 
     def evidence(self) -> dict[str, str]:
-        """Return nothing, because the API objects already show what the server and the controller did."""
+        """Return no files, because the API objects already show what the server and the controller did."""
         return {}

@@ -31,7 +31,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
-    """Relays connections in a separate thread. When the server closes one, the client's connection ends too."""
+    """Relays connections in a separate thread. When the server closes a connection, the relay closes the client's."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
         """`port` returns the server's port (0: stopped). Clients of a stopped server wait if `patient`, else fail."""
