@@ -22,7 +22,7 @@ from harness.probes.loop import Probe
 from harness.run_delay import RUN_DELAY
 
 AGAIN = 1.0
-"""Time limit of a wait that follows a timed-out wait, in seconds before `time_scale` is applied."""
+"""Time limit of the waits that follow a wait that has timed out, in seconds before `time_scale` is applied."""
 
 CHECK_SECONDS = 10.0
 """Seconds, before `time_scale` is applied, between two checks of proxies that have stopped processing changes."""
@@ -165,7 +165,7 @@ class ProxyLiveness:
     def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
         """Record whether a cluster IP was reached.
 
-        Return True if proxies may have stopped: a Service was reached before, but a probe got no answer now.
+        Return True if proxies may have stopped: a Service was reached before, but one of these probes got no answer.
         """
         self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
@@ -176,7 +176,7 @@ class ProxyLiveness:
         )
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Create a Service. Return a text that names the nodes that cannot reach it `within` this many s, or ""."""
+        """Create a Service. Return a text that names nodes that cannot reach it after `within` seconds, or ""."""
         if not self._reached_before or not nodes:
             return ""
         self._number += 1

@@ -41,7 +41,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Creates a cluster's components under test. The fields in `services` are defaults for each Service."""
+    """Creates a cluster's components under test. `services` contains fields for each new Service that lacks them."""
 
     control_plane: "MakeControlPlane"
     proxy: "MakeProxy"

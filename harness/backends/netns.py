@@ -332,7 +332,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return observed
 
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
-        """Return the object that opens a client's sockets: the client's netns, or a process in its control group."""
+        """Return the object that opens a client's sockets: its netns, or a helper process in its control group."""
         host = self.host_of(client)
         groups = self.proxy.clients if host.node and isinstance(self.proxy, ExecutableProxy) else None
         return groups.of(host) if groups else host.namespace

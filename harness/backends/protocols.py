@@ -70,7 +70,7 @@ class PodLifecycle(Protocol):
 @runtime_checkable
 class Probing(Protocol):
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return the object that opens a client's sockets. With `fresh`, another pod on its node may open them."""
+        """Return the object that opens a client's sockets. With `fresh`, another pod on the client's node may do so."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
@@ -91,7 +91,7 @@ class Probing(Protocol):
         """Send probes, and return for each the client address that the server saw."""
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
-        """Send probes in the background. Each is sent every `interval` seconds, or as fast as the backend can."""
+        """Send probes in the background. Send each probe every `interval` seconds, or as often as the backend can."""
 
 
 @_needs(Ability.CHANGE_NODES)
@@ -239,4 +239,4 @@ class EveryAbility(
     DisconnectsComponents,
     Protocol,
 ):
-    """All abilities. The embedded cluster has all of them."""
+    """All protocols of this module. The embedded cluster implements them."""

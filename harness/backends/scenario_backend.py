@@ -1,4 +1,4 @@
-"""The backend of one scenario. It records the scenario's needs for the suite's list (`harness.model.needs`)."""
+"""The backend of one scenario. It records which abilities and nodes the scenario needs (`harness.model.needs`)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal

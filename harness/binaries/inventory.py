@@ -57,7 +57,7 @@ def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) 
 
 
 def offers(names: Sequence[str]) -> str:
-    """Return a table of the versions that can be compiled. Pre-releases are listed only before the final release."""
+    """Return a table of the versions that can be compiled. It omits the pre-releases of series with a final release."""
     compiler = _compiler()
     rows = [("COMPONENT", "SERIES", "VERSIONS")]
     for name in names or COMPONENTS:

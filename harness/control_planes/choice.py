@@ -96,7 +96,7 @@ def choose(plane: str, controller: str) -> ControlPlaneChoice:
 
 
 def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that a choice implies for other options. `values` has all options. Raises `UsageError`."""
+    """Return the defaults that a choice implies for other options, from the `values` of all. Raises `UsageError`."""
     choice = choose(values["control_plane"] or "", values["controller"] or "")
     if not choice.real:
         return {}

@@ -81,7 +81,7 @@ class LocalControllerManager:
         return ControllerBarrier(kubeconfig, self._scrape, process.news)
 
     def await_return(self) -> None:
-        """Let the controller reconnect to a new API server, or restart the controller. Raises `InconclusiveError`."""
+        """Wait for the controller to reconnect to a new API server, or restart it. Raises `InconclusiveError`."""
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to reconnect")
         except NotYetError:
@@ -96,7 +96,7 @@ class LocalControllerManager:
         self._process = None
 
     def synced(self) -> bool:
-        """Return whether all writes are processed, or the process is stopped. Raises `EndedError` with its log."""
+        """Return whether all writes are processed, or the process is stopped. Raises `EndedError` if it has crashed."""
         if self._process is None:
             return True
         self._process.expect_alive()

@@ -183,7 +183,7 @@ class EmbeddedControlPlane:
         ]
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the server, and those of the controller if it is the reference's own."""
+        """Return the threads of the server, and those of the controller unless a mutant replaces it."""
         own = self._controller if self._make_controller is EndpointSliceController else None
         return (self._server.thread, *(() if own is None else own.threads))
 

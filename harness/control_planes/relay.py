@@ -113,9 +113,9 @@ class EgressProxy(Relay):
     """Connects a real kube-apiserver to pods. It is an HTTP CONNECT proxy on a Unix socket in a folder.
 
     kube-apiserver runs outside the embedded cluster's network, and cannot reach pods. An EgressSelectorConfiguration
-    sends its requests for pods through this proxy, which creates sockets inside that network. Only the API server has
-    access, because the folder belongs to this user. The proxy listens from `start` to `close`. It refuses all requests
-    until `reach_pods` is called.
+    sends its requests for pods through this proxy, which creates sockets inside that network. Other users have no
+    access, because only this user can enter the folder. The proxy listens from `start` to `close`. It refuses all
+    requests until `reach_pods` is called.
     """
 
     def __init__(self, folder: Path) -> None:

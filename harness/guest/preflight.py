@@ -86,7 +86,7 @@ def reach(
 
 
 def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
-    """Return why the run's cluster is unreachable, or "" if it responds. Periods without CPU time do not count."""
+    """Return why the run's cluster is unreachable, or "". Periods without CPU time do not count as waiting time."""
     begin = time.monotonic()
     with RUN_DELAY.watched():
         while True:

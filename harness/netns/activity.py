@@ -116,7 +116,7 @@ class IdleWatch(_ActivitySampler):
         return self._seconds()
 
     def _seconds(self) -> float:
-        """Return how long the programs have been idle, not counting times in which the API server got no CPU."""
+        """Return how long the programs have been idle, not counting times in which this run's programs got no CPU."""
         return self._looked_at - self._since - RUN_DELAY.lost(self._since, self._looked_at)
 
 

@@ -4,9 +4,9 @@ A netns isolates only the network. But a program may leave behind mounts, files,
 Agents of data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the
 host name. On one machine, the agents of two nodes would conflict.
 
-So every sandbox has its own processes (a PID namespace) and mounts, and a recipe may request more (`OWN`). A supervisor
-process (`harness.netns.sandbox_supervisor`) creates the sandbox and starts the programs in it. It has a socket that
-closes when this process ends for any reason. Then the kernel kills all processes of the sandbox.
+So every sandbox has its own PID and mount namespaces, and a recipe may request more (`OWN`). A supervisor process
+(`harness.netns.sandbox_supervisor`) creates the sandbox and starts the programs in it. When this process ends for any
+reason, a socket of the supervisor closes, and the kernel kills all processes of the sandbox.
 """
 
 import contextlib
@@ -111,7 +111,7 @@ class ProgramSandbox:
         folder: Path | None = None,
         namespace: Namespace | None = None,
     ) -> None:
-        """Create a sandbox with `wanted` parts. If the harness is killed, the supervisor removes `folder`."""
+        """Create a sandbox with `wanted` parts. After a crash, the supervisor removes `folder`. Raises `OSError`."""
         self.of, self.limits = of, limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = {

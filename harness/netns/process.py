@@ -134,7 +134,7 @@ class Process:
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def finish(self, within: float) -> None:
-        """Wait for exit code 0. Raises `StartError`, with the first error of the log, for any other code or none."""
+        """Wait until the program exits. Raises `StartError` with the log's first error, unless the exit code is 0."""
         code = self.result(within)
         if code != 0:
             late = f"did not end within {within * time_scale():g} s"

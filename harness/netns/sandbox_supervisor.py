@@ -1,7 +1,7 @@
 """The program that supervises a sandbox: it creates the namespaces, starts the programs, and ends them all.
 
 It runs as a process outside the sandbox (`harness.netns.isolation`) and uses only the standard library. The init
-process of the sandbox's PID namespace is a child of this one. When the harness closes its socket or ends, this
+process of the sandbox's PID namespace is a child of this process. When the harness closes its socket or ends, this
 program kills init, and the kernel then kills all processes of the sandbox, even detached ones that ignore signals. The
 mounts of the sandbox end with the processes. If this program is killed, the kernel kills init.
 
@@ -166,7 +166,7 @@ class Supervisor:
             return [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
 
     def _replace_sys(self, netns: int) -> None:
-        """Mount the /sys of the node's netns, because the sandbox's root could change the machine's /sys options."""
+        """Mount the /sys of the node's netns, because root in the sandbox could remount the machine's /sys."""
         with open("/proc/self/uid_map", encoding="ascii") as file:
             if file.read().split()[-1] == "1":
                 return
@@ -387,7 +387,7 @@ class Supervisor:
         return _SOON if half else _LOOK
 
     def _used(self) -> dict[str, float]:
-        """Return the use of each resource: threads, megabytes of memory and of logs. Empty if no process runs."""
+        """Return the number of threads, and the megabytes of memory and of logs. Return {} if no process runs."""
         pids = [each for each in os.listdir("/proc") if each.isdigit() and each != "1"]
         if not self._own_proc:
             pids = [str(each) for each in self._programs]

@@ -43,7 +43,7 @@ def of_host(families: Iterable[Family]) -> Settings:
 
 
 def of_router(families: Iterable[Family]) -> Settings:
-    """Return the settings of nodes and the fabric: as for `of_host`, but with forwarding."""
+    """Return the settings of nodes and the fabric: those of `of_host`, but with forwarding."""
     return {path: value for family in families for path, value in {**_HOST[family], **_ROUTER[family]}.items()}
 
 

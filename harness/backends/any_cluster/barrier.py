@@ -237,7 +237,7 @@ class ZoneCanary:
 
 
 class StableSlices:
-    """Waits until slices stop changing, because a late write would be taken for the response to the next change."""
+    """Waits until slices stop changing, because a late write would look like the response to the next change."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -251,7 +251,7 @@ class StableSlices:
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET` seconds, at most `LONGEST`. Return at once without new writes."""
+        """Wait until no slice has changed for `QUIET` s (at most `LONGEST`). Return at once if nothing was written."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

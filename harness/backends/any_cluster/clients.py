@@ -83,7 +83,7 @@ class Clients:
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
-        """Return an additional pod on the client's node, which `in_turn` never returns (host network: `pod`)."""
+        """Return the client's twin that `in_turn` never returns. For a host-network client, return its own pod."""
         return self.twins_of(pod)[-1] if self.twins_of(pod) else pod
 
     def twins_of(self, pod: ClientPod) -> list[ClientPod]:

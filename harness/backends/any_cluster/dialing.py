@@ -5,7 +5,7 @@ The backend may provide a bypass that reaches client pods while the API server d
 agnhost waits five seconds for a connection. In that time, the kernel retransmits a lost SYN several times. With agnhost
 alone, a proxy that drops half of all first packets would therefore pass. A slow request proves nothing, because the API
 server may be slow. So after each request that took a second or more, the dialer reads the client pod's count of
-retransmitted SYNs. Each retransmitted SYN that no unanswered attempt explains turns one answer into a timeout.
+retransmitted SYNs. For each retransmitted SYN that no unanswered attempt explains, one answer counts as a timeout.
 """
 
 import threading
@@ -158,7 +158,7 @@ class Dialer:
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[DialResult]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat late requests of `doubted` clients, one attempt per request. Return clients that are still late."""
+        """Repeat late requests of `doubted` clients, one attempt per request. Return the clients still in doubt."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})

@@ -36,7 +36,7 @@ from harness.probes.loop import Loop, Probe, Server, ServerPort
 from harness.tracing.path import Followed
 
 STEP = 61
-"""The distance between the first address numbers of successive scenarios. It keeps numbers apart for 24 scenarios."""
+"""The distance between the first address numbers of successive scenarios. It avoids reuse within 24 scenarios."""
 
 
 class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAddresses):

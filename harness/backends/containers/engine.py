@@ -19,7 +19,7 @@ _TAIL = 600  # characters of an error message
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """Facts about an engine and its machine. `root` is the engine's image directory. `memory` is in bytes."""
+    """Facts about an engine and its machine. `root` is the folder with its images. `memory` is in bytes."""
 
     version: str
     root: str

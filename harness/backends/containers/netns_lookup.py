@@ -35,7 +35,7 @@ _LINK = "eth0"
 
 
 class NetnsLookup:
-    """Finds the netns of nodes that are containers on this machine, and of pods. The caller closes each netns."""
+    """Finds the netns of nodes that are containers on this machine, and of their pods. The caller closes each netns."""
 
     def __init__(self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "") -> None:
         """`containers` maps nodes to containers. `who` is the container name of the external client."""

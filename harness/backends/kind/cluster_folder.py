@@ -40,7 +40,7 @@ class ClusterFolder:
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Create the folder if needed, and acquire the lock. Return False if it is taken. Raises `UnavailableError`."""
+        """Create the folder, and lock it. Return False if another process has the lock. Raises `UnavailableError`."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,7 @@
 """Builds the configuration from which kind creates a cluster, for the files in `kind-configs/` and for runs.
 
 The control plane node has no zone and runs no pods of scenarios. Each node of the topology is a worker of kind. Its
-label `trafficdist.dev/node` contains its name in the topology, because kind's own node names do not.
+label `trafficdist.dev/node` contains its name in the topology, because kind gives nodes other names.
 """
 
 import re
