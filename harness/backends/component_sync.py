@@ -22,7 +22,7 @@ from harness.probes.loop import Probe
 from harness.run_delay import RUN_DELAY
 
 AGAIN = 1.0
-"""Time limit of the waits that follow a wait that has timed out, in seconds before `time_scale` is applied."""
+"""Time limit of a wait if the previous wait timed out, in seconds before `time_scale` is applied."""
 
 CHECK_SECONDS = 10.0
 """Seconds, before `time_scale` is applied, between two checks of proxies that have stopped processing changes."""
@@ -176,7 +176,7 @@ class ProxyLiveness:
         )
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Create a Service. Return a text that names nodes that cannot reach it after `within` seconds, or ""."""
+        """Create a Service. Return a text with the nodes that cannot reach it after `within` seconds, or ""."""
         if not self._reached_before or not nodes:
             return ""
         self._number += 1

@@ -193,7 +193,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         begun.enter_context(threads.watched(self._threads))
 
     def _wire_by(self, wiring: Wiring) -> None:
-        """Let the proxy connect all later pods to the network. Test this on each node. Raises `StartError`."""
+        """Let the proxy connect all later pods to the network, and test this on each node. Raises `StartError`."""
         self.network.wire_by(wiring)
         try:
             for node in self.network.nodes:

@@ -17,7 +17,7 @@ _NAMESPACE = "kube-node-lease"
 
 
 class NodeLeaseMonitor:
-    """Each call of `look` checks whether all nodes have renewed their Leases, or one of them is too late."""
+    """Checks, at each call of `look`, whether all nodes have renewed their Leases, or one of them is too late."""
 
     def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
         self._api = api

@@ -1,1 +1,1 @@
-"""Linux network namespaces (netns) for nodes, pods and the fabric between them. File descriptors keep netns alive."""
+"""Network namespaces (netns) for nodes, pods and the fabric between them. A file descriptor keeps each netns alive."""

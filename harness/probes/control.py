@@ -75,7 +75,7 @@ class ControlProbes:
         self.reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        """Start a round of control probes for missing answers. Also measure time without CPU, which extends limits."""
+        """Start a round of control probes for missing answers. Measure waits for a CPU, which extend time limits."""
         missing = list(self.missing())
         if not self._samples and not all(each.silent for each in missing):
             self._samples = True

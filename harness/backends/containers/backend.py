@@ -36,7 +36,7 @@ from harness.probes.loop import Loop, Probe, Server, ServerPort
 from harness.tracing.path import Followed
 
 STEP = 61
-"""The distance between the first address numbers of successive scenarios. It avoids reuse within 24 scenarios."""
+"""The step between the address numbers of successive scenarios, so that addresses are not reused for 24 scenarios."""
 
 
 class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAddresses):

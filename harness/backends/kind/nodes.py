@@ -6,7 +6,7 @@ from harness.errors import InconclusiveError
 from harness.model.manifests import has_condition
 
 _LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ratemask": "255"}
-"""The ICMP types to rate-limit: none, but for IPv6, which rejects an empty set, a type that is not an error."""
+"""The ICMP types to rate-limit: none. IPv6 rejects an empty set, so its set has one type that is not an error."""
 
 _FAMILIES = "4:iptables:tcp 6:ip6tables:tcp6"
 _SILENCE = """
