@@ -151,7 +151,7 @@ def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, fa
 
 
 class NodeStatusReporter:
-    """Reports a node and its pods as lost, or as ready again, as the node lifecycle controller does, but at once."""
+    """Reports a node and its pods as lost or as ready again, like the node lifecycle controller, but immediately."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name = api, name

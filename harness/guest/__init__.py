@@ -1,1 +1,1 @@
-"""Rules for a run on someone else's cluster: one run at a time, changes only to the run's own objects, no leftovers."""
+"""Rules for a run on someone else's cluster: one run at a time, no lasting changes to other objects, no leftovers."""

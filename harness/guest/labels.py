@@ -1,4 +1,4 @@
-"""The labels and names that identify the suite's objects on a cluster. No other object is changed or removed."""
+"""The labels and names that identify the objects that the suite creates or changes on a cluster."""
 
 import re
 import secrets

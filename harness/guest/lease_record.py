@@ -48,7 +48,7 @@ class LeaseRecord:
             return datetime.max.replace(tzinfo=UTC)
 
     def lease(self) -> dict[str, Any]:
-        """Return the Lease object with this content. The API server accepts it only as a replacement of `version`."""
+        """Return the Lease object with this content. It replaces only a Lease whose resourceVersion is `version`."""
         metadata: dict[str, Any] = {
             "name": LEASE,
             "namespace": NAMESPACE,
@@ -131,7 +131,7 @@ def process_name() -> str:
 
 
 def has_ended(named: str) -> bool:
-    """Return whether the process of this `process_name` ran on this machine and has ended. False if unknown."""
+    """Return True if it is certain that the process of this `process_name` ran on this machine and has ended."""
     pid, _, began = named.partition(" ")[2].partition(" ")
     return is_of_here(named) and pid.isdecimal() and began.isdecimal() and start_time(int(pid)) != int(began)
 

@@ -72,7 +72,7 @@ def restored(node: Object) -> Object | None:
 
 
 def _former_state(node: Object) -> dict[str, Any]:
-    """Return the former state from a node's annotation. Unreadable parts are ignored: any user can write them."""
+    """Return the former state from a node's annotation. Ignore unreadable parts, because any user can write them."""
     text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
     try:
         former = orjson.loads(text or "{}")

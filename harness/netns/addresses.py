@@ -2,7 +2,7 @@
 
 Because addresses follow a plan, an address in a packet dump, a rule or a report shows its node. `10.244.3.5`
 and `fd00:10:244:3::5` are pod 5 of the third node. Numbers in IPv6 groups are written as decimal numbers, so both
-families look the same. All ranges are private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193,
+families look alike. All ranges are private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193,
 5737).
 """
 

@@ -15,7 +15,7 @@ from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, Rout
 _TOLD = 5  # faults to list in an error
 
 Fabric = Mapping[str, Collection[Item]]
-"""The expected or actual objects of each netns, by its name, such as "node a1" or "the fabric"."""
+"""The expected or actual objects in each netns, by the name of the netns, such as "node a1" or "the fabric"."""
 
 _LOOPBACK = (Link("lo", "up", arp=True),)
 

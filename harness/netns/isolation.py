@@ -111,7 +111,7 @@ class ProgramSandbox:
         folder: Path | None = None,
         namespace: Namespace | None = None,
     ) -> None:
-        """Create a sandbox with `wanted` parts. After a crash, the supervisor removes `folder`. Raises `OSError`."""
+        """Create a sandbox with `wanted` parts. If the harness dies, `folder` is removed. Raises `OSError`."""
         self.of, self.limits = of, limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = {

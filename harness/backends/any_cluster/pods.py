@@ -1,4 +1,4 @@
-"""The pods of a run, which use agnhost as server and as client, and satisfy the Restricted Pod Security Standard."""
+"""The agnhost pods of a run. All except host-network clients satisfy the Restricted Pod Security Standard."""
 
 import socket
 from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ PREFIX = "trafficdist-"
 
 
 def state_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder in which this suite stores all its files for this user."""
+    """Return the folder in which the suite stores the files of this user's clusters."""
     base = environment.get("XDG_STATE_HOME") or ""
     place = Path(base) if base.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".local" / "state"
     return place / "trafficdist"
