@@ -67,7 +67,7 @@ class Response:
         return str(self.body.get("message") or "accepted") if self.code >= 400 else "accepted"
 
     def named(self, field: str) -> str:
-        """Return `field` if one of the causes is about it, or else the fields of all causes, separated by commas."""
+        """Return `field` if a cause in the Status names it, or else the fields of all causes, separated by commas."""
         fields = [cause["field"] for cause in self.causes]
         return field if field in fields else ", ".join(fields)
 
@@ -111,8 +111,8 @@ class Api:
         asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        """`timeout` (in seconds) limits each attempt, and the time until the last retry (after a 429 response with
-        Retry-After). `connections` limits the number of parallel requests.
+        """`timeout` (in seconds) limits each attempt, and the total time for which a request is retried after 429
+        responses with Retry-After. `connections` limits the number of parallel requests.
 
         Fields of `services` are added to new Services that lack them. Each request is appended to `asked`, a queue that
         several clients can share. Raises `UsageError` if the kubeconfig cannot be used.

@@ -114,7 +114,7 @@ class InClusterConfig(Kubeconfig):
 
 
 def find(files: str = "", *, context: str = "") -> Kubeconfig:
-    """Find the kubeconfig as kubectl does, or a pod's service account. Raises `UsageError`."""
+    """Find the kubeconfig as kubectl does. In a pod without one, use the pod's service account. Raises `UsageError`."""
     files, in_pod = files_of(files), "KUBERNETES_SERVICE_HOST" in os.environ
     if in_pod and files == DEFAULT and not Path(DEFAULT).expanduser().exists():
         return InClusterConfig(SERVICE_ACCOUNT)
@@ -152,14 +152,14 @@ def _client(config: Any, context: str | None = None) -> Any:
 
 
 class _MemoryFiles(threading.local):
-    """The file descriptors of the client that this thread is creating."""
+    """The descriptors of the memory files for the client that this thread is creating."""
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
 
 
 def _keep_in_memory(content: str | bytes, *_: object, **__: object) -> str:
-    """Write content to a new memory file, and return its path, because the client requires paths."""
+    """Write content to a new memory file, and return its path, because the official client requires paths."""
     descriptor = os.memfd_create("kubeconfig")
     os.write(descriptor, content.encode() if isinstance(content, str) else content)
     _memory.descriptors.append(descriptor)

@@ -378,7 +378,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._components.check_progress()
 
     def _explain(self, _: object, error: BaseException | None, __: object) -> None:
-        """After an error at boot, raise `DistrustError` if the reason is a deleted node."""
+        """After an error at boot, raise `DistrustError` if a program has deleted a Node object."""
         if isinstance(error, (HarnessError, RefusedError)):
             self._check_nodes()
 

@@ -35,7 +35,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def remove_namespace(self, namespace: str) -> None:
-        """Delete a namespace with all its objects, first the Services, and last the pods. Do not wait."""
+        """Delete a namespace with all its objects, first the Services, and last the pods, without waiting."""
         for resource in ("services", "endpointslices", "pods"):
             self.api.delete_all(resource, namespace, grace_seconds=0)
         for name in [name for owner, name in list(self._hosts) if owner == namespace]:

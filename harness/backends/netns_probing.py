@@ -43,7 +43,7 @@ class NetnsProbing(ABC):
         return self.namespace_of(client)
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send all probes with `probe`, which is fast in a netns. A batch is no larger than a socket can buffer."""
+        """Call `probe`, which is fast in a netns, with at most as many probes in flight as a socket can buffer."""
         return self.probe(probes, in_flight=DATAGRAMS)
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:

@@ -70,7 +70,7 @@ class PodLifecycle(Protocol):
 @runtime_checkable
 class Probing(Protocol):
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return the object that opens a client's sockets. With `fresh`, another pod on the client's node may do so."""
+        """Return the object that opens a client's sockets. With `fresh`, it may use another pod on the same node."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
@@ -104,7 +104,7 @@ class NodeControl(Protocol):
 
 
 METRICS_PORT = 10249
-"""The port of a proxy's metrics on its node's loopback interface. kube-proxy uses the same port."""
+"""The port of a proxy's metrics on its node's loopback interface: the default port of kube-proxy."""
 
 
 @_needs(Ability.PROXY_METRICS)

@@ -6,7 +6,7 @@
                                        go.mod go.sum   its modules, if it was compiled
         partial/                                       unfinished downloads and compilations
 
-A binary is stored atomically: it is written to a temporary place, synced to the disk, and renamed. A version exists if
+A binary is stored atomically: it is written to a temporary file, synced to disk, and renamed. A version exists if
 its binary exists. Only one process at a time fetches a version. Other processes wait, and then find the version in the
 cache.
 """
@@ -107,7 +107,7 @@ class Cache:
 
     @contextlib.contextmanager
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Lock `what` during the block. Call `waiting` first if another process has the lock."""
+        """Hold the lock named `what` during the block. Call `waiting` first if another process has the lock."""
         path = self.folder / "locks" / what
         with explained_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,9 +23,9 @@ class Binary:
     module: str
     package: str
     version_pattern: re.Pattern[str]
-    """A regular expression that finds the version in the output of the binary. Its group is the version."""
+    """A regular expression that finds the version in the output of the binary. Its first group is the version."""
     staging: str = ""
-    """A Kubernetes staging module (v0.34.2 for 1.34.2), for which Go module proxies often list more versions."""
+    """A staging module (v0.34.2 for 1.34.2), because Go module proxies list more of its versions than of `module`."""
     version_arguments: tuple[str, ...] = ("--version",)  # arguments that make the binary print its version
     program: str = ""
     """The Go source of a command to compile, if the module does not contain this command. `package` is then "."."""
@@ -75,7 +75,7 @@ COMPONENTS: dict[str, Binary] = {
 
 
 def component_named(name: str) -> Binary:
-    """Return the component with this name. Raises `UsageError` with the known names."""
+    """Return the component with this name. Raises `UsageError` for an unknown name."""
     if name not in COMPONENTS:
         raise UsageError(f"component {name!r}: expected one of {', '.join(COMPONENTS)}")
     return COMPONENTS[name]

@@ -32,7 +32,7 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Official binaries. `mirrors` replace the publisher, in this order. `listing` is the URL of a list of releases."""
+    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` is a release list's URL."""
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)
@@ -121,7 +121,7 @@ def _paths(component: Binary, version: Version) -> tuple[str, str, str]:
 
 
 def architecture() -> str:
-    """Return this machine's architecture in Go's terms. Raises `UnavailableError` without official binaries for it."""
+    """Return this machine's architecture in Go's terms. Raises `UnavailableError` if it has no official binaries."""
     machine = platform.machine()
     if machine not in _MACHINES:
         raise UnavailableError(f"there are no official binaries for {machine}; compile them with --from source")

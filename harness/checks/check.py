@@ -26,7 +26,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `found` is a sentence without a full stop. A run cannot test any of the `features`."""
+    """The result of a check. `found` is a sentence without a full stop. `features` lists what a run cannot test."""
 
     state: State
     found: str
@@ -50,7 +50,7 @@ class Check(Generic[S_contra]):
     """One check of a machine, a cluster or settings. `ask` returns a string if it succeeds, and findings otherwise.
 
     An `UnavailableError` becomes a finding with state `fault`, and other errors of an API server become findings
-    with state `UNKNOWN`. Findings get `remedy` and `costs` as defaults. If `gates` is true, later checks need this one.
+    with state `UNKNOWN`. `remedy` and `costs` are defaults for the findings. If `gates`, later checks need this one.
     """
 
     name: str
@@ -99,7 +99,7 @@ def require(table: Sequence[Check[S_contra]], subject: S_contra) -> None:
 
 
 def exit_code(findings: Iterable[Finding]) -> ExitCode:
-    """Return 0 if all checks succeed, 11 if an ability is missing, and 12 if a run is not possible."""
+    """Return 12 if a run is not possible, else 11 if an ability is missing, else 0."""
     states = {finding.state for finding in findings}
     if State.UNUSABLE in states:
         return ExitCode.DISTRUST

@@ -74,7 +74,7 @@ class LocalApiServer:
         )
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with one of this release. etcd keeps the stored objects. Raises `UnavailableError`."""
+        """Start or replace kube-apiserver. etcd keeps the stored objects. Raises `UnavailableError`."""
         program = self._processes.find("kube-apiserver", release.version)
         self.stop_api_server()
 

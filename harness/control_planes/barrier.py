@@ -143,7 +143,7 @@ class ControllerBarrier:
 
     @property
     def _ready(self) -> bool:
-        """The pod's readiness in this round. A change of its address instead would count as two changed endpoints."""
+        """The barrier pod's readiness in this round. A change of address would count as two changed endpoints."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

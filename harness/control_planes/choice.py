@@ -46,7 +46,7 @@ class ControlPlaneChoice:
 
     @property
     def real(self) -> bool:
-        """True if the control plane or the controller is not the reference."""
+        """True if the control plane or the controller is not the reference implementation."""
         return self.controller != REFERENCE
 
 
@@ -96,7 +96,7 @@ def choose(plane: str, controller: str) -> ControlPlaneChoice:
 
 
 def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that a choice implies for other options, from the `values` of all. Raises `UsageError`."""
+    """Return the defaults of other options that the choice in the option `values` implies. Raises `UsageError`."""
     choice = choose(values["control_plane"] or "", values["controller"] or "")
     if not choice.real:
         return {}

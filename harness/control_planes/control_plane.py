@@ -75,7 +75,7 @@ class ControlPlane(Protocol):
         """Stop the API server and the controller, wait until they have ended, and remove their files. Idempotent."""
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with one of this release. The stored objects remain."""
+        """Start the API server in this release, or replace a running one. The stored objects remain."""
 
     def stop_api_server(self) -> None:
         """Stop the API server. The stored objects remain."""

@@ -23,7 +23,7 @@ class HybridControlPlane(EmbeddedControlPlane):
         return self._manager.title
 
     def start(self) -> None:
-        """Start the API server and the controller. Stop them before raising `UnavailableError` or `DistrustError`."""
+        """Start both components. On failure, stop them and raise `UnavailableError` or `DistrustError`."""
         try:
             super().start()
         except Exception:

@@ -32,7 +32,7 @@ _NAMESPACE_PATH = path_of("namespaces", "", NAMESPACE)
 
 
 def silent(text: str) -> None:
-    """Ignore a message."""
+    """Discard a message: the default of `say`."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The permissions of a run on someone else's cluster. `deploy/rbac.yaml` grants them, and a run checks each."""
+"""The permissions of a run on someone else's cluster. `deploy/rbac.yaml` grants them, and a run checks for them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

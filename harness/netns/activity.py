@@ -71,7 +71,7 @@ class _ActivitySampler:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Sample each netns. If `unread` is true, list threads only in netns with unread data, else in the others."""
+        """Sample each netns. List threads only in netns with unread data if `unread`, else in the other netns."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])

@@ -35,7 +35,7 @@ def check(network: Network) -> None:
 
 
 def _deleted(place: str, wanted: Collection[Item], there: Collection[Item]) -> list[str]:
-    """Return a node's missing interfaces. Return none for other netns, where the peers of these interfaces vanish."""
+    """Return a node's missing interfaces, or none for other netns: their interfaces vanish with those of a node."""
     links = {each.name for each in there if isinstance(each, Link)}
     named = [each.name for each in wanted if isinstance(each, Link) and each.name not in links]
     return named if place.startswith("node ") else []

@@ -1,4 +1,4 @@
-"""Runs programs as processes of this machine. No program outlives the harness, waits are limited, and output is logged.
+"""Runs programs as processes of this machine. No program outlives the harness, and all output is logged.
 
 Programs under test may exit at start, hang, or leave child processes. The output goes to a file, because a program
 blocks if it writes to a full pipe that is not read. If a start fails, the exception quotes the first error in that

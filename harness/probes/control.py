@@ -1,4 +1,4 @@
-"""Control probes, which go from the netns of each client directly to each pod, without the judged Service.
+"""Control probes, which go from the netns of each client directly to each pod, not through the Service under test.
 
 A pod without a network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
 when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY` seconds until the
@@ -56,7 +56,7 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
 
 @dataclass(slots=True, eq=False)
 class ControlProbes:
-    """Every `EVERY` seconds, sends control probes for the probes that `missing` returns, until `conclude` or `end`."""
+    """Sends control probes for the probes that `missing` returns, every `EVERY` seconds until `conclude` or `end`."""
 
     targets: ControlTargets | None
     reactor: Reactor

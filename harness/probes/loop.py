@@ -75,7 +75,7 @@ class _ProbeSender(ABC):
     def _proceed(self) -> None: ...
 
     def _conclude(self) -> None:
-        """Finish the result, after a last round of control probes if answers are missing."""
+        """Report the outcomes, after a last round of control probes if answers are missing."""
         if any(map(is_missing, self._outcomes)):
             self._control.conclude(self._concluded, self._without_answer(self._looked_at, self.asked))
         else:

@@ -133,7 +133,7 @@ class _Listener(_ServerSocket):
 
 
 class _Connection(_ServerSocket):
-    """An accepted connection of a TCP server, which answers immediately, and again for each line."""
+    """An accepted connection of a TCP server, which answers immediately, and again for each line that it reads."""
 
     __slots__ = ("_all", "_answer")
 

@@ -130,7 +130,7 @@ class BarrierObjects:
         return str((listed.body.get("metadata") or {}).get("resourceVersion") or "")
 
     def write(self) -> tuple[str, str]:
-        """Write a new Service and EndpointSlice. Return their name and resource version, or "" without an answer."""
+        """Write a new Service and EndpointSlice. Return their name and the slice's resource version, or ("", "")."""
         name = f"c-{next(self._numbers)}"
         try:
             if not self._last:

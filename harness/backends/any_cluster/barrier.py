@@ -30,8 +30,8 @@ LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 RESTARTED = 120.0
-"""Seconds, before `time_scale` is applied, for proxies to process all writes after a component is replaced: they back
-off while an API server does not answer."""
+"""The time limit for proxies to process all writes after a component is replaced, in seconds before `time_scale` is
+applied. It is long because proxies back off while an API server does not answer."""
 
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
@@ -237,7 +237,7 @@ class ZoneCanary:
 
 
 class StableSlices:
-    """Waits until slices stop changing, because a late write would look like the response to the next change."""
+    """Waits until EndpointSlices are stable, because a late write would look like the response to the next change."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

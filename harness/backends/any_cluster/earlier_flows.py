@@ -11,8 +11,8 @@ If the proxy is at fault, the repeated probe fails too.
 
 UDP: conntrack keeps a flow for some time after its last packet. So after a change, a few answers still come from the
 old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is correct, but looks like a small fault.
-The number of such answers is bounded. If an outcome from before the change is no more frequent than this bound, the
-dialer sends more probes, enough that any fault that checks must detect would exceed the bound.
+The number of such answers has an upper bound. If an outcome from before the change stays within this bound, the dialer
+sends more probes: so many that any fault that checks must detect would exceed the bound.
 """
 
 import threading
@@ -109,7 +109,7 @@ def of_new_flows(
 
 
 def enough(probes: int, share: float) -> int:
-    """Return how many probes distinguish a fault from earlier flows on this share of ports, or 0 if none can."""
+    """Return how many probes distinguish a fault from earlier flows on this share of ports, or 0 if no number does."""
     miss, fault = DEFAULT_RATES.miss, share + DEFAULT_RATES.leak * (1 - share)
     totals = (times * max(probes, LEAST) for times in TIMES)
     return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)

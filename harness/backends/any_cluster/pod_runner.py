@@ -1,4 +1,4 @@
-"""Creates a run's pods, and waits until their kubelets report the wanted readiness."""
+"""Creates a run's pods, and waits until their kubelets report the requested readiness."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +79,7 @@ class PodRunner:
         return self.wait(namespace, dict.fromkeys(wanted, True))
 
     def create(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod. `settle` waits until it has the wanted readiness."""
+        """Create a pod. `settle` waits until it has the requested readiness."""
         self._create(namespace, [self._made(wanted, namespace)])
         self.open_gate(namespace, wanted.name, wanted.ready)
 
@@ -100,7 +100,7 @@ class PodRunner:
             self.wait(namespace, wanted, all_exist=False)
 
     def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
-        """Wait until these pods run with the wanted readiness, and return them. Raises `InconclusiveError`."""
+        """Wait until these pods run with the requested readiness, and return them. Raises `InconclusiveError`."""
         troubled: dict[str, float] = {}
 
         def look() -> list[Object]:

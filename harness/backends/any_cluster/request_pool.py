@@ -32,7 +32,7 @@ class RequestPool:
         self._ended.set()
 
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
-        """Yield items with their answers in order of arrival. Raises the errors of `ask` and of the watch."""
+        """Yield items with their answers in order of arrival. Raises the errors of `ask` and of `begin_watch`."""
         answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
         waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
         for item in items:

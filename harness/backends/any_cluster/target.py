@@ -1,4 +1,4 @@
-"""The facts about a cluster before a run: its abilities, and its nodes matched to the nodes of the topology."""
+"""Determines a cluster's abilities before a run, and matches its nodes to the nodes of the topology."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """The facts about a cluster before a run. `topology` contains only nodes that match a node of the cluster.
+    """The cluster of a run, and its properties. `topology` contains only nodes that match a node of the cluster.
 
     `proxies` select the pods of the cluster's proxies, whose logs are part of the evidence. The fields in `services`
     are added to each Service of the run. `facts` are included in the report.
@@ -66,7 +66,7 @@ class ClusterTarget:
 
 
 def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
-    """Choose a ready node of the cluster for each node of the topology, zone by zone. Prefer nodes with equal names."""
+    """Choose a ready node of the cluster for each node of the topology, zone by zone. Prefer nodes of the same name."""
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
         zone = zone_of(node)

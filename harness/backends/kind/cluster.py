@@ -164,7 +164,7 @@ class KindCluster:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts about this cluster for reports, in addition to the facts about every cluster."""
+        """The report's entry on the pod network, or {} if the network is kind's default."""
         if self.wanted.default_cni:
             return {}
         who = self._cni or self._proxy

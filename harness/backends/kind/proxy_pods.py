@@ -191,7 +191,7 @@ def restoring(daemon_set: Object) -> Object:
 
 
 def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], node: str) -> Object:
-    """Return a copy of kubeadm's kube-proxy pod for this node, at `tag`, with a label that no DaemonSet selects."""
+    """Return kubeadm's kube-proxy pod for this node, with image tag `tag` and a label that no DaemonSet selects."""
     name = variant_name(tag, gates)
     spec = copy.deepcopy(daemon_set["spec"]["template"]["spec"])
     spec["containers"][0]["image"] = image_at(spec["containers"][0]["image"], tag)
