@@ -33,7 +33,7 @@ _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
 
 class ComponentSync:
-    """Waits for a cluster's components. Each component reads the writes of those before it in `names`."""
+    """Waits for a cluster's components. Each component processes the writes of those before it in `names`."""
 
     def __init__(
         self,

@@ -6,9 +6,9 @@
                                        go.mod go.sum   its modules, if it was compiled
         partial/                                       unfinished downloads and compilations
 
-A binary is stored atomically: it is written to a temporary file, synced to disk, and renamed. A version exists if
-its binary exists. Only one process at a time fetches a version. Other processes wait, and then find the version in the
-cache.
+A binary is stored atomically: it is written to a temporary file, synced to disk, and renamed. The cache has a
+version if the version's binary exists. Only one process at a time fetches a version. Other processes wait, and then
+find the version in the cache.
 """
 
 import contextlib

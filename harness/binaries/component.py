@@ -25,7 +25,7 @@ class Binary:
     version_pattern: re.Pattern[str]
     """A regular expression that finds the version in the output of the binary. Its first group is the version."""
     staging: str = ""
-    """A staging module (v0.34.2 for 1.34.2), because Go module proxies list more of its versions than of `module`."""
+    """A staging module (v0.34.2 for 1.34.2). Go module proxies often list more versions of it than of `module`."""
     version_arguments: tuple[str, ...] = ("--version",)  # arguments that make the binary print its version
     program: str = ""
     """The Go source of a command to compile, if the module does not contain this command. `package` is then "."."""

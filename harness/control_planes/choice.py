@@ -81,7 +81,7 @@ def parse_controller(text: str) -> tuple[str, str]:
 
 
 def choose(plane: str, controller: str) -> ControlPlaneChoice:
-    """Combine both options, which are "" if not given. Raises `UsageError` if the options contradict each other."""
+    """Combine both options ("": not given). Raises `UsageError` if the options contradict each other."""
     kind, version = parse_plane(plane or EMBEDDED)
     usual = REFERENCE if kind == EMBEDDED else MANAGER
     asked, controller_version = parse_controller(controller or usual)

@@ -23,7 +23,7 @@ class HybridControlPlane(EmbeddedControlPlane):
         return self._manager.title
 
     def start(self) -> None:
-        """Start both components. On failure, stop them and raise `UnavailableError` or `DistrustError`."""
+        """Start API server and controller. On failure, stop them and raise `UnavailableError` or `DistrustError`."""
         try:
             super().start()
         except Exception:

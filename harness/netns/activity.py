@@ -1,8 +1,8 @@
 """Distinguishes hung, slow and idle programs with the kernel's counters.
 
-A slow program runs, or waits for a CPU or a disk. A program is hung if it does none of these in several
-consecutive samples although it has not read all data that was sent to it. A hung thread is not detected if other
-threads of the program still read.
+A slow program runs, or waits for a CPU or a disk. A program is hung if it neither runs nor waits for a CPU or a disk
+in several consecutive samples, although it has not read all data that was sent to it. A hung thread is not detected
+if other threads of the program still read.
 
 A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a CPU nor for a
 disk. A timer may still wake the program, so only the program's `synced` check decides whether it is done.
@@ -104,7 +104,7 @@ class IdleWatch(_ActivitySampler):
         self._looked_at = self._since = time.monotonic()
 
     def seconds(self) -> float:
-        """Return how many seconds all programs have been idle. Call this repeatedly, because it takes the samples."""
+        """Return how many seconds all programs have been idle. Call this repeatedly, because the calls take samples."""
         now = time.monotonic()
         if self._last and now - self._looked_at < IDLE_EVERY * time_scale():
             return self._seconds()

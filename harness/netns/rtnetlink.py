@@ -148,7 +148,7 @@ def remove_link(index: int) -> Request:
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Return requests to add an address without DAD. The first request suffices if another link has it."""
+    """Return requests to add an address without DAD. The first one suffices if another link has this address."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)

@@ -31,7 +31,7 @@ EVERY = 0.05
 """Seconds between two rounds. The first round for a missing answer starts at most two intervals after its probe."""
 LIMIT = 0.25  # seconds (times the time scale) after which an unanswered control probe counts as lost
 MOST = 64
-"""The maximum number of control probes in one round. If there are more pairs of clients and pods, they take turns."""
+"""The maximum number of control probes per round. If there are more pairs of clients and pods, the pairs take turns."""
 _LISTED = 3  # maximum number of lost control probes in a message
 
 Pair = tuple[str, str]  # names of a client and a pod

@@ -288,7 +288,7 @@ class Attempt:
             self.report(self.index, outcome)
 
     def _of_stream(self, data: bytes) -> Observation | None:
-        """Return the outcome if these bytes complete an answer. After a retransmitted SYN, it is a timeout."""
+        """Return the outcome if these bytes complete an answer. After a retransmitted SYN, the outcome is a timeout."""
         line, newline, _ = (self._buffer + data).partition(b"\n")
         if newline or len(line) > LONGEST_LINE:
             late = time.monotonic() - self._began >= REPEATED_SYN

@@ -192,7 +192,7 @@ class ZoneCanary:
             self._follows[client] = shown
 
     def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
-        """Wait until the proxy on this client's node uses `zone` (None: no zone). Return whether probes showed this."""
+        """Wait until the proxy on a client's node uses `zone` (None: no zone). Return whether probes confirmed this."""
         ready = self._follows.get(client, False) and len(endpoints) > 1
         return ready and self._wait_for_zone(client, zone, zones, endpoints, None)
 

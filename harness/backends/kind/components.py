@@ -210,7 +210,7 @@ class KindComponents:
         silence_port(self._shell, self._control_plane, _PORTS[_SERVER], silent=silent)
 
     def _run_manager(self, pod: Object) -> None:
-        """Run `pod` as the controller manager. If the API server is stopped, `_replace_server` runs it later."""
+        """Run `pod` as the controller manager. While the API server is stopped, leave this to `_replace_server`."""
         self._manager = pod
         if _SERVER not in self._away:
             self._run({_MANAGER: pod})
