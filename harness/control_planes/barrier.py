@@ -10,7 +10,7 @@ In this case, the barrier changes its Service again. The barrier changes its nod
 because a node change may make the controller sync other Services, and the harness must not cause such a sync.
 The harness causes such a sync only if a node's CPU changes, which controllers do not notice (see `Nodes.resize`).
 
-Proxies ignore the barrier's headless Service, and topology heuristics ignore its control plane node.
+Proxies ignore the barrier's headless Service. Topology heuristics ignore its Node, which has a control plane label.
 """
 
 import re

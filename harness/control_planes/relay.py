@@ -1,7 +1,7 @@
 """Relays connections from sockets in other network namespaces to a loopback port.
 
 A socket remains in the netns in which it was created. So nodes of an embedded cluster can reach an API server process
-in another netns without a route. The relay does not read the data, which is encrypted end to end.
+in another netns without a route. The relay cannot read the data, which is encrypted end to end.
 
 A patient relay keeps connections waiting while the server is unavailable. Kubernetes components double their delay
 after each refused connection, up to 30 seconds. Without a patient relay, a scenario that replaces an API server several

@@ -123,7 +123,7 @@ class Namespace:
 
     @property
     def fd(self) -> int:
-        """The descriptor. Raises `HarnessError` after `close`."""
+        """The file descriptor of the netns. Raises `HarnessError` after `close`."""
         if self._fd < 0:
             raise HarnessError("this netns is closed: its network was closed, or its pod was removed")
         return self._fd
