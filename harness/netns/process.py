@@ -72,7 +72,7 @@ class ProgramHandle(Protocol):
         """Return the exit code, which is negative for a signal, or None while the program runs."""
 
     def stop(self, grace: float) -> None:
-        """Stop the program and its children. Kill them `grace` seconds after the request. Idempotent."""
+        """Stop the program and its children. Kill them if they still run after `grace` seconds. Idempotent."""
 
 
 class Process:

@@ -3,7 +3,7 @@
 A pod without a network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
 when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY` seconds until the
 answer arrives or times out. If a control probe is lost, a missing answer counts as `Unknown`, because it proves nothing
-about the proxy. An answer from a wrong pod is still wrong. While all answers arrive, no control probes are sent, so nodes
+about the proxy. A wrong pod's answer is still wrong. While all answers arrive, no control probes are sent, so nodes
 track no additional connections.
 
 Faults shorter than twice `EVERY` may remain undetected. All code except `ControlProbeBlock` runs on the loop's thread.

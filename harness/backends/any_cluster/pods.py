@@ -105,7 +105,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def runs(pod: Object) -> bool:
-    """Return whether a pod's containers are ready and it has its addresses. Its readiness gate does not matter."""
+    """Return whether a pod's containers are ready and the pod has IP addresses. Its readiness gate does not matter."""
     status = pod.get("status") or {}
     return bool(status.get("podIPs")) and has_condition(pod, "ContainersReady")
 
