@@ -91,7 +91,7 @@ class SandboxedProgram:
             return self._code
 
     def stop(self, grace: float) -> None:
-        """Stop the program and its process group. Kill them if they still run after `grace` seconds. Idempotent."""
+        """Stop the program, and kill its process group once the program ends or after `grace` seconds. Idempotent."""
         if grace and self.poll() is None:
             self._sandbox.signal(self.pid, signal.SIGTERM)
             self._wait(grace)

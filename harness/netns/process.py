@@ -72,7 +72,7 @@ class ProgramHandle(Protocol):
         """Return the exit code, which is negative for a signal, or None while the program runs."""
 
     def stop(self, grace: float) -> None:
-        """Stop the program and its children. Kill them if they still run after `grace` seconds. Idempotent."""
+        """Stop the program, and kill its children once the program ends or after `grace` seconds. Idempotent."""
 
 
 class Process:
@@ -149,7 +149,7 @@ class Process:
         return code
 
     def stop(self, grace: float = 5.0) -> None:
-        """Stop the program and its children with SIGTERM, and with SIGKILL after `grace` seconds. Idempotent."""
+        """Send SIGTERM to the program. Once it ends or after `grace` seconds, kill it and its children. Idempotent."""
         self._handle.stop(grace)
 
 
