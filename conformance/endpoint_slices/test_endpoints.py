@@ -219,8 +219,8 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/one-address-type-per-family",
-    "A dual-stack Service has slices of both address types, with each pod's address of that family, even if a pod "
-    "gets one of its addresses later.",
+    "A dual-stack Service has slices of both address types, and each slice has the pods' addresses of its own type, "
+    "even if a pod gets one of its addresses later.",
     level=MUST,
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType",

@@ -60,7 +60,7 @@ def _sizes(cluster: Cluster, service: Service, names: list[str]) -> Mapping[str,
 @requirement(
     "SLICE/slices-made-by-hand-stay",
     "For a Service with a selector, a controller leaves slices that lack its own managed-by label unchanged while "
-    "pods, ports and labels of the Service change, and its own slices do not depend on them.",
+    "pods, ports and labels of the Service change, and its own slices do not depend on those other slices.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 label endpointslice.kubernetes.io/managed-by (the controller or entity that manages a slice); "
@@ -101,8 +101,8 @@ def test_slices_made_by_hand_stay(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/slices-belong-to-the-living-service",
-    "After a Service is deleted and recreated while the controller is down, the deleted Service owns no slice, "
-    "because a slice whose owner is deleted is garbage.",
+    "After a Service is deleted and recreated while the controller is down, no slice has the deleted Service as its "
+    "owner, because garbage collection would delete such a slice.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="Kubernetes, EndpointSlices, Ownership; Kubernetes, Garbage Collection, Owners and dependents",

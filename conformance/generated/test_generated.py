@@ -35,7 +35,7 @@ def test_core(three_zones: Cluster) -> None:
 @requirement(
     "GENERATED/core-hints",
     "However a Service, its slices and the zones of nodes change, clients of cluster IPs and node ports follow hints; "
-    "with LosslessChanges, no connection fails while only hints change.",
+    "if LosslessChanges is claimed, no connection fails while only hints change.",
     level=MUST,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -61,7 +61,8 @@ def test_all(three_zones: Cluster) -> None:
 @requirement(
     "GENERATED/all-hints",
     "However a Service, its slices and the zones of nodes change, over either IP family, at any of its addresses and "
-    "with session affinity, clients follow hints; with LosslessChanges, no connection fails while only hints change.",
+    "with session affinity, clients follow hints; if LosslessChanges is claimed, no connection fails while only hints "
+    "change.",
     level=MUST,
     features=ALL | {NODE_HINTS},
     source=HINTS,

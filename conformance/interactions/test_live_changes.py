@@ -45,8 +45,8 @@ def test_live(three_zones: Cluster) -> None:
 @pytest.mark.takes(10)
 @requirement(
     "INTERACTIONS/live-hints",
-    "Traffic follows the hints of an existing Service while hints, trafficDistribution and other fields change; with "
-    "LosslessChanges, no connection fails while hints change.",
+    "Traffic follows the hints of an existing Service while hints, trafficDistribution and other fields change; if "
+    "LosslessChanges is claimed, no connection fails while hints change.",
     level=MUST,
     features=CORE | {NODE_HINTS},
     source=f"{HINTS}; KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
@@ -59,7 +59,7 @@ def test_live_hints(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/live-addresses",
     "An existing Service answers at external IPs and load balancer addresses exactly while it has them, and other "
-    "changes take effect there too.",
+    "changes of the Service take effect at these addresses too.",
     level=MUST,
     features=OUTWARD,
     source=f"core/v1 ServiceSpec.externalIPs, ServiceStatus.loadBalancer; {SERVICES}",
@@ -84,7 +84,8 @@ def test_live_addresses_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-ipv6",
-    "An existing Service can gain and lose an address of the other IP family, and changes take effect over IPv6.",
+    "An existing Service can gain and lose an address of the other IP family, and changes of the Service take effect "
+    "over IPv6 too.",
     level=MUST,
     features=OUTWARD | {IPV6_SERVICES, SESSION_AFFINITY},
     source=f"Kubernetes, dual-stack Services; {SERVICES}",

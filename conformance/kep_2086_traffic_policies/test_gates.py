@@ -29,7 +29,7 @@ off = pytest.mark.parametrize("how", OFF.values(), ids=OFF.keys())
 @requirement(
     "KEP-2086/api-gate-off-drops-the-field",
     "With the ServiceInternalTrafficPolicy gate disabled (the default in 1.21), a Service is stored without "
-    "internalTrafficPolicy, on create and on update; from 1.22 on, the field defaults to Cluster.",
+    "internalTrafficPolicy, on create and on update; from Kubernetes 1.22 on, the field defaults to Cluster.",
     level=MUST,
     features={API_SERVER_RELEASES, TRAFFIC_POLICY_FIELDS},
     source="KEP-2086, Proposal (not settable in alpha unless the gate is enabled; on by default in Beta)",

@@ -96,8 +96,8 @@ def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
 
 @requirement(
     "KEP-2086/local-sets-hints-aside",
-    "Hints do not apply with internalTrafficPolicy Local: an endpoint of the node is used whatever zone it is hinted "
-    "for.",
+    "Hints do not apply with internalTrafficPolicy Local: a client uses the endpoints on its node, whatever zones they "
+    "are hinted for.",
     level=MUST,
     features={INTERNAL_POLICY, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
@@ -180,7 +180,7 @@ def test_external_local_reaches_only_endpoints_of_the_node(three_zones: Cluster)
 
 @requirement(
     "SERVICE/external-local-keeps-the-client-address",
-    "With externalTrafficPolicy Local, the server sees the address of the external client.",
+    "With externalTrafficPolicy Local, the endpoint sees the external client's own address as the source address.",
     level=MUST,
     features={CLIENT_ADDRESS, EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (preserves the client source IP)",
@@ -215,7 +215,8 @@ def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
 
 @requirement(
     "KEP-4444/external-local-with-hints",
-    "With externalTrafficPolicy Local, external traffic stays on the node, and the cluster IP follows hints.",
+    "With externalTrafficPolicy Local, external traffic stays on the node that it enters, and traffic to the cluster "
+    "IP follows hints.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
@@ -235,7 +236,7 @@ def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/both-policies-local-with-hints",
-    "With both policies Local, neither the cluster IP nor external traffic follows hints.",
+    "With both policies Local, neither traffic to the cluster IP nor external traffic follows hints.",
     level=MUST,
     features={INTERNAL_POLICY, EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
@@ -283,7 +284,7 @@ def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -
 
 @requirement(
     "SERVICE/external-local-does-not-restrict-clients-inside",
-    "Pods and nodes that use a load balancer address with externalTrafficPolicy Local reach endpoints anywhere.",
+    "With externalTrafficPolicy Local, pods and nodes that use a load balancer address reach endpoints on all nodes.",
     level=MUST,
     features={EXTERNAL_POLICY, LOAD_BALANCER},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",
@@ -302,7 +303,7 @@ def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/external-local-does-not-restrict-pods-at-their-own-node-port",
-    "Pods that use the node port of their own node with externalTrafficPolicy Local reach endpoints anywhere.",
+    "With externalTrafficPolicy Local, pods that use the node port of their own node reach endpoints on all nodes.",
     level=SHOULD,  # core/v1: "clients sending to a NodePort from within the cluster may need to" consider the policy
     features={EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy; kube-proxy gives its own pods Cluster semantics at node ports",

@@ -70,7 +70,7 @@ def test_one_zone_gets_no_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/policy-local-gets-no-hints",
-    "A Service with traffic policy Local and without the topology annotation gets no hints.",
+    "A Service with a Local traffic policy and without the topology annotation gets no hints.",
     level=MUST,
     features={TOPOLOGY_MODE, ENDPOINT_SLICES},
     source=f"{TABLE}: feature gate on, Local, 2+ zones; Local and PreferZone were values of one field",

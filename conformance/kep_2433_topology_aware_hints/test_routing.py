@@ -84,9 +84,9 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/proxy-follows-the-annotation-of-a-live-service",
-    "When an existing Service gets the topology annotation Auto and its endpoints get hints, clients use the "
-    "endpoints hinted for their zone; when annotation and hints are removed, they use all endpoints; with "
-    "LosslessChanges, no connection fails.",
+    "Once an existing Service gets the topology annotation Auto and hints, clients use the endpoints hinted for their "
+    "zone, and once annotation and hints are removed, clients use all endpoints; if LosslessChanges is claimed, no "
+    "connection fails.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
@@ -166,8 +166,8 @@ def test_zone_without_hints_is_not_filtered(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/partial-hints-leave-nobody-with-less",
-    "While at least one slice of a Service has no hints, every client uses all endpoints; with LosslessChanges, no "
-    "connection fails while hints are added and removed slice by slice.",
+    "While at least one slice of a Service has no hints, every client uses all endpoints; if LosslessChanges is "
+    "claimed, no connection fails while hints are added and removed slice by slice.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (will ignore all hints; safer transitions); Risks and Mitigations",

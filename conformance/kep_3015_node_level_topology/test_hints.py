@@ -234,7 +234,8 @@ def test_all_criteria_must_be_met(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-opt-in",
-    "With opt-in, a Service has node hints only if it has the topology annotation and meets the criteria.",
+    "With the semi-automatic (opt-in) approach, a Service has node hints only if it has the topology annotation and "
+    "meets the criteria.",
     level=MUST,
     features={NODE_LEVEL_OPT_IN, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 3: Semi-Automatic or Automatic-With-Opt-Out",
@@ -255,7 +256,8 @@ def test_annotated_services_are_looked_at(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-opt-out",
-    "With opt-out, a Service that meets the criteria has node hints unless its topology annotation is set.",
+    "With the automatic approach with opt-out, a Service that meets the criteria has node hints unless its topology "
+    "annotation is set.",
     level=MUST,
     features={NODE_LEVEL_OPT_OUT, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 3: Semi-Automatic or Automatic-With-Opt-Out",

@@ -29,8 +29,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-3015/tiers-change-without-loss",
-    "While a client's node and zone lose and regain their endpoints, each connection goes to the nearest endpoint; "
-    "with LosslessChanges, no new connection fails.",
+    "While a client's node and zone lose and regain their endpoints, each connection goes to the nearest endpoint; if "
+    "LosslessChanges is claimed, no new connection fails.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; User Stories, DNS (else to a remote one)",

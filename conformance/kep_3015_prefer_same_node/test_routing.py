@@ -116,7 +116,7 @@ def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -
 
 @requirement(
     "KEP-3015/node-hints-decide-not-the-place-of-the-endpoint",
-    "The hint for a node decides, even if it does not name the node that the endpoint is on.",
+    "A proxy follows an endpoint's hint for a node, even if the hint does not name the node that the endpoint is on.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (ForNodes)",
@@ -309,7 +309,7 @@ def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/local-sets-node-hints-aside",
-    "With a Local policy, for external and in-cluster clients, an endpoint on the node is used whatever node it is "
+    "With a Local policy, external and in-cluster clients use the endpoints on the node, whatever nodes they are "
     "hinted for.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_HINTS, NODE_PORT, UDP_SERVICES},

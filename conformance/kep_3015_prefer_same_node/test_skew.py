@@ -84,7 +84,7 @@ def test_old_controller_and_new_proxy(three_zones: Cluster, asked: str) -> None:
 @requirement(
     "KEP-3015/upgraded-cluster-knows-every-value",
     "Once all components are upgraded, PreferClose and PreferSameZone keep traffic in the zone, and PreferSameNode "
-    "keeps it on the node, then in the zone.",
+    "keeps it on the node, or in the zone if the node has no endpoint.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Upgrade / Downgrade Strategy",
@@ -97,8 +97,8 @@ def test_upgraded_cluster(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/old-and-new-proxies-side-by-side",
-    "With PreferSameNode in a cluster with older and newer proxies, nodes with a newer proxy prefer their own "
-    "endpoints, and nodes with an older one prefer those of their zone.",
+    "With PreferSameNode in a cluster with older and newer proxies, nodes with a newer proxy prefer the endpoints on "
+    "the node, and nodes with an older proxy prefer the endpoints in their zone.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy",

@@ -176,8 +176,8 @@ def test_proxy_from_before_the_field_needs_the_annotation(three_zones: Cluster, 
 
 @requirement(
     "KEP-4444/gate-on-again-brings-hints-back",
-    "When the ServiceTrafficDistribution gate is enabled again, Services that still have trafficDistribution get "
-    "hints and are routed by them.",
+    "When the ServiceTrafficDistribution gate is enabled again, Services that still have trafficDistribution get hints "
+    "and their traffic follows the hints.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Feature Enablement and Rollback (equivalent to enabling the feature for the first time)",

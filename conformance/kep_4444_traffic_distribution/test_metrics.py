@@ -223,7 +223,7 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
 @requirement(
     "METRICS/added-and-removed-endpoints-are-counted",
     "endpoints_added_per_sync increases when endpoints are added and endpoints_removed_per_sync when they are removed; "
-    "desired_endpoint_slices counts one slice for a Service with one endpoint, until it is deleted.",
+    "desired_endpoint_slices counts one slice for a Service with one endpoint, until the Service is deleted.",
     level=MUST,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",

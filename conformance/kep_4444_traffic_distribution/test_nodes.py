@@ -16,8 +16,8 @@ WEB = {"app": "web"}
 
 @requirement(
     "KEP-4444/drained-node-loses-no-connection",
-    "While the node with the only endpoint of a zone is drained, no connection is lost; clients in the zone use other "
-    "zones until a replacement is ready on another node of the zone, and then the replacement.",
+    "While the node with the only endpoint of a zone is drained, no connection is lost; clients in the zone use "
+    "endpoints in other zones until a replacement is ready on another node of the zone, and then use the replacement.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, User Stories, Story 2 (to avoid connection failures if no close endpoints are available)",
@@ -40,8 +40,8 @@ def test_draining_the_node_of_the_last_endpoint_loses_nothing(three_zones: Clust
 
 @requirement(
     "KEP-4444/zone-outlives-its-node",
-    "Once the control plane detects that the node with a zone's only endpoint is down, other zones serve the zone's "
-    "clients; when the node is up again, the clients use it again and no connection is lost.",
+    "Once the control plane detects that the node with a zone's only endpoint is down, endpoints in other zones serve "
+    "the zone's clients; when the node is up again, the clients use its endpoint again and no connection is lost.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, User Stories, Story 2 (to avoid connection failures if no close endpoints are available)",

@@ -90,7 +90,7 @@ def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[
 @requirement(
     "KEP-4444/policy-table-in-all-combinations",
     "For all combinations of both policies (unset, Cluster and Local), clients at the cluster IP and external clients "
-    "are routed as the KEP's table says.",
+    "are routed as the table of traffic policies in KEP-4444 says.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source=SOURCE,
@@ -115,7 +115,7 @@ def test_table_holds_at_cluster_ip_and_node_port(three_zones: Cluster, external:
 
 @requirement(
     "KEP-4444/policy-table-at-load-balancer-addresses",
-    "At load balancer addresses, external clients are routed as the KEP's table of traffic policies says, and "
+    "At load balancer addresses, external clients are routed as the table of traffic policies in KEP-4444 says, and "
     "in-cluster clients always follow hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
@@ -131,8 +131,8 @@ def test_table_holds_at_load_balancer_addresses(three_zones: Cluster, external: 
 
 @requirement(
     "KEP-4444/policy-table-at-external-ips",
-    "At external IPs, external clients are routed as the KEP's table of traffic policies says, and in-cluster clients "
-    "always follow hints.",
+    "At external IPs, external clients are routed as the table of traffic policies in KEP-4444 says, and in-cluster "
+    "clients always follow hints.",
     level=MUST,
     features={EXTERNAL_IPS, EXTERNAL_POLICY, INTERNAL_POLICY, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",

@@ -129,7 +129,7 @@ def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Clus
 
 @requirement(
     "KEP-4444/hints-decide-not-the-place-of-the-endpoint",
-    "The hint decides, even if it does not name the zone that the endpoint is in.",
+    "A proxy follows an endpoint's zone hint, even if the hint does not name the zone that the endpoint is in.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (implemented by hints); KEP-2433, Kube-Proxy",

@@ -77,7 +77,7 @@ def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/hints-count-where-there-are-no-keys",
-    "With the ServiceTopology gate enabled, a Service without topology keys is routed by hints; so is a Service whose "
+    "With the ServiceTopology gate enabled, a Service without topology keys follows hints, and so does a Service whose "
     "keys are removed.",
     level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},

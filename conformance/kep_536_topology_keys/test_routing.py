@@ -123,8 +123,8 @@ def test_star_alone_uses_every_endpoint(three_zones: Cluster, on: str) -> None:
 
 @requirement(
     "KEP-536/first-key-with-an-endpoint-decides",
-    "The first topology key that matches an endpoint decides, and only its endpoints are used; connections fail if no "
-    "key matches.",
+    "Clients use only the endpoints that the first matching topology key selects; connections fail if no key matches "
+    "an endpoint.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PLAN} (multiple hard constraints); {API} (if backends exist for index 0, they will always be chosen)",
@@ -233,8 +233,8 @@ def test_endpoint_of_no_known_node_matches_the_star_alone(three_zones: Cluster) 
 
 @requirement(
     "KEP-536/endpoint-that-is-not-ready-meets-no-key",
-    "An endpoint that is not ready matches no topology key: the next key decides, and connections fail if there is "
-    "none.",
+    "An endpoint that is not ready matches no topology key: the next key decides, and connections fail if there is no "
+    "next key.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Proposal (when the local backend is not available on some host)",

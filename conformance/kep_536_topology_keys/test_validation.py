@@ -43,8 +43,8 @@ _SIXTEEN = [f"example.com/key-{number}" for number in range(15)] + [ANY]
 
 @requirement(
     "KEP-536/api-stores-the-keys",
-    "A Service is read back with its topology keys in the same order, and without the field if it was created without "
-    "it.",
+    "A Service is read back with its topology keys in the same order, and without the field topologyKeys if it was "
+    "created without topology keys.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=f"{API} (a string slice, and optional; a preference-order list)",

@@ -165,7 +165,7 @@ def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/a-slice-of-another-service",
     "When the service-name label of a slice changes or is removed, its endpoints leave the former Service and move to "
-    "the Service that the label names, if any, and move back when the label does.",
+    "the Service that the label names, if any, and return when the label is restored.",
     level=SHOULD,  # the label states the Service of a slice; no specification covers a change of the label
     must_if=SLICE_LABELS,
     features={CLUSTER_IP},

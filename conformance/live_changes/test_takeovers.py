@@ -95,7 +95,8 @@ def test_addresses_are_used_again(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/a-service-is-left-to-another-proxy",
     "The proxy does not serve a Service created with the label service.kubernetes.io/service-proxy-name, stops serving "
-    "one that gets the label later, and serves both when the label is removed; another Service loses no connection.",
+    "a Service that gets the label later, and serves both once the label is removed; another Service loses no "
+    "connection.",
     level=SHOULD,  # "tells kube-proxy to ignore this service"
     must_if=SERVICE_PROXY_NAME,
     features={CLUSTER_IP},

@@ -47,7 +47,7 @@ RATES = Rates(leak=0.25)
 @requirement(
     "SERVICE/address-in-two-slices",
     "An address in two slices is an endpoint for each port of these slices, with the hints for that port; it does not "
-    "affect other endpoints, whether or not the slices agree about it.",
+    "affect other endpoints, whether or not the slices agree about the address.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source=TWICE,

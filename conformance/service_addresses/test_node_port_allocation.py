@@ -19,8 +19,8 @@ runs."""
 
 @requirement(
     "SERVICE/api-allocates-node-ports-outside-of-the-band",
-    "While any is free, an API server allocates node ports of the default range from 30086 on, and leaves lower node "
-    "ports to Services that request them by number.",
+    "An API server allocates node ports from 30086 on while any of these in the default range is free, and leaves "
+    "lower node ports to Services that request them by number.",
     level=MUST,
     features={NODE_PORT_ALLOCATION},
     source="core/v1 ServicePort.nodePort (usually assigned by the system); KEP-3668, Proposal",

@@ -42,8 +42,8 @@ def _former(pod: Pod, **fields: Any) -> Endpoint:
 
 @requirement(
     "SERVICE/address-of-a-ready-and-a-terminating-endpoint",
-    "If a ready endpoint and a terminating endpoint have the same address, the proxy uses the ready one, whichever is "
-    "first, in one slice or in two.",
+    "If a ready endpoint and a terminating endpoint have the same address, the proxy uses the ready one, in whatever "
+    "order they are listed, in one slice or in two.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, UDP_SERVICES},
     source=SOURCE,

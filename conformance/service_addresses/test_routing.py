@@ -118,7 +118,8 @@ def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/node-port-of-another-node",
-    "A pod reaches every endpoint at the node port of another node, and gets an answer whichever endpoint is chosen.",
+    "A pod reaches every endpoint at the node port of another node, and gets an answer from whichever endpoint the "
+    "node chooses.",
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServiceSpec.type (NodePort)",

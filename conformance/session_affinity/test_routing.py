@@ -66,8 +66,8 @@ def _create_service(cluster: Cluster, *, seconds: int = 10_800, **fields: Any) -
 
 @requirement(
     "AFFINITY/client-keeps-its-endpoint",
-    "With sessionAffinity ClientIP, all connections of a client reach the same endpoint as its first one, over TCP "
-    "and UDP, from pods and nodes.",
+    "With sessionAffinity ClientIP, all connections of a client reach the same endpoint as its first connection, over "
+    "TCP and UDP, from pods and nodes.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinity",
@@ -86,7 +86,7 @@ def test_client_keeps_its_endpoint(three_zones: Cluster, port: Port) -> None:
 
 @requirement(
     "AFFINITY/clients-of-both-families",
-    "With sessionAffinity ClientIP, an IPv6 client always reaches the same one of the endpoints hinted for its zone.",
+    "With sessionAffinity ClientIP, an IPv6 client always reaches the same endpoint among those hinted for its zone.",
     level=MUST,
     features={IPV6_SERVICES, SESSION_AFFINITY, ZONE_HINTS},
     source="Kubernetes, Service API: sessionAffinity",
@@ -169,8 +169,8 @@ def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> 
 
 @requirement(
     "AFFINITY/stays-within-the-node",
-    "With internalTrafficPolicy Local, a client keeps an endpoint on its own node, and another one there once the "
-    "first one is removed.",
+    "With internalTrafficPolicy Local, a client keeps an endpoint on its own node, and once that endpoint is removed, "
+    "keeps another one on that node.",
     level=MUST,
     features={INTERNAL_POLICY, SESSION_AFFINITY},
     source="KEP-2086, Proposal",
@@ -316,8 +316,8 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/node-port-from-outside",
-    "An external client keeps its endpoint at a node port; with externalTrafficPolicy Local, it keeps an endpoint of "
-    "that node, and another endpoint of that node once the first one is removed.",
+    "An external client keeps its endpoint at a node port; with externalTrafficPolicy Local, it keeps an endpoint on "
+    "that node, and once that endpoint is removed, keeps another one on that node.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",

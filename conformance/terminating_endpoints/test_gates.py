@@ -15,7 +15,7 @@ OFF = {"by default": release("1.25"), "by its gate": release("1.26", ProxyTermin
 @requirement(
     "KEP-1669/gate-off-uses-no-terminating-endpoint",
     "With the ProxyTerminatingEndpoints gate disabled (the default in 1.25), a Service whose last endpoint terminates "
-    "does not answer; with the gate enabled (the default from 1.26), that endpoint answers.",
+    "does not answer; with the gate enabled (the default from 1.26), the terminating endpoint answers.",
     level=MUST,
     features={CLUSTER_IP, PROXY_RELEASES, TERMINATING_ENDPOINTS},
     source="KEP-1669, Alpha (only enabled if the feature gate is on); Rollout, Upgrade and Rollback Planning",

@@ -42,8 +42,8 @@ SEMANTIC_VERSION = re.compile(r'"\d+\.\d+\.\d+[-+.0-9A-Za-z]*"')
 
 @requirement(
     "DNS/service-has-its-cluster-ips",
-    "The name of a Service has an A record for its IPv4 cluster IP, an AAAA record for its IPv6 one, and an SRV record "
-    "for each named port, whatever its endpoints.",
+    "The name of a Service has an A record for its IPv4 cluster IP, an AAAA record for its IPv6 cluster IP, and an SRV "
+    "record for each named port, whatever endpoints the Service has.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Service with ClusterIP",
@@ -91,7 +91,7 @@ def test_headless_service_has_its_ready_endpoints(three_zones: Cluster) -> None:
 @requirement(
     "DNS/endpoint-has-its-hostname",
     "An endpoint of a headless Service with a hostname has a name of its own below the Service's name, and SRV records "
-    "point to it; a name that two endpoints share has the addresses of both.",
+    "point to that name; a name that two endpoints share has the addresses of both.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service",
@@ -163,8 +163,8 @@ def test_names_have_no_records_of_other_types(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/headless-service-without-endpoints-has-no-records",
-    "A headless Service without ready endpoints has no addresses: a query gets NXDOMAIN or an empty answer, with an "
-    "SOA record.",
+    "A headless Service without ready endpoints has no addresses: a query for its name gets NXDOMAIN or an empty "
+    "answer, with an SOA record.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service (a record for each ready endpoint); RFC 2308, 3",
@@ -246,7 +246,7 @@ def test_answers_may_be_kept_for_a_short_time(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/names-are-the-same-in-any-case",
-    "Names are case-insensitive.",
+    "A DNS server answers queries without regard to upper and lower case in names.",
     level=MUST,
     features={SERVICE_DNS},
     source="RFC 4343, 3",
@@ -291,7 +291,7 @@ def _expect_resolved(cluster: Cluster, service: Service, pods: Pods, told: Mappi
 @requirement(
     "KEP-536/dns-serves-unchanged-resolvers",
     "Standard resolvers (the C library's, Python's, and dig if installed), in pods with the resolv.conf that kubelets "
-    "write, resolve a Service's short names to the endpoints near them.",
+    "write, resolve a Service's short names to the endpoints near the pod.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source="KEP-536, DNS server changes (different clients may get different DNS responses)",

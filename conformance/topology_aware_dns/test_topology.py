@@ -66,8 +66,8 @@ def _expect_own_place(three_zones: Cluster, kind: str) -> None:
 
 @requirement(
     "KEP-536/dns-tells-of-none-where-none-is-near",
-    "Without a final *, keys are a hard requirement: when no endpoint matches a key, a client gets NXDOMAIN or an "
-    "answer without records.",
+    "Without a final *, topology keys are a hard requirement: when no endpoint matches a key, a client gets NXDOMAIN "
+    "or an answer without records.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (requirements are hard); {DNS}; the DNS specification, whose headless Services without endpoints "
@@ -153,7 +153,7 @@ def test_dns_follows_keys(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/dns-follows-nodes-that-are-relabelled",
     "When the labels of a node change, DNS answers to its pods contain the endpoints near the new location, and "
-    "answers to clients near the new location contain its pods.",
+    "answers to clients near the new location contain the node's pods.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (retrieve the node labels of both client and backend Pods via PodLocator)",
