@@ -41,7 +41,7 @@ class Dispatcher:
         self._written: Counter[str] = Counter()  # bytes by user agent
 
     def answer(self, asked: HttpRequest) -> Response | None:
-        """Return the response, which may be an error, or None if the caller must answer and record the request."""
+        """Return the response, which may be an error, or None if the caller must answer and log the request."""
         if asked.streams or asked.path.startswith("/openapi/") or pod_location.parse(asked.path):
             return None
         try:

@@ -1,4 +1,4 @@
-"""Handlers for the verbs of the API over HTTP. A handler turns a routed request into a response.
+"""Handlers for the API verbs (get, list, create and others). A handler returns the response to a routed request.
 
 Handlers never block, because the request body is complete and the registry answers immediately.
 """

@@ -1,7 +1,7 @@
-"""Decoder for objects that clients send as protobuf. Go clients, including kubectl, have preferred protobuf since 1.32.
+"""Decoder for objects that clients send as protobuf. Go clients like kubectl prefer protobuf since Kubernetes 1.32.
 
-Responses are JSON, which these clients also read. Kubernetes sends four magic bytes and then a message `Unknown`:
-field 1 contains the kind, and field 2 contains the object. `wire.json` describes the fields;
+Responses are JSON, which these clients also read. A client sends four magic bytes and then a message `Unknown`: field 1
+contains the kind, and field 2 contains the object. `wire.json` describes the fields;
 `tests/reference/apiserver/wire_table.py` generates it.
 """
 

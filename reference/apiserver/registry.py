@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that a request addresses. `view` is the other group and version that a request uses, if any."""
+    """The object that a request addresses. `view` is set for a group or version that is not the stored one."""
 
     resource: str
     namespace: str
@@ -53,7 +53,7 @@ class Registry:
             store.observe([DEFINITIONS], self._define)
 
     def hand_over(self, features: Features) -> "Registry":
-        """Return the registry of the next server, with another release or other gates. This registry stops working."""
+        """Return a registry for the next server, with its `features` and the same objects. This one stops working."""
         served = {key: each.served(features) for key, each in self.strategies.items()}
         store = self.store.hand_over({key: each for key, each in served.items() if each is not None})
         return Registry(self.strategies.values(), features, store=store, pools=self.pools)

@@ -1,7 +1,7 @@
 """The API server over HTTPS, for clients in other processes: kubectl, client libraries, real proxies.
 
 The server listens on a loopback address, and on sockets that a caller created elsewhere, for example in a network
-namespace. It has its own thread and event loop. A write in another thread only queues its change for watches.
+namespace. It has its own thread and event loop. Writes in other threads only put changes in a queue for watches.
 """
 
 import asyncio
@@ -86,8 +86,8 @@ class HttpServer:
     def reach_pods(self, open_socket: OpenSocket) -> None:
         """Forward requests to pods and kubelets (`pods/NAME:PORT/proxy`, `pods/NAME/log` and others).
 
-        `open_socket` creates a socket inside the cluster's network. It is called in the server's thread with a family
-        and a type, like `socket.socket`. Without it, these requests receive 503.
+        `open_socket` creates a socket inside the cluster's network. The server's thread calls it with an address family
+        and a socket type, like `socket.socket`. Without it, these requests receive 503.
         """
         self._open_socket = open_socket
         if (frontend := self._frontend) is not None:

@@ -214,7 +214,7 @@ class Store:
                 self._tables[resource].observers += (observer,)
 
     def forget(self, observer: Observer) -> None:
-        """Undo `observe`; the observer is not called after this returns."""
+        """Undo `observe`. After this method returns, the store does not call the observer again."""
         with self.lock:
             for table in self._tables.values():
                 table.observers = tuple(each for each in table.observers if each != observer)

@@ -269,7 +269,7 @@ def line(type_: str, json: bytes) -> bytes:
 
 
 def error_line(error: ApiError) -> bytes:
-    """Return the event that ends a stream after an error."""
+    """Return the ERROR event with which a watch ends after an error."""
     return line("ERROR", orjson.dumps(error.status))
 
 

@@ -27,7 +27,7 @@ _ATTEMPTS = 8
 MAX_OBJECT_BYTES = 1536 * 1024
 """The maximum size of an object as JSON. etcd has the same limit, but stores the smaller protobuf form.
 
-It also limits the length of lists, because Kubernetes limits few of them: a Service may have any number of ports
+The limit also bounds the length of lists. Kubernetes limits few lists: a Service may have any number of ports
 (`ValidateService`), and an EndpointSlice may have 20,000.
 """
 

@@ -1,7 +1,7 @@
 """A Python protocol with the API server operations that components need.
 
 Controllers and proxies take a `Client`. The in-memory API server is a `Client` without HTTP, so a watch event costs
-only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share them, so copy before changing.
+only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share them, so copy one to change it.
 """
 
 from collections.abc import Callable, Collection

@@ -70,7 +70,7 @@ class ReconnectingClient:
         return watch
 
     def forget(self, watch: "_Watch") -> None:
-        """End a subscription. It receives no event after this returns."""
+        """End a subscription. After this method returns, the subscription receives no events."""
         with self._lock:
             watch.end()
             if watch in self._watches:

@@ -61,7 +61,7 @@ class RemoteClient:
         self._ask("DELETE", _path(resource, namespace, name))
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> "_Subscription":
-        """See `Client.subscribe`, but a write may return shortly before its event arrives."""
+        """Like `Client.subscribe`, except that a write may return shortly before its event arrives."""
         with self._lock:
             subscription = _Subscription(self, frozenset(resources), sink)
             self._subscriptions.append(subscription)
@@ -75,7 +75,7 @@ class RemoteClient:
         return subscription
 
     def forget(self, subscription: "_Subscription") -> None:
-        """End a subscription. It receives no event after this returns."""
+        """End a subscription. After this method returns, the subscription receives no events."""
         with self._lock:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)

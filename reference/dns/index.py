@@ -29,7 +29,7 @@ class ClusterIndex:
         self._take[event.resource](event.object, event.type == "DELETED")
 
     def has_namespace(self, namespace: str) -> bool:
-        """Return whether a namespace has a Service. For "" (the name `svc`), return True."""
+        """Return whether a namespace has a Service. The namespace "" stands for the name `svc`, which always exists."""
         return not namespace or any(key[0] == namespace for key in self._services)
 
     def labels_at(self, address: str) -> Labels | None:

@@ -191,7 +191,7 @@ class EndpointSliceController(Controller):
             raise SyncError(str(error), topic=topic, retriable=is_retriable(error)) from error
 
     def _report(self, key: Key, failure: SyncError) -> None:
-        """Write an Event if the failure has a new topic. Queue the conditions if the failure is not retriable."""
+        """Write an Event if the failure has a new topic. Queue a status update if the failure is not retriable."""
         if self._status is not None and not failure.retriable:
             self._status.synced(key, str(failure))
         service = self._index.services.get(key)

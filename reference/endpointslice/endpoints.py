@@ -22,7 +22,7 @@ _NOBODY: Identity = ((), "", "", "")
 
 
 def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -> Object:
-    """Return a pod's endpoint. With publishNotReadyAddresses, it is always ready. `zone` is "" if unknown."""
+    """Return a pod's endpoint, which is always ready with publishNotReadyAddresses. `zone` is "" if unknown."""
     metadata, spec = pod["metadata"], pod["spec"]
     serving = is_ready(pod)
     terminating = metadata.get("deletionTimestamp") is not None

@@ -35,7 +35,7 @@ class FamilyPlan:
     """The plan for one address family. The controller's metrics include its numbers.
 
     `slices` holds the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of slices.
-    `outcome` is the outcome of a heuristic, if the Service has one.
+    `outcome` is the outcome of the Service's heuristic, if it uses one.
     """
 
     slices: tuple[Sequence[Object], ...]

@@ -33,7 +33,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The zones and nodes whose clients should use an endpoint. At most eight of each, not counting duplicates.
+    """The zones and nodes whose clients should use an endpoint. There may be at most eight of each, without duplicates.
 
     Proxies prefer node hints to zone hints. They ignore a kind of hints unless every ready endpoint has this kind.
     """

@@ -142,7 +142,7 @@ NEWEST = Behaviour.of(Features())
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Each new connection goes to a random one of these endpoints. `endpoints` is never empty.
+    """Each new connection goes to one of these endpoints at random. `endpoints` is never empty.
 
     If `local` is true, the traffic policy `Local` applies, and all endpoints are on this node.
     """
@@ -205,7 +205,7 @@ def describe(action: Action) -> str:
 
 
 def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour = NEWEST) -> Decision:
-    """Decide for one service port on one node.
+    """Return the decision for one service port on one node.
 
     `endpoints` contains all endpoints of this port, protocol and IP family, from all slices. Duplicates may occur.
     """

@@ -50,7 +50,7 @@ class Packer:
     def pack(self, element: Element) -> tuple[str, bytes]:
         """Return the name of the element's set or map, and the packed element.
 
-        This uses type tests because pattern matching would take longer than the packing.
+        The method uses type tests, because pattern matching would take longer than the packing.
         """
         if isinstance(element, EndpointElement):
             service, slot, (address, port) = element

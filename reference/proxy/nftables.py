@@ -221,7 +221,7 @@ class KernelTable:
         return self._nft.exists(uapi.NFT_MSG_GETSETELEM, self._messages.tag(tag))
 
     def forget_tags(self, tags: Iterable[int]) -> None:
-        """Delete recorded tags from the set `tags`. They must exist."""
+        """Delete recorded tags from the set `tags`. All of these tags must exist."""
         self._nft.commit_all(self._messages.delete_tags(tags))
 
     def delete(self) -> None:

@@ -74,7 +74,7 @@ class Serving:
             self._order(self._listen(listener, handler))
 
     def remove(self, listener: socket.socket) -> None:
-        """Close a listening socket. When this returns, its port is free. Does nothing if it is already closed."""
+        """Close a listening socket. When this returns, its port is free. Do nothing if the socket is already closed."""
         if self._early.pop(listener, None):
             listener.close()
         elif listener.fileno() >= 0:

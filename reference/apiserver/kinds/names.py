@@ -1,6 +1,6 @@
 """Validation rules for names. A rule is a function that returns the errors in a string.
 
-As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print it.
+As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print the errors.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Pods: their nodes, addresses, ports and readiness.
 
-This server has no scheduler and no kubelet. The client that creates a pod may set its node, and the client that
-runs the pod writes its status. Only the container fields that Services use are validated.
+This server has no scheduler and no kubelet. The client that creates a pod may set its node, and the client that runs
+the pod writes its status. Of a container's fields, only the name, image and ports are validated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -169,7 +169,7 @@ _SELECTABLE_IN_SPEC = ("nodeName", "restartPolicy", "schedulerName", "serviceAcc
 
 
 class Pods(Strategy):
-    """The strategy of Pods. A deleted pod on a node remains until the kubelet deletes it again."""
+    """The strategy of Pods. A deleted pod on a node stays stored until the kubelet deletes it again."""
 
     resource = Resource("", "v1", "Pod", "pods", "pod", ("po",), has_status=True, categories=("all",))
     shape = of_object(spec=_SPEC, status=_STATUS)

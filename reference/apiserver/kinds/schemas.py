@@ -1,4 +1,4 @@
-"""The OpenAPI schemas of custom resources: validation, defaults and pruning of objects, as pure functions.
+"""The OpenAPI schemas of custom resources: validation, defaults and pruning of objects.
 
 Each version of a definition has a schema, which is compiled once. `schema_rules` accepts only structural schemas, in
 which each value is described in one place, so one walk over an object is enough. The messages are the same as in

@@ -124,7 +124,7 @@ class Strategy:
     """The fields that a write to the status subresource does not change. By default, this is only `spec`."""
 
     scale: Scale | None = None
-    """The fields of the scale subresource; None if the kind has none."""
+    """The fields of the scale subresource, or None if the kind has no scale subresource."""
 
     grace_seconds: ClassVar[int] = 0
     """The default grace period of a deletion in seconds. With 0, the object is removed immediately."""

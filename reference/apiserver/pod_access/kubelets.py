@@ -1,7 +1,7 @@
 """The `log` and `exec` subresources of pods, forwarded to the kubelet of the pod's node.
 
-Logs are plain HTTP. `exec` upgrades the connection to a WebSocket. The server does not interpret its data, and copies
-bytes in both directions until one side closes the connection.
+A log request is ordinary HTTP. `exec` upgrades the connection to a WebSocket. The server does not interpret its data,
+and copies bytes in both directions until one side closes the connection.
 """
 
 import asyncio

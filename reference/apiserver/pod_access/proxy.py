@@ -1,8 +1,8 @@
 """The `proxy` subresource of pods: requests that are forwarded to a server in a pod.
 
-Method, query, body and headers are forwarded, and the response is streamed back. Upgrades, and rewriting of links in
-HTML, are not implemented. Each request uses its own connection, because a connection that stays open does not show that
-its pod has been deleted.
+The proxy forwards the method, query, body and headers of a request, and streams the response back. Upgrades, and
+rewriting of links in HTML, are not implemented. Each request uses its own connection, because an open connection would
+still reach a pod that has been deleted.
 """
 
 from urllib.parse import quote
