@@ -1,8 +1,8 @@
 """Parse and check `coverage.yaml`, which maps each statement of the KEPs and API references to the requirements that
 test it.
 
-A passing suite is meaningful only if readers know which statements the suite does not test. For every statement of each
-of these documents, section by section, the file lists requirements, or the reason why no requirement tests the
+A passing suite is meaningful only if readers know which statements the suite does not test. For every statement of a
+KEP or an API reference, section by section, the file lists requirements, or the reason why no requirement tests the
 statement. The check compares the file with the requirement ids of the suite, without a cluster or pytest. `python -m
 conformance.coverage` prints the statements that could be tested but have no test.
 """
@@ -28,7 +28,7 @@ _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class ExclusionReason(enum.StrEnum):
-    """Why no requirement tests a statement."""
+    """The reason why no requirement tests a statement."""
 
     NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission, which cannot be violated
     NOT_OBSERVABLE = "not-observable"  # not externally observable within the stated error rates
@@ -47,7 +47,7 @@ class CoveredStatus:
 
 @dataclass(frozen=True, slots=True)
 class OpenStatus:
-    """The status of a testable statement that has no requirement yet. `because` says why."""
+    """The status of a testable statement that has no requirement yet. `because` is the reason."""
 
     because: str
 
@@ -98,7 +98,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with its sections in order. `text` is its repository and path, unless it is one of our KEPs."""
+    """A document with its sections in order. `text` is its repository and path, or "" for the KEPs of the project."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""The features of implementations, by profile. Core features are mandatory; an implementation claims extended features.
+"""The features of implementations, by profile. Core features are mandatory. Extended features are optional.
 
 The KEPs leave some behaviour to implementations. If an implementation claims a feature for such behaviour, the
 requirements of the feature are MUSTs (`must_if`).

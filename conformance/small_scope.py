@@ -12,7 +12,7 @@ The number of states is kept small in three ways:
 - The order of endpoints does not matter. Two endpoints with `COMMON` values, and two with one address, are checked
   in both orders. All other sets are checked in one order each, which differs from set to set, so that all orders occur.
 
-This module has no side effects. `conformance/check_decisions.py` is the command.
+This module has no side effects. `conformance/check_decisions.py` contains the command.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class EndpointValues:
 
     @property
     def weight(self) -> int:
-        """How much the values differ from the defaults. Simple counterexamples have small weights."""
+        """A measure of the difference from the default values. Simple counterexamples have small weights."""
         plain = EndpointValues()
         hints = len(self.zone_hints) + len(self.node_hints)
         conditions = (self.ready, self.serving, self.terminating) != (plain.ready, plain.serving, plain.terminating)
@@ -121,7 +121,7 @@ class Counterexample:
 
 
 Group = tuple[object, Policy, Policy]
-"""A group of similar counterexamples: the rule that selects endpoints or the way to give no answer, and both
+"""A group of similar counterexamples, which have the same expected rule (or the same `NoReply`) and the same
 policies."""
 
 

@@ -46,7 +46,7 @@ def implementation_of(settings: Settings) -> Implementation:
 
 
 class FullControllerManager(LocalControllerManager):
-    """A kube-controller-manager with almost all controllers, but no barrier, because DaemonSets would use its Node."""
+    """A kube-controller-manager with almost all controllers. It has no barrier, whose Node DaemonSets would use."""
 
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None
@@ -76,7 +76,7 @@ class FullControllerManager(LocalControllerManager):
         super().stop()
 
     def _new_barrier(self, kubeconfig: Mapping[str, Any], process: Process) -> None:
-        """Create no barrier, for the reason given in the class docstring."""
+        """Create no barrier, because DaemonSets would run pods on its Node."""
 
 
 class FullControlPlane(BinaryControlPlane):

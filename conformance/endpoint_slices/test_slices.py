@@ -1,4 +1,4 @@
-"""EndpointSlices: their size, owner and labels, slices that other clients write, and slices that they delete."""
+"""EndpointSlices: their size, owner and labels, and slices that other clients write or delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run cells of the grid. All Services of a requirement exist at the same time, with the same twelve servers."""
+"""Run cells of the grid. All Services of a requirement exist at the same time and share twelve servers."""
 
 from __future__ import annotations
 

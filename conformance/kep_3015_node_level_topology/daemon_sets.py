@@ -1,4 +1,4 @@
-"""Releases with and without node-level topology, and pods like the pods of a DaemonSet.
+"""Releases with and without node-level topology, and pods that look like those of a DaemonSet.
 
 1.32 is the last release without the node hints of the later KEP version, so in 1.32 only the NodeLevelTopology gate
 matters. A cluster with garbage collection removes pods whose owner does not exist, so it needs real DaemonSets.

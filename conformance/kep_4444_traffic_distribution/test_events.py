@@ -1,4 +1,4 @@
-"""KEP-4444, Monitoring Requirements and Troubleshooting: a failure of the controller leaves an Event on the Service."""
+"""KEP-4444, Monitoring Requirements and Troubleshooting: a failed sync causes an Event on the Service."""
 
 from __future__ import annotations
 

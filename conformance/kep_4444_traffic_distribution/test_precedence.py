@@ -1,6 +1,6 @@
 """KEP-4444: if a Service has both the annotation and the field, the annotation takes precedence.
 
-The five pods distinguish the annotation from the field (see `conformance.skew`).
+With the five pods of `conformance.skew`, the annotation and the field lead to different hints.
 """
 
 from __future__ import annotations

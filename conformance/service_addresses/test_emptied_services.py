@@ -162,7 +162,7 @@ def test_deleted_service_gives_no_answer_at_external_addresses(three_zones: Clus
 
 
 def _expect_flows_end(cluster: Cluster, *to: AddressKind, deleted: bool = False, **fields: Any) -> None:
-    """Expect UDP flows with constant source ports to get answers until a Service has no endpoint, and none after."""
+    """Expect UDP flows with constant source ports to get answers only until a Service has no endpoint."""
     (a1,) = cluster.run_servers(on=["a1"])
     ways = {"": None} if deleted else _emptied([a1])
     services = [cluster.create_service(ports=[UDP], **fields) for _ in ways]

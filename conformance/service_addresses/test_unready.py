@@ -41,7 +41,7 @@ def _unready(pod: Pod) -> Endpoint:
 
 
 def _let_speak(cluster: Cluster, services: list[Service], endpoints: list[Endpoint], expected: Traffic) -> None:
-    """Add endpoints to these Services, and wait until these clients get answers from the cluster IP."""
+    """Add endpoints to these Services, and wait until the clients in `expected` get answers."""
     for each in services:
         cluster.publish(each, endpoints)
     expect_concurrent_traffic(cluster, [Question(each.name, each, expected) for each in services], rates=RATES)

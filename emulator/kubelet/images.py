@@ -40,7 +40,7 @@ timeout "$seconds" cat <&3
 exit 0
 """
 FILES: Mapping[str, str] = {f"{TOOLS}/nc": _NC}
-"""Maps the path of a bash script `nc` to its text. It supports the options that Kubernetes' e2e tests use."""
+"""Maps the path of a bash script `nc` to its text. The script supports the options that Kubernetes' e2e tests use."""
 
 
 class CommandError(ValueError):

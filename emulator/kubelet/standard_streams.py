@@ -29,7 +29,7 @@ class StandardStreams:
                 setattr(self, name, theirs)
 
     def take(self, name: str) -> int:
-        """Return this side's end of a connected stream, which the caller then owns."""
+        """Return the kubelet's end of a connected stream, which the caller then owns."""
         return self._ours.pop(name)
 
     def resize(self, columns: int, rows: int) -> None:

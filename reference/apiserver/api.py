@@ -22,7 +22,7 @@ SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 
 
 class ApiServer:
-    """A Kubernetes API server in memory; thread-safe. It implements `reference.client.Client` and adds verbs.
+    """A Kubernetes API server in memory; thread-safe. It implements `reference.client.Client`, `list` and `patch`.
 
     `service_cidrs` has at most one CIDR for each IP family, the default family first. `window` is the minimum number of
     changes that are remembered for each resource, so that watches can resume and lists can continue with the next page.
@@ -121,5 +121,5 @@ class Subscription:
     observer: Callable[[Change], None]
 
     def close(self) -> None:
-        """End the watch; the sink is not called after this returns."""
+        """End the watch. After this method returns, the sink is not called."""
         self.registry.store.forget(self.observer)

@@ -281,7 +281,7 @@ def _masquerading(family: Family) -> tuple[Rule, ...]:
     """Return the rules that masquerade connections whose replies would otherwise not return through this node.
 
     They masquerade connections of an endpoint to itself. They skip other connections from this node and its pods, whose
-    replies return through this node anyway, and from clients whose address must be preserved. They masquerade the rest.
+    replies return through this node, and from clients whose address must be preserved. They masquerade all others.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)

@@ -5,10 +5,10 @@ its packets go to the old endpoint even after the endpoint has left the Service.
 before the rules, its packets are never translated. TCP needs no deletions, because a new SYN replaces the entry of a
 closed connection.
 
-Linux 6.8 and newer can delete entries that match a filter. A deletion takes 0.5 ms, or 10 ms with 50,000 connections
-in all network namespaces, which share one table and block each other. Without entries in this namespace, it is skipped.
-On older kernels, and for many deletions, this module dumps the table and searches it. A dump takes 16 ms even for an
-empty table, because the kernel locks 262,144 buckets. So `KernelWriter` requests deletions only for recorded tags.
+Linux 6.8 and newer can delete entries that match a filter. A deletion takes 0.5 ms, or 10 ms with 50,000 connections in
+all network namespaces, which share one table and block each other. Without entries in this netns, it is skipped. On
+older kernels, and for many deletions, this module dumps the table and searches it. A dump takes 16 ms even for an empty
+table, because the kernel locks 262,144 buckets. So `KernelWriter` requests deletions only for recorded tags.
 """
 
 import errno
@@ -48,7 +48,7 @@ class Conntrack(NetlinkSocket):
     def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
         """Delete the connections `stale`. Without `awaited`, connections that may still await a reply are kept.
 
-        `endpoints` returns a service's current endpoints (None if it was removed). Their connections are kept.
+        `endpoints` returns the current endpoints of a service (None if removed), whose connections are kept.
         """
         if not stale or not self.entries():
             return
