@@ -64,7 +64,7 @@ _NOT_EVERYBODYS = (
 """Values that require optional features. Where possible, each ordered pair of values is tested without these values."""
 
 _APART = _NOT_EVERYBODYS[:2]
-"""Values of features that many proxies lack. Where possible, only changes that test these values use them."""
+"""Values of features that many proxies lack. Where possible, these values occur only in changes that test them."""
 
 _WEIGHTS = {("endpoints", 3): 6, ("conditions", "ready"): 3, ("target", "number"): 3}
 

@@ -43,7 +43,7 @@ class RunningPod:
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
         self.host: Host | None = None
-        """The netns and addresses of the pod (with hostNetwork, of its node). None before the start and at the end."""
+        """The netns and addresses of the pod (with hostNetwork, of its node), or None if the pod does not run."""
         self._pod = pod
         self._path = path_of("pods", meta["namespace"], meta["name"])
         self._api = api

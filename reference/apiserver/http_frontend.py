@@ -102,7 +102,7 @@ class HttpFrontend:
         return None if self.dispatcher.is_long(asked) else self.dispatcher.answer(asked)
 
     def _end_silent(self) -> None:
-        """Close connections without aiohttp whose clients have started no request for `silence_seconds`."""
+        """Close each `Connection` whose client has started no request for `silence_seconds`."""
         for each in list(self._plain):
             each.end_if_silent(time.monotonic() - self._silence)
         self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None

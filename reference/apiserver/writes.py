@@ -209,7 +209,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
 
 
 def _share(new: Object, old: Object) -> None:
-    """Let `new` share its equal fields with `old`, except metadata. This is safe because stored fields are immutable.
+    """Let `new` share its equal fields, which are immutable once stored, with `old`. Metadata is not shared.
 
     The store remembers thousands of versions. With copies, the garbage collector would repeatedly traverse all of them.
     """

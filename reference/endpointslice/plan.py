@@ -238,7 +238,7 @@ def _pack_family(
 
 
 def _reuse(packed: Packing) -> None:
-    """Update slices that would otherwise be deleted, instead of creating new slices. This saves a write."""
+    """Update slices that would otherwise be deleted, instead of creating new slices, to save a write."""
     for draft in packed.drafts:
         if draft.base is None and packed.spare:
             draft.base = packed.spare.pop(0)

@@ -87,8 +87,8 @@ class ZoneTable:
     def shares(self) -> ZoneShares | Refusal:
         """The weight of each zone, or the reason why there are no weights.
 
-        Every included node must have a zone. If the CPU of any node is unknown, the KEP counts each node as one
-        core. Released controllers then refuse hints, with the reason that they also give for a single zone.
+        Every included node must have a zone. If the CPU of any node is unknown, the KEP counts each node as one core.
+        Released controllers then refuse hints, and give the same reason as for a single zone.
         """
         if self._shares is None:
             self._shares = self._weigh()
