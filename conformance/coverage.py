@@ -140,7 +140,7 @@ def parse(text: str) -> Coverage:
 
 
 def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
-    """Return errors in a coverage file. `requirements` are the suite's ids. Each error begins with a line number."""
+    """Return errors in a coverage file, beginning with line numbers. `requirements` are all requirement ids."""
     return [*_dead_ids(coverage, requirements), *_unmapped_requirements(coverage, requirements)]
 
 

@@ -46,7 +46,7 @@ def implementation_of(settings: Settings) -> Implementation:
 
 
 class FullControllerManager(LocalControllerManager):
-    """A kube-controller-manager with almost all controllers. It has no barrier, whose Node DaemonSets would use."""
+    """A kube-controller-manager with almost all controllers, but no barrier: DaemonSets would use a barrier's Node."""
 
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None

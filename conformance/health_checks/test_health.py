@@ -1,6 +1,6 @@
 """Health checks report to load balancers which nodes can receive traffic, regardless of hints.
 
-They are specified in the Kubernetes documentation, KEP-3836 (nodes about to be deleted) and KEP-1669 (terminating
+The checks are specified in the Kubernetes documentation, KEP-3836 (nodes about to be deleted) and KEP-1669 (terminating
 endpoints).
 """
 

@@ -216,7 +216,7 @@ def _tells(transition: Transition, values: Mapping[str, Any]) -> bool:
 
 
 def group_of(change: Change) -> tuple[str, bool]:
-    """Return the group of a change (from its dimension and required features), and whether hints matter."""
+    """Return the group of a change (from its dimension and required features), and whether hints affect it."""
     first, second = change.cells
     hints = any(map(cells.follows_hints, change.cells)) or change.dimension in {"hints", "distribution"}
     outward = {"load-balancer", "external-ip"}

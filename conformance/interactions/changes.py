@@ -30,8 +30,8 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 }
 """The values of each dimension that can change. A change of `address` changes the Service type and external IPs.
 
-Cells do not have the dimensions `ingress` and `stack`. `ingress` says whether the load balancer has assigned addresses
-yet, and `stack` says whether the Service is single-stack or dual-stack.
+Cells do not have the dimensions `ingress` and `stack`. `ingress` is "given" once the load balancer has assigned
+addresses, and `stack` is "single" or "dual" (one or two IP families).
 """
 
 ALIKE = (

@@ -6,7 +6,7 @@ are strict, so hints neither add endpoints nor remove any that the keys select. 
 
 No KEP states this order explicitly; it is our interpretation. KEP-2433 says that its gate and the ServiceTopology gate
 cannot be combined. kube-proxy 1.21 ignored internalTrafficPolicy and hints while the ServiceTopology gate was enabled.
-Where our order and kube-proxy 1.21 differ, there are two requirements, one for each reading.
+Where our order and kube-proxy 1.21 differ, there are two requirements, one for each order.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The object after a delete request. If `remains` is false, it was removed, and `stored` is its last state."""
+    """The object after a delete request. If `remains` is false, the object is gone, and `stored` is its last state."""
 
     stored: Stored
     remains: bool
@@ -99,7 +99,7 @@ def _delete(registry: Registry, strategy: Strategy, current: Stored, options: De
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
-    """Return the grace period in seconds. It is 0, except for pods that a kubelet may still run."""
+    """Return the grace period in seconds. The period is 0, except for pods that a kubelet may still run."""
     spec, phase = obj.get("spec") or {}, (obj.get("status") or {}).get("phase")
     if not strategy.grace_seconds or not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
         return 0

@@ -87,7 +87,7 @@ class HttpServer:
         """Forward requests to pods and kubelets (`pods/NAME:PORT/proxy`, `pods/NAME/log` and others).
 
         `open_socket` creates a socket inside the cluster's network. The server's thread calls it with an address family
-        and a socket type, like `socket.socket`. Without it, these requests receive 503.
+        and a socket type, like `socket.socket`. Before this call, these requests receive 503.
         """
         self._open_socket = open_socket
         if (frontend := self._frontend) is not None:

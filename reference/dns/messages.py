@@ -96,7 +96,7 @@ def refuse(query: Query) -> bytes:
 
 
 def reply(query: Query, body: AnswerBody, *, over_tcp: bool) -> bytes:
-    """Return the answer without the id. If not all records fit, send some of them and set the TC bit (RFC 2181, 9)."""
+    """Return the answer without its message id. If some records do not fit, omit them and set TC (RFC 2181, 9)."""
     limit = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
     if needed + len(body.answers) + len(body.additional) <= limit:

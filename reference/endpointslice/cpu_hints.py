@@ -54,7 +54,7 @@ def hint_by_cpu(
 ) -> CpuOutcome:
     """Set hints on the endpoints of all `drafts` in one address family, or remove all hints.
 
-    `existing` contains the stored slices of the family. The threshold depends on whether they have hints.
+    `existing` contains the stored slices of the family. The threshold depends on whether these slices have hints.
     """
     had_hints = any("hints" in endpoint for each in existing for endpoint in each.get("endpoints") or ())
     endpoints = sum(_counts(endpoint, rules) for draft in drafts for endpoint in draft.endpoints)

@@ -91,7 +91,7 @@ def endpoint_ports(service: Object, pod: Object) -> list[Object]:
 
 
 def port_key(ports: Iterable[Object] | None) -> PortKey:
-    """Return a key for a set of ports. It does not depend on their order, or on whether defaults are explicit."""
+    """Return a key for a set of ports. The order of the ports does not matter, nor whether defaults are explicit."""
     return tuple(
         sorted(
             (

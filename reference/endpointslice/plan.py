@@ -34,8 +34,8 @@ MAX_ENDPOINTS_PER_SLICE = 100
 class FamilyPlan:
     """The plan for one address family. The controller's metrics include its numbers.
 
-    `slices` holds the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of slices.
-    `outcome` is the outcome of the Service's heuristic, if it uses one.
+    `slices` contains the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of
+    slices. `outcome` is the outcome of the Service's heuristic, if it uses one.
     """
 
     slices: tuple[Sequence[Object], ...]

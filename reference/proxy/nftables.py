@@ -168,7 +168,7 @@ class MessageBuilder:
 
 @cache
 def messages(family: Family, table: str = TABLE, edit: ChainEdit | None = None) -> MessageBuilder:
-    """Return the message builder for a table. All nodes share it."""
+    """Return the message builder for a table. All nodes share this builder."""
     return MessageBuilder(family, table, edit)
 
 

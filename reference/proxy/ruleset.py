@@ -200,7 +200,7 @@ def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
 
 
 def identities(name: MapName, endpoints: Iterable[Endpoint]) -> list[int]:
-    """Return a number for each endpoint, for session affinity. It is the same on every node and after every restart.
+    """Number the endpoints for session affinity. An endpoint has the same number on all nodes and after restarts.
 
     Two endpoints never have the same number.
     """

@@ -14,7 +14,7 @@ MAX_NODES = 20_000
 """The maximum number of nested schemas in a schema. Published CustomResourceDefinitions have at most 1,700."""
 
 MAX_INSTRUCTIONS = 20_000
-"""The maximum of RE2 instructions in a schema's patterns, plus 100 per pattern. Published CRDs have at most 3,000."""
+"""The maximum number of RE2 instructions in a schema's patterns, plus 100 each. Published CRDs have at most 3,000."""
 
 MAX_PATTERN_LETTERS = 4096
 
