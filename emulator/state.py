@@ -53,7 +53,7 @@ class ClusterState:
 
 
 def root() -> Path:
-    """Return the folder for the states of this user's clusters. Raises `UnavailableError` if others can access it."""
+    """Return the folder for this user's cluster states. Raises `UnavailableError` if other users can access it."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere")
     path = runtime / "trafficdist" if runtime.is_dir() else state_home() / "clusters"
     try:

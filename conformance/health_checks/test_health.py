@@ -142,8 +142,9 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
 
 @requirement(
     "HEALTH/check-node-port-comes-and-goes-with-the-policy",
-    "An existing Service answers at its health check node port whenever externalTrafficPolicy becomes Local; while "
-    "the policy is Cluster, or once the Service is deleted, no node answers 200 there, and another Service can use it.",
+    "An existing Service answers at its health check node port whenever externalTrafficPolicy becomes Local; while the "
+    "policy is Cluster, or once the Service is deleted, no node answers 200 there, and another Service can use the "
+    "port.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (only applies when externalTrafficPolicy is set to Local)",

@@ -56,7 +56,7 @@ def _create_hinted_pod(cluster: Cluster) -> Service:
 @requirement(
     "KEP-3015/gate-off-ends-hints-at-the-next-write",
     "After the PreferSameTrafficDistribution gate is disabled in the API server and the controller, the controller "
-    "writes the slice without any hints when the next pod is added.",
+    "writes the slice of a Service with PreferSameNode without any hints when the next pod is added.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: disabled feature gate)",
@@ -72,8 +72,8 @@ def test_next_pod_ends_hints_when_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/gate-on-again-hints-at-the-next-write",
-    "After the PreferSameTrafficDistribution gate is enabled again, the slice has node hints again no later than when "
-    "the next pod is removed.",
+    "After the PreferSameTrafficDistribution gate is enabled again, the slice of a Service with PreferSameNode has "
+    "node hints again no later than when the next pod is removed.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: re-enabled the feature gate)",

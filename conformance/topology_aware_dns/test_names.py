@@ -309,7 +309,7 @@ def test_dns_serves_unchanged_resolvers(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/tells-the-version-of-its-schema",
-    "The name dns-version of the zone has one TXT record: the semantic version of the DNS schema.",
+    "In the cluster's DNS zone, the name dns-version has one TXT record: the semantic version of the DNS schema.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Record for Schema Version (there must be)",

@@ -175,8 +175,8 @@ def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-follows-endpoints-in-each-place",
-    "When a location loses its last endpoint, the next key decides, and when the location has an endpoint again, the "
-    "first key decides again.",
+    "When the client's location loses its last endpoint, the next topology key decides, and when the location has an "
+    "endpoint again, the first topology key decides again.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (only if no backends exist for index [0])",
@@ -196,7 +196,7 @@ def test_dns_follows_endpoints_in_each_place(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-tells-unknown-clients-of-all",
-    "A client whose address is in no PodLocator gets all endpoints if the last key is *.",
+    "A client whose address is in no PodLocator gets all endpoints if the last topology key of the Service is *.",
     level=SHOULD,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (needs to map PodIP -> Node; left open for other clients); {API} (soft requirement)",

@@ -60,7 +60,7 @@ class EmulatedAgnhost:
         self._dropped = False
 
     def start(self, families: Sequence[Family], ended: Callable[[int], None]) -> None:
-        """Open the ports for these IP families, and serve. Raises `OSError` if a port is in use."""
+        """Open the ports for these IP families, and answer requests. Raises `OSError` if a port is in use."""
         command, opened = self._command, list[socket.socket]()
         ports = {"TCP": command.http_port, "UDP": command.udp_port} if command.serves else {}
         try:

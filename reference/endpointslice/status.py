@@ -4,7 +4,7 @@ The thread that syncs slices runs this module. The module has its own queue, bec
 conditions without a sync. Conditions are based on the objects that the API server stores. Services that never had
 `trafficDistribution` are skipped. Services whose trafficDistribution disappeared without a write are also skipped: the
 API server's release lacks the field, and a write would delete the stored value. Acknowledgements are processed in
-batches. Otherwise each change of hints would cost one write for each node.
+batches. Without batches, each change of hints would cost one write for each node.
 """
 
 import logging

@@ -21,7 +21,7 @@ SECOND_CHECK = 0.1
 """The number of seconds between the two deletions of UDP connections to an endpoint that has left.
 
 The first deletion keeps connections that await a reply. The second one deletes them, and also the connections that are
-older than their Service, which have no tag, because no rule translated them. One dump finds all of them."""
+older than their Service, which have no tag, because no rule translated them. One dump finds all these connections."""
 
 BATCH = 0.01
 """The maximum delay of a second deletion, in seconds. The delay lets one search cover several deletions."""

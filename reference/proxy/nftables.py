@@ -188,8 +188,8 @@ class KernelTable:
         """Replace the table with this ruleset, in as few transactions as the socket's send buffer allows.
 
         If a table exists, a copy of the new table under another name is active during the replacement, even if one
-        transaction is enough. Otherwise a packet that is traversing the hooks could match neither table. Clients in the
-        map `affinity` are kept, except clients that are added during the load.
+        transaction is enough. Without the copy, a packet that is traversing the hooks could match neither table.
+        Clients in the map `affinity` are kept, except clients that are added during the load.
         """
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
         dump = partial(self._nft.dump, uapi.NFT_MSG_GETSETELEM, self._messages.clients)

@@ -204,7 +204,7 @@ class Strategy:
         return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - apart)
 
     def allocations(self, obj: Object) -> Allocations:
-        """Return the addresses and ports that the object needs. A write frees all others that the old object had."""
+        """Return the addresses and ports that the object needs. A write frees those that only the old object needed."""
         return Allocations()
 
 

@@ -1,6 +1,6 @@
 """The `log` and `exec` subresources of pods, forwarded to the kubelet of the pod's node.
 
-A log request is ordinary HTTP. `exec` upgrades the connection to a WebSocket. The server does not interpret its data,
+A log request is ordinary HTTP. `exec` upgrades the connection to a WebSocket. The server does not interpret the data,
 and copies bytes in both directions until one side closes the connection.
 """
 
