@@ -62,7 +62,7 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
 
 
 def _settings(options: dict[str, Any]) -> Settings:
-    """Return the settings for `cluster up`: a mutant may run next to real components, and --follow is `released`."""
+    """Return the settings for `cluster up`: mutants may use a real control plane, --follow defaults to `released`."""
     fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
     settings = resolve(by_name({"follow": "released", **options}))
     if fault and settings.proxy.kind != REFERENCE:
@@ -154,7 +154,7 @@ def execute(name: str, place: str, command: Sequence[str]) -> None:
     If the proxy runs each node in a control group (`isolation: [cgroup2]`), the command joins the group of its node,
     because the data plane may translate the addresses of sockets in that group.
 
-    Raises `UsageError` for an unknown cluster, place or command.
+    Raises `UsageError` for an unknown cluster, network namespace or command.
     """
     state = _running(name)
     if place not in state.places:

@@ -46,7 +46,7 @@ def implementation_of(settings: Settings) -> Implementation:
 
 
 class FullControllerManager(LocalControllerManager):
-    """A kube-controller-manager with almost all controllers, but no barrier: DaemonSets would use a barrier's Node."""
+    """A kube-controller-manager with almost all controllers, and without the `ControllerBarrier`."""
 
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None
@@ -76,7 +76,7 @@ class FullControllerManager(LocalControllerManager):
         super().stop()
 
     def _new_barrier(self, kubeconfig: Mapping[str, Any], process: Process) -> None:
-        """Create no barrier, because DaemonSets would run pods on its Node."""
+        """Create no `ControllerBarrier`, because DaemonSets would run pods on the barrier's Node."""
 
 
 class FullControlPlane(BinaryControlPlane):

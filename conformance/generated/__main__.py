@@ -27,7 +27,7 @@ def corpus_text(seed: int, count: int) -> str:
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycle]:
-    """Yield scenarios of a group. Each is the one that adds most to the behaviour `shown` by those before it."""
+    """Yield scenarios of a group, each time the one that adds most to the behaviour of the earlier scenarios."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [
         {each for lifecycle in lifecycles for state in lifecycle.states for each in state.zones} for lifecycles in drawn

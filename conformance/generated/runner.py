@@ -112,7 +112,7 @@ class _ScenarioRunner:
 
 
 def _alike(lifecycles: Mapping[str, Lifecycle]) -> Iterable[Mapping[str, Lifecycle]]:
-    """Group scenarios that can share nodes: in each state that both have, the nodes have the same zone labels."""
+    """Group scenarios that can share nodes: all their first states have the same zone labels, all second ones, …"""
     found: list[tuple[Sequence[object], dict[str, Lifecycle]]] = []
     for name, each in sorted(lifecycles.items(), key=lambda item: -len(item[1].states)):
         zones = [state.zones for state in each.states]

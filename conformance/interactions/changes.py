@@ -47,7 +47,7 @@ because a proxy may read either."""
 
 MANY = 120
 OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS
-"""The target port number in changes between a number and a name. Servers for the name do not listen on this port."""
+"""The target port number in changes between a number and a name. Servers of a named port listen on other numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ def test_endpoints_of_a_zone_without_nodes_serve_others(three_zones: Cluster) ->
 
 @requirement(
     "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
-    "Endpoints in a zone without ready nodes stay hinted for that zone, and other endpoints for their own zones.",
+    "Endpoints in a zone without ready nodes stay hinted for that zone, and all others are hinted for their own zones.",
     level=MAY,  # this is only what releases do: a controller may also hint them for zones with nodes
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; released behaviour differs since 1.21",

@@ -45,8 +45,8 @@ def test_first_zone_label_takes_effect(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unready-nodes-change-no-routing",
-    "Clients use an endpoint that is ready in its slice according to its hints, even if its Node, or the last ready "
-    "Node of a zone, becomes not ready.",
+    "While an endpoint is ready in its slice, clients use it according to its hints, even if its Node, or the last "
+    "ready Node of a zone, becomes unready.",
     level=SHOULD,  # the KEPs require a proxy to read its own Node, and do not forbid reading more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
@@ -68,8 +68,8 @@ def test_unready_nodes_change_no_routing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/lost-node-changes-no-routing",
-    "Clients use an endpoint that is ready in its slice according to its hints, both while its Node is deleted and "
-    "when the Node is back; a proxy that then starts on that node follows hints for the Node's new zone.",
+    "While an endpoint is ready in its slice, clients use it according to its hints, even if its Node is deleted and "
+    "later recreated; a proxy that then starts on that node follows hints for the Node's new zone.",
     level=SHOULD,  # the KEPs require a proxy to read its own Node, and do not forbid reading more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",

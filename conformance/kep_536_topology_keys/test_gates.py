@@ -54,8 +54,8 @@ def test_proxy_ignores_keys_while_its_gate_is_off(three_zones: Cluster, how: Rel
 
 @requirement(
     "KEP-536/proxy-gate-on-and-off-again",
-    "A proxy follows the topology keys of existing Services while the ServiceTopology gate is enabled, also in "
-    "Kubernetes 1.21, and ignores them once the gate is disabled again.",
+    "A proxy follows the topology keys of existing Services while the ServiceTopology gate is enabled, including "
+    "in Kubernetes 1.21, and ignores them once the gate is disabled again.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, PROXY_RELEASES},
     source=GRADUATION,

@@ -95,8 +95,8 @@ def test_repeated_endpoint_gets_one_share(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/host-network-endpoints",
-    "Endpoints at node addresses follow hints and both traffic policies like other endpoints: over TCP and UDP, at "
-    "cluster IPs and node ports, including for clients on their own node.",
+    "Traffic to endpoints at node addresses follows hints and both traffic policies, like traffic to other endpoints: "
+    "over TCP and UDP, at cluster IPs and node ports, including traffic from clients on the endpoint's node.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 PodSpec.hostNetwork; discovery/v1 Endpoint.addresses, nodeName; KEP-4444, PreferClose",

@@ -79,7 +79,7 @@ class MissingImageError(Exception):
 
 
 def programs_of(image: str) -> dict[str, Path]:
-    """Return the programs that an image adds to the machine's, by path in the container. Raises `MissingImageError`."""
+    """Return the programs to add to a container of this image, by path there. Raises `MissingImageError`."""
     why = "an embedded cluster has agnhost, busybox and pause only"
     if image.partition("/")[0].partition(":")[0].endswith(".invalid"):  # a registry that cannot exist (RFC 6761)
         why = "no such host"

@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 _STILL_BOUND = frozenset({errno.EINVAL, errno.EACCES})  # EACCES: a low port, and no privilege to bind it once more
 _BACKLOG = 512
 _TURNS = 100
-"""The maximum number of event loop turns to wait. A transport needs a few turns to detect a shutdown and close."""
+"""The maximum number of event loop iterations to wait. A transport needs a few to detect a shutdown and close."""
 
 SSLProtocol.max_size = 32 * 1024  # asyncio fills a buffer of 256 KB for each connection; a TLS record has 16 KB
 

@@ -63,7 +63,7 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
 def document(registry: Registry, path: str) -> bytes:
     """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. The first call takes about half a second.
 
-    Version 2 contains only the definitions, and is not served as protobuf. Only kubectl before 1.27 reads it.
+    Version 2 contains only the definitions, and is not served as protobuf. Only kubectl before 1.27 reads version 2.
     """
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for

@@ -70,7 +70,7 @@ class Watcher:
         self.behind = True
         """True while the connection's task sends the initial state, or changes that the client did not read in time."""
         self.counted = 0
-        """The number of unread bytes that the hub has counted for this watch."""
+        """The number of unread bytes that `WatchHub` has counted for this watch."""
         self.initial: deque[Key] | None = None
         """The keys of the objects of the initial state (at the revision `since`) that are not yet sent."""
         self.marks_initial = False

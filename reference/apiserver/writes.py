@@ -209,7 +209,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
 
 
 def _share(new: Object, old: Object) -> None:
-    """Let `new` share its equal fields, which are immutable once stored, with `old`. Metadata is not shared.
+    """Replace fields of `new`, except metadata, by equal fields of `old`, which are immutable because they are stored.
 
     The store remembers thousands of versions. With copies, the garbage collector would repeatedly traverse all of them.
     """

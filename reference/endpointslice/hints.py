@@ -144,7 +144,7 @@ def endpoint_hints(endpoint: Object, decided_by: SameZoneOrNode | NoHints) -> Ob
 
 
 def _by_annotation(annotation: str, features: Features) -> Mechanism:
-    """Return the mechanism of the annotation, which overrides trafficDistribution even with its own gate disabled."""
+    """Return the mechanism of the annotation, which overrides trafficDistribution even if TopologyAwareHints is off."""
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but the TopologyAwareHints gate is disabled")
     return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")

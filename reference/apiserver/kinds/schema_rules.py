@@ -14,7 +14,7 @@ MAX_NODES = 20_000
 """The maximum number of nested schemas in a schema. Published CustomResourceDefinitions have at most 1,700."""
 
 MAX_INSTRUCTIONS = 20_000
-"""The maximum number of RE2 instructions in a schema's patterns, plus 100 each. Published CRDs have at most 3,000."""
+"""The maximum size of a schema's patterns: RE2 instructions, plus 100 per pattern. Published CRDs need up to 3,000."""
 
 MAX_PATTERN_LETTERS = 4096
 
@@ -49,7 +49,7 @@ _NOT_IN_JUNCTORS = (
 
 
 def conform(document: Any, path: str) -> list[str]:
-    """Remove unknown keywords and nulls, and return the paths of unknown keywords. Raises `ValueError` (wrong type)."""
+    """Remove unknown keywords and nulls, and return the keywords' paths. Raises `ValueError` for a wrong type."""
     unknown: list[str] = []
     waiting: list[tuple[Any, str]] = [(document, path)]
     count = 0

@@ -33,7 +33,7 @@ class VersionedField:
     older: str = ""
 
     def exists(self, version: Version, asked_for: AbstractSet[str] = frozenset()) -> bool:
-        """Return whether this release has the field, regardless of its gate. See `Features` for `asked_for`."""
+        """Return whether this release has the field, regardless of its gate. `asked_for` is `Features.asked_for`."""
         return self.since <= version[1] < self.until or not asked_for.isdisjoint((self.gate, self.older))
 
     def enabled(self, features: Features) -> bool:
