@@ -165,7 +165,7 @@ def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
 
 
 def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) -> Outcome:
-    """Apply the `Cluster` policy: hints select among ready endpoints. If none is ready, use terminating ones or refuse.
+    """Apply the `Cluster` policy: hints select among ready endpoints. If none is ready, use terminating ones.
 
     KEP-1669, Proposal: only while no endpoint is ready, all terminating endpoints that serve are used.
     kube-proxy: a Service without usable endpoints refuses connections.

@@ -51,7 +51,7 @@ class FullControllerManager(LocalControllerManager):
     def __init__(
         self, processes: Processes, port: Callable[[], int], slices: Callable[..., EndpointSliceController] | None
     ) -> None:
-        """If `slices` is given, the controller that it creates, such as a mutant, writes the EndpointSlices instead."""
+        """If `slices` is given, it creates the controller that writes the EndpointSlices, for example a mutant."""
         left_out = () if slices is None else (f"-{SLICES}",)
         queue = "endpoint_slice" if slices is None else "daemonset"
         super().__init__(processes, port, controllers=("*", f"-{_OF_THE_HARNESS}", *left_out), queue=queue)

@@ -48,7 +48,7 @@ class ClusterState:
 
     @property
     def alive(self) -> bool:
-        """True if the process that wrote this state still runs."""
+        """True if the process that wrote this state is still running."""
         return start_time(self.pid) == self.start_time
 
 

@@ -1,4 +1,4 @@
-"""KEP-4444: if a Service has both the annotation and the field, the annotation takes precedence.
+"""KEP-4444: the topology annotation of a Service takes precedence over its field trafficDistribution.
 
 With the five pods of `conformance.skew`, the annotation and the field lead to different hints.
 """

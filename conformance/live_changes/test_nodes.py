@@ -1,8 +1,8 @@
 """Changes of a Node's labels, and replacement of a Node by a new Node with the same name.
 
 No test changes node addresses, because no specification says when node ports must use new addresses. kube-proxy reads
-the addresses once, newer releases exit when they change, and `--nodeport-addresses` selects addresses. Pod CIDRs never
-change.
+the addresses once, newer releases exit when the addresses change, and `--nodeport-addresses` selects addresses. Pod
+CIDRs never change.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class EmulatedAgnhost:
         return 404, f"the emulated agnhost has no /{path}\n"
 
     async def _dial(self, query: Mapping[str, str]) -> Answer:
-        """Handle `/dial` like agnhost: reply 200 even if all attempts fail, but omit `responses` if the last one fails."""
+        """Handle `/dial` like agnhost: reply 200 even if all attempts fail, but omit `responses` if the last fails."""
         try:
             host, port, tries = str(ipaddress.ip_address(query["host"])), int(query["port"]), int(query.get("tries", 1))
             attempt = {"http": self._get, "udp": self._send}[query.get("protocol", "http")]

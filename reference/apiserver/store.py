@@ -198,7 +198,7 @@ class Store:
             return stored
 
     def remove(self, resource: str, obj: Object) -> Stored:
-        """Remove an object; `obj` is a private copy of its last state. Watchers receive it with a new revision."""
+        """Remove an object; `obj` is a private copy of its last state. Watchers receive `obj` with a new revision."""
         with self.lock:
             table = self._tables[resource]
             old = table.objects.pop(key_of(obj))

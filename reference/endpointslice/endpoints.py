@@ -62,7 +62,7 @@ def identity(endpoint: Object) -> Identity:
 
 
 def address_types(service: Object) -> tuple[AddressType, ...]:
-    """Return the IP families of `service`. The default is the family of the cluster IP, or both if headless."""
+    """Return the IP families of `service`. The default is the cluster IP's family, or both families if headless."""
     families = service["spec"].get("ipFamilies") or ()
     named = tuple(family for family in ADDRESS_TYPES if family in families)
     if named:

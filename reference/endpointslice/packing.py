@@ -55,7 +55,7 @@ class Packing:
 
 
 def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packing:
-    """Distribute the endpoints of one port group over its existing slices and new ones of at most `max_endpoints`.
+    """Distribute the endpoints of one port group over existing slices and new slices of at most `max_endpoints`.
 
     A slice that already has more endpoints keeps them, as in Kubernetes. The order of pods does not matter.
     """

@@ -32,10 +32,10 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
-    """The plan for one address family. The controller's metrics include its numbers.
+    """The plan for one address family. The controller's metrics include the numbers in the plan.
 
     `slices` contains the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of
-    slices. `outcome` is the outcome of the Service's heuristic, if it uses one.
+    slices. `outcome` is the outcome of the Service's heuristic, if there is one.
     """
 
     slices: tuple[Sequence[Object], ...]

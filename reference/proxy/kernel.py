@@ -109,7 +109,7 @@ class KernelWriter:
                 self._later.append((left, family, stale))
 
     def _forget(self, family: Family, stale: list[Stale], *, awaited: bool) -> None:
-        """Delete the connections `stale`. If `awaited`, also delete those awaiting a reply, and their tags."""
+        """Delete the connections `stale`; only with `awaited`, also connections that await a reply, and the tags."""
         if not awaited and not self._conntrack.entries():
             return
         endpoints, kernel, older = self._state.tables[family].endpoints, self._kernel[family], self._older[family]

@@ -228,8 +228,8 @@ def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
 def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
     """Assign the desired endpoints to numbered slots, with few changes from `current`.
 
-    An endpoint keeps its slot, and new endpoints fill free slots. Then endpoints from the end fill the other gaps.
-    So adding or removing an endpoint changes at most one slot and the count.
+    An endpoint keeps its slot, and new endpoints fill free slots. Then endpoints from the end fill the remaining free
+    slots. So adding or removing an endpoint changes at most one slot and the count.
     """
     if isinstance(wanted, Sticky):
         slots = place(endpoints_of(current), wanted.endpoints)
