@@ -159,7 +159,7 @@ class AllowedOutcomes:
     any_silence: bool = False
 
     def right(self, endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy) -> oracle.Outcome:
-        """Return the outcome for clients on a node, for the addresses to which a policy applies."""
+        """Return the outcome for clients on a node that use an address to which this policy applies."""
         if not self.node_hints:
             endpoints = tuple([each._replace(node_hints=NONE) for each in endpoints])
         return right(endpoints, node, zone, policy, self.reading)
@@ -281,7 +281,7 @@ def questions(policies: Policies) -> list[tuple[ClientKind, AddressKind, Policy]
 
 
 def right(endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy, reading: Reading) -> oracle.Outcome:
-    """Return the outcome for clients on a node, for the addresses to which this policy applies.
+    """Return the outcome for clients on a node that use an address to which this policy applies.
 
     For an address that occurs twice, the Kubernetes page EndpointSlices, section Duplicate endpoints, refers to
     kube-proxy's EndpointSliceCache: an endpoint that is not terminating replaces a terminating one. Otherwise a

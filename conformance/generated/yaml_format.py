@@ -44,7 +44,7 @@ def as_yaml(lifecycles: Iterable[Lifecycle]) -> str:
 
 
 def plain(lifecycle: Lifecycle) -> dict[str, Any]:
-    """Return a scenario as plain values. Fields with default values are omitted."""
+    """Return a scenario as a dict of plain values. Fields with default values are omitted."""
     return {**unusual(lifecycle), "nodes": list(lifecycle.nodes), "states": [_state(each) for each in lifecycle.states]}
 
 

@@ -170,7 +170,7 @@ def keeps(cell: Cell, front: ServiceAddress) -> bool:
 def meanwhile(change: Change, front: ServiceAddress, node: str) -> frozenset[str]:
     """Return the endpoints that may answer during a change. `name_in` defines their names.
 
-    These are the endpoints allowed before or after the change. If the change writes several slices, every usable
+    The endpoints allowed before or after the change may answer. If the change writes several slices, every usable
     endpoint may answer: per KEP-4444, proxies ignore hints while some endpoint has none (Changes within kube-proxy).
     """
     either = frozenset(name_in(each, pod) for each in change.cells for pod in told(each, front, node))

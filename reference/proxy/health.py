@@ -16,7 +16,7 @@ from reference.features import Features
 from reference.serving import Response, not_found
 
 TIMEOUT_SECONDS = 60.0
-"""A proxy is unhealthy if a change has waited for this time. It is twice kube-proxy's full synchronisation period."""
+"""A proxy is unhealthy once a change has waited for this time, twice kube-proxy's full synchronisation period."""
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
