@@ -185,7 +185,7 @@ def _by_map(family: Family, name: str) -> Rule:
 
 
 def _by_ranges(family: Family) -> Rule:
-    """Return the rule that checks the source ranges of service addresses. It runs before all other NAT chains."""
+    """Return the rule that checks the source ranges of service addresses. It runs before all other NAT rules."""
     first = nft.FIRST_REGISTER
     return Rule(
         f"{FAMILY_WORD[family]} daddr . meta l4proto . th dport vmap @ranges",

@@ -76,9 +76,9 @@ class Conntrack(NetlinkSocket):
                 self._delete(family, flow)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
-        """Delete the UDP connections that go to endpoints that their service does not allow (None: service removed).
+        """Delete the UDP connections that go to endpoints that `allowed` does not contain for their service.
 
-        Return the remaining connections to these services.
+        Return the remaining connections to the services in `allowed`, in which a removed service has the value None.
         """
         packed: dict[bytes, frozenset[bytes]] = {}
         for family, services in allowed.items():

@@ -6,7 +6,7 @@ KEP-3015). If no endpoint in a list is ready, those that are terminating but sti
 Local list (the endpoints on this node, for the traffic policy `Local`) is never filtered by hints (KEP-2086).
 
 `spec.trafficDistribution` and an endpoint's own zone and node do not influence the mode; only hints do. The node of an
-endpoint is used only for the Local lists.
+endpoint is used only for the Local lists, and to choose among duplicates.
 
 If the ServiceTopology gate is enabled, topology keys (KEP-536) replace hints on Services that have them. The order is:
 

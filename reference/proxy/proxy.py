@@ -1,8 +1,8 @@
 """The service proxy of one node: it watches the API and keeps the kernel's rules up to date.
 
 One thread takes all events from one queue, recomputes the affected Services, and writes the differences to the kernel
-immediately. The cost of an event does not depend on the number of other Services. The constructor starts the thread, so
-the thread and all its sockets are in the network namespace of the thread that calls the constructor.
+immediately. The cost of a Service or slice event does not depend on the number of other Services. The constructor
+starts the thread, so the thread and all its sockets are in the network namespace of the constructor's caller.
 """
 
 import logging
@@ -45,8 +45,8 @@ class ServiceProxy:
     With `pod_locators`, it reads node labels from PodLocators, and watches only its own Node (KEP-536, beta).
 
     `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
-    proxy without interrupting traffic. Raises `OSError` if it may not use netlink. Later kernel errors are logged and
-    stored in `last_error`, and the proxy then reloads all rules.
+    proxy without interrupting traffic. The constructor raises `OSError` if the process may not use netlink. Later
+    kernel errors are logged and stored in `last_error`, and the proxy then reloads all rules.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ shared maps. So a packet's cost does not grow with the number of Services, and a
 - `services` maps a service address (address, protocol, port) to a mark. The mark represents an action: forward to a
   number of endpoints, drop, or reject.
 - `external` does the same for external traffic, and for traffic from pods on other nodes to node ports, if
-  externalTrafficPolicy `Local` selects different endpoints from those for in-cluster traffic. LOCAL_LIST is added to
+  externalTrafficPolicy is `Local`: other in-cluster traffic may use all endpoints. LOCAL_LIST is added to
   its marks and to the indexes of its endpoints. So in postrouting the mark of a packet shows, without another lookup,
   that the client's address must be preserved.
 - `actions` maps a mark to the chain that executes the action, for example by selecting an index at random.

@@ -81,7 +81,7 @@ class Table:
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
         """Return the changes since the last call, split into independent parts of about `most` elements or fewer.
 
-        All changes of one service address are in one part.
+        All changes of one service address, except its source ranges, are in one part.
         """
         if not self._touched and not self._touched_hairpin and not self._touched_ranges:
             return []
