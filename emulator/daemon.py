@@ -1,8 +1,8 @@
 """The process that keeps an embedded cluster running in the background, until SIGTERM, SIGHUP or SIGINT.
 
 Other processes can reach its API server, and a kubelet runs the pods that clients create. The whole cluster belongs to
-this process, so nothing remains when it ends, even after SIGKILL. `trafficdist cluster up` starts the process with a
-pipe, and the process writes `ready` or an error to the pipe.
+this process, so no process and no netns remains when it ends, even after SIGKILL. `trafficdist cluster up` starts the
+process with a pipe, and the process writes `ready` or an error to the pipe.
 """
 
 import contextlib

@@ -152,7 +152,7 @@ class RunningContainer:
     def exec(self, argv: Sequence[str], streams: StandardStreams) -> SandboxProcess:
         """Start another program in the container's sandbox, with the container's environment. Thread-safe.
 
-        Raises `NoProgramError`, including if the container is not running, and `UnavailableError`.
+        Raises `NoProgramError` (also if the container is not running) or `UnavailableError`.
         """
         sandbox = self._sandbox
         if sandbox is None or not self.runs:

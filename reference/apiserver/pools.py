@@ -1,8 +1,8 @@
 """Pools of cluster IPs and node ports.
 
-A freed address is not reused while other addresses are free. Rules, conntrack entries and caches may still map the
-freed address to its old Service. If a new Service got the address, a test of the new Service could reach the old one
-and still pass. The strategy of a kind decides which addresses and ports an object needs.
+A freed address is not reused while the pool has unreserved addresses that were never used. Rules, conntrack entries and
+caches may still map the freed address to its old Service. If a new Service got the address, a test of the new Service
+could reach the old one and still pass. The strategy of a kind decides which addresses and ports an object needs.
 """
 
 import ipaddress
