@@ -6,7 +6,7 @@ and cites its section. The oracle does not import the reference, and `tests/conf
 oracle against every literal table of the suite. The oracle ignores releases and feature gates: it assumes that all
 features are enabled.
 
-KEP-4444, Changes within kube-proxy: a proxy reads hints and policies, but neither the annotation nor
+KEP-4444, Changes within kube-proxy: a proxy reads hints and policies, but neither the topology annotation nor
 `trafficDistribution`. Therefore no function takes `trafficDistribution`. Callers handle proxies that follow hints only
 if the Service requests hints.
 """

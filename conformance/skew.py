@@ -3,10 +3,10 @@
 Each KEP's tests define a `Matrix` with skews, Service fields, and a table with the outcome of every cell. A missing
 outcome is an error when pytest collects the suite, so a new combination cannot be forgotten.
 
-All scenarios use the same five servers: three in zone a, two in zone b and none in zone c. So the annotation and the
-field lead to different hints. All nodes have the same number of CPUs, so zones a and b each have two CPU shares, and
-zone c has one. With the annotation, the controller hints one endpoint in zone a for zone c; with the field, it hints
-each endpoint for its own zone.
+All scenarios use the same five servers: three in zone a, two in zone b and none in zone c. So the topology annotation
+and trafficDistribution lead to different hints. All nodes have the same number of CPUs, so zones a and b each have two
+CPU shares, and zone c has one. With the annotation, the controller hints one endpoint in zone a for zone c; with
+trafficDistribution, it hints each endpoint for its own zone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """KEP-2433, Controller Unit Tests: the rows of the KEP's table, except the removal of nodes (`test_node_updates`).
 
-For `TrafficPolicy == 'PreferZone'` in the table, the tests use the annotation with the value Auto (see `zones`).
+For `TrafficPolicy == 'PreferZone'` in the table, the tests use the topology annotation Auto (see `zones`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""KEP-2433, Version Skew Strategy: either the controller or the proxies lack the feature, because of their release or a
-disabled gate."""
+"""KEP-2433, Version Skew Strategy: either the controller or the proxies lack topology aware hints, because of
+their release or a disabled gate."""
 
 from __future__ import annotations
 

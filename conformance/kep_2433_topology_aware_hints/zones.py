@@ -1,4 +1,4 @@
-"""Helpers for zones of any size and Services with the annotation, which most KEP-2433 scenarios use.
+"""Helpers for zones of any size and Services with the topology annotation, which most KEP-2433 scenarios use.
 
 The KEP's own way to request hints, `trafficPolicy: PreferZone` on the Service, was never implemented. Releases use an
 annotation: topology-aware-hints from 1.21 on, topology-mode from 1.27 on. For `PreferZone` in the KEP, requirements use

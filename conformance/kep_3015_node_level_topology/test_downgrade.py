@@ -1,4 +1,4 @@
-"""KEP-3015 (2022), Upgrade / Downgrade Strategy: the feature is disabled and enabled again while traffic flows."""
+"""KEP-3015 (2022), Upgrade / Downgrade Strategy: node-level topology is disabled and enabled again under traffic."""
 
 from __future__ import annotations
 

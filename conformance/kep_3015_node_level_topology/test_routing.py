@@ -1,4 +1,4 @@
-"""KEP-3015 (2022), the proxy: it prefers endpoints on the node, and otherwise routes as without the feature."""
+"""KEP-3015 (2022), the proxy: it prefers endpoints on the node, and otherwise routes as without node-level topology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-3015 (2022), Version Skew Strategy: the gate enabled and disabled in each component, and stale hints."""
+"""KEP-3015 (2022), Version Skew Strategy: the NodeLevelTopology gate in each component, and stale hints."""
 
 from __future__ import annotations
 

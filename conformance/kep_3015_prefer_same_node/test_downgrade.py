@@ -39,13 +39,13 @@ def _prefer_same_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 
 def _switch(cluster: Cluster, *, on: bool) -> None:
-    """Restart the API server and the controller with the gate enabled or disabled."""
+    """Restart the API server and the controller with the PreferSameTrafficDistribution gate enabled or disabled."""
     for component in (API_SERVER, CONTROLLER):
         cluster.restart(component, GATE_ON if on else GATE_OFF)
 
 
 def _create_hinted_pod(cluster: Cluster) -> Service:
-    """Create a Service with PreferSameNode and pod p1, while the gate is enabled."""
+    """Create a Service with PreferSameNode and pod p1, while the PreferSameTrafficDistribution gate is enabled."""
     _switch(cluster, on=True)
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferSameNode")
     cluster.create_pod("p1", "a1", labels=WEB)

@@ -1,4 +1,4 @@
-"""KEP-3015, the API server: the field managers of node hints, and the warning about the deprecated value.
+"""KEP-3015, the API server: the field managers of node hints, and the warning about the deprecated PreferClose.
 
 The `test_validation.py` of KEP-4444 tests the values and hints that the API server accepts or rejects.
 """

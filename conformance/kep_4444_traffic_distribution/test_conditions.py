@@ -1,7 +1,7 @@
 """KEP-4444, Status Reporting: conditions of a Service that report whether trafficDistribution took effect.
 
 The KEP proposes conditions as an expansion, so the requirements are MAY, and apply only to implementations that claim
-the feature. Conditions must match reality, so each scenario also checks the slices or the packets.
+to support them. Conditions must match reality, so each scenario also checks the slices or the packets.
 """
 
 from __future__ import annotations

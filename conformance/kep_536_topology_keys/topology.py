@@ -44,7 +44,7 @@ Reached = Mapping[str, str] | Mapping[Client, str]
 
 
 def switch_on(cluster: Cluster, *components: Component) -> None:
-    """Enable the gate in these components, unless the cluster was started with the gate enabled."""
+    """Enable the ServiceTopology gate in these components, unless the cluster was started with the gate enabled."""
     for component in components:
         cluster.enable(GATE, component)
 
@@ -57,7 +57,7 @@ def label_nodes(cluster: Cluster) -> None:
 
 
 def begin(cluster: Cluster, *components: Component) -> None:
-    """Label the nodes, and enable the gate in these components. The default is the API server and all proxies."""
+    """Label the nodes, and enable the ServiceTopology gate, by default in the API server and all proxies."""
     label_nodes(cluster)
     switch_on(cluster, *(components or (API_SERVER, PROXY)))
 
