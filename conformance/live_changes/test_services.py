@@ -156,8 +156,8 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/type-of-a-service",
-    "An existing Service answers at a node port only while its type is NodePort, and at a cluster IP unless its type "
-    "is ExternalName; the cluster IP loses no connection when the type changes between ClusterIP and NodePort.",
+    "An existing Service answers at a node port while its type is NodePort, and nowhere while it is ExternalName; "
+    "at its cluster IP, no connection is lost when the type changes between ClusterIP and NodePort.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServiceSpec.type (how the Service is exposed); externalName (no proxying will be involved)",
