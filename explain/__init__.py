@@ -1,1 +1,1 @@
-"""Explanation of a Service's routing: the decision of each node, and the reason for the decision."""
+"""Explain which endpoints each node uses for a Service, and why."""

@@ -1,4 +1,4 @@
-"""One Service of a cluster, with the data that is needed to find causes, and the commands that change the Service."""
+"""One Service of a cluster: data to find out why connections leave their zone, and commands that change the Service."""
 
 import json
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 @dataclass(frozen=True)
 class Question:
-    """Ports in one IP family whose endpoints are in the same slices."""
+    """The ports of a Service, in one IP family, whose endpoints are in the same EndpointSlices."""
 
     family: str
     ports: tuple[Object, ...]
@@ -71,12 +71,12 @@ class Case:
         self.has_tcp = any((each.get("protocol") or "TCP") == "TCP" for each in self.spec.get("ports") or ())
 
     def is_own(self, endpoint_slice: Object) -> bool:
-        """Return whether the controller writes the hints in a slice. It writes none without a selector."""
+        """Return whether the controller writes the hints in a slice: never for a Service without a selector."""
         return not self.by_hand and is_managed(endpoint_slice)
 
     @cached_property
     def selects_pods(self) -> bool:
-        """True if the Service has a selector, unless it matches no pod and another client writes the endpoints."""
+        """True if there is a selector, unless the selector matches no pod and another client writes the endpoints."""
         written = any(is_managed(one) for _, one in self.endpoints) or not self.endpoints
         return bool(self.spec.get("selector")) and (written or self.pods != [])
 
@@ -87,7 +87,7 @@ class Case:
 
     @cached_property
     def unlisted(self) -> dict[str, str]:
-        """Maps each ready pod that the selector matches, but that is in no EndpointSlice, to its node."""
+        """Ready pods that the selector matches but that are in no EndpointSlice: maps pod names to node names."""
         known = {name_of(each) for each, _ in self.endpoints}
         if not all(each.get("targetRef") for each, _ in self.endpoints):
             return {}  # the pods of these endpoints are unknown
@@ -96,7 +96,7 @@ class Case:
 
     @property
     def ends(self) -> str:
-        """The reason why kube-proxy does not route the Service, or "" if kube-proxy routes it."""
+        """The id of the cause if kube-proxy does not route the Service, or "" if kube-proxy routes it."""
         if self.spec.get("type") == "ExternalName":
             return "external-name"
         if is_headless(self.service):
@@ -140,7 +140,7 @@ class Case:
         return command
 
     def _given_up(self, spec: Object) -> str:
-        """Return the side effect of a new trafficDistribution: overload or a lost request; "" if there is none."""
+        """Return the side effect of a new trafficDistribution: overload, or loss of the old preference; "" if none."""
         field = self.spec.get("trafficDistribution")
         new = spec.get("trafficDistribution", field)
         if new and not field and self.wish != "cpu":
@@ -165,7 +165,7 @@ class Case:
         return f"{self.kubectl('get -o json')} | {new} | kubectl replace --force -f -"
 
     def describe(self, endpoints: Sequence[Object]) -> str:
-        """Return how to find out why endpoints are not ready. Ignore terminating ones unless all are terminating."""
+        """Return how to find out why endpoints are not ready. Ignore terminating endpoints unless all terminate."""
         stay = [each for each in endpoints if not condition(each, "terminating")]
         targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in stay or endpoints}
         if pods := sorted(name for name, kind in targets.items() if kind == "Pod"):
@@ -190,7 +190,7 @@ class Case:
         return self._does(command, rewrites if labels.get(MANAGED_BY) else "")
 
     def ask(self, value: str = "") -> str:
-        """Return the command that requests the zone (or `value`): by field, or by annotation in old releases."""
+        """Return the command that makes the Service prefer the zone (or `value`): in old releases, an annotation."""
         features = self.cluster.features
         if not value and not features.enabled("ServiceTrafficDistribution"):
             return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")
@@ -200,7 +200,7 @@ class Case:
 
     @property
     def switch_on(self) -> str:
-        """Settings without which the service proxies of some nodes use no hints, as text to append to a command."""
+        """The settings that make the service proxies of some nodes use hints, as text to append to a command."""
         settings = sorted({each.switch_on for each in self.cluster.others} - {""})
         return "".join(f"; then {each}" for each in settings)
 
@@ -275,7 +275,7 @@ class Case:
         return self.deployments.get(self.workload, {}).get("spec") or {}
 
     def in_template(self, owners: Iterable[str]) -> str:
-        """Return where the pods of these workloads are changed for good."""
+        """Return where to change the pods of these workloads permanently."""
         named = [each if each.partition("/")[0] in _TEMPLATES else f"what creates {each}" for each in owners if each]
         if self.pods and not named:
             return "in a Deployment that replaces these pods, which no workload owns"
@@ -283,7 +283,7 @@ class Case:
 
     @property
     def restart(self) -> str:
-        """How new pods come to replace those of the workloads."""
+        """How to replace the pods of the workloads with new pods."""
         command, words = f"kubectl -n {self.namespace} rollout restart", "replace the pods of {}, which are then spread"
         owners = self.owners or ("the workload",)
         can = {each for each in owners if each.partition("/")[0] in _RESTARTED}
@@ -307,7 +307,7 @@ class Case:
         return ",".join(f"{key}={value}" for key, value in sorted((self.spec.get("selector") or {}).items()))
 
     def label(self, names: Sequence[str]) -> str:
-        """Return the commands that label nodes with their zones, by an old label or slices, or a placeholder."""
+        """Return the commands that label nodes with their zones (from an old label or slices), or a placeholder."""
         groups = defaultdict[tuple[str, str], list[str]](list)
         for each in names:
             old = (self.cluster.node_objects[each]["metadata"].get("labels") or {}).get(_BETA_ZONE)
@@ -367,7 +367,7 @@ class Case:
 
     @cached_property
     def owners(self) -> Mapping[str, int]:
-        """The workloads that own the pods, like "deployment/web", with their pods. Those that scale are the first."""
+        """The number of pods of each owning workload, like "deployment/web". Workloads that can be scaled are first."""
         known = Counter(filter(None, map(self.owner, self.pods or ())))
         if not known:
             wanted = (self.spec.get("selector") or {}).items()
@@ -393,7 +393,7 @@ class Case:
         return ""
 
     def _deployment_of(self, replica_set: str, labels: Mapping[str, str]) -> str:
-        """Return the Deployment of a ReplicaSet, known by the hash in its name or from other objects, or ""."""
+        """Return the Deployment that owns a ReplicaSet, according to the hash in its name or other objects, or ""."""
         name, _, suffix = replica_set.rpartition("-")
         known = suffix == labels.get("pod-template-hash") or f"deployment/{name}" in self.deployments
         return name if known or f"deployment/{name}" in self._autoscaled else ""
@@ -411,12 +411,12 @@ def endpoints_of(slices: Iterable[Object]) -> list[tuple[Object, Object]]:
 
 
 def zones_of(endpoint: Object) -> list[str]:
-    """Return the zones for which an endpoint is hinted."""
+    """Return the zones in the hints of an endpoint."""
     return [str(each["name"]) for each in (endpoint.get("hints") or {}).get("forZones") or ()]
 
 
 def nodes_of(endpoint: Object) -> list[str]:
-    """Return the nodes for which an endpoint is hinted."""
+    """Return the nodes in the hints of an endpoint."""
     return [str(each["name"]) for each in (endpoint.get("hints") or {}).get("forNodes") or ()]
 
 
@@ -437,7 +437,7 @@ def slice_port(port: Object) -> Object:
 
 
 def has_port(endpoint_slice: Object, port: Object) -> bool:
-    """Return whether a slice has the port of a Service, by name and protocol."""
+    """Return whether a slice has a port with the name and protocol of this port of a Service."""
     wanted = (port.get("name") or "", port.get("protocol") or "TCP")
     ports = endpoint_slice.get("ports") or ()
     return any(each.get("port") and (each.get("name") or "", each.get("protocol") or "TCP") == wanted for each in ports)

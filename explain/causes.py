@@ -15,7 +15,7 @@ SHOWN = 6
 
 
 class Weight(enum.IntEnum):
-    """The effect of a cause: connections fail, leave the preferred zone, or go where the Service requests."""
+    """The effect of a cause: connections fail, leave the preferred zone, go as requested, or are unaffected (NOTE)."""
 
     FAILS = 0
     CROSSES = 1
@@ -31,15 +31,15 @@ FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, 
 
 
 SEVERITIES = {FAILS: "error", CROSSES: "warning", AS_ASKED: "info", NOTE: "info"}
-"""The severity of a finding in the output, by the weight of its cause. The ids of causes never change."""
+"""The severity of a finding in the output, by the weight of its cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
     """A cause, with its effect, a general description, how to fix it, and a source that describes the cause.
 
-    `says` and `do` are templates, with placeholders like `$zone`, for the sentence and the fix in a finding. `also` are
-    the side effects of the fix, if it deletes, replaces or restarts something.
+    `id` never changes. `says` and `do` are templates for the sentence and the fix in a finding, with placeholders like
+    `$zone`. `also` are the side effects of a fix that deletes, replaces or restarts something.
     """
 
     id: str
@@ -116,7 +116,7 @@ def found(
     also: str = "",
     **values: object,
 ) -> Finding:
-    """Return a finding. Without `says`, `remedy` and `also`, the templates of the cause are filled in with `values`."""
+    """Return a finding. If `says`, `remedy` or `also` is empty, fill in the cause's template with `values`."""
     known = causes()[cause]
     says, remedy, also = (
         given or Template(text).substitute(values)
@@ -126,7 +126,7 @@ def found(
 
 
 def many(subject: int | Sequence[str], thing: str = "", verbs: str = "") -> str:
-    """Return "1 node" or "2 nodes", or for names "node a" or "nodes a b", and the fitting verb of "runs/run"."""
+    """Return "1 node" or "2 nodes", or with names "node a" or "nodes a b", then the matching form of "runs/run"."""
     number = subject if isinstance(subject, int) else len(subject)
     noun = f"{thing}{'' if number == 1 else 's'}" if thing else ""
     words = [str(subject), noun] if isinstance(subject, int) else [noun, listed(subject)]

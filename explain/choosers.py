@@ -1,4 +1,4 @@
-"""Find who chooses endpoints instead of a service proxy: meshes, ingress controllers, load balancers, or clients."""
+"""Find out what chooses endpoints instead of a service proxy: a mesh, ingress controller, load balancer, or clients."""
 
 from collections.abc import Iterator
 

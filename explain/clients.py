@@ -1,7 +1,7 @@
 """Probe a Service in any cluster from client pods, with the same precautions as in a run.
 
-The probe holds a Lease, like a run, creates its pods in its own namespace, and deletes both at the end. After SIGKILL,
-the next run or `trafficdist cleanup` deletes them. The probe connects only to the pods of the Service.
+Like a run, the probe holds a Lease, and creates its pods in its own namespace, which it deletes at the end. After
+SIGKILL, the next run or `trafficdist cleanup` deletes it. The probe connects only to the Service and its pods.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from harness.run.signals import Signals
 CONNECTIONS = 10
 """The number of connections per probe if servers do not return their names."""
 RATES = Rates(leak=0.2)
-"""If servers return names, a probe makes enough connections to detect this share of misrouted ones."""
+"""If servers return names, a probe makes enough connections to detect this share of misrouted connections."""
 
 Say = Callable[[str], None]
 
@@ -47,7 +47,7 @@ PERMISSIONS = tuple(each for each in RULES if _RESOURCES & {*each.resources} and
 def ask(
     diagnosis: Diagnosis, cluster: Cluster, *, kubeconfig: str, context: str, registry: str, say: Say
 ) -> tuple[Plan, list[Seen]]:
-    """Probe a Service from a client pod in each zone, and from one more pod for each different prediction.
+    """Probe each predicted route of a Service from a client pod on one of the nodes that use the route.
 
     Raises `UsageError` if the Service has no cluster IP, `DistrustError` while a run uses the cluster,
     `UnavailableError`, and `InconclusiveError`.

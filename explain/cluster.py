@@ -24,7 +24,7 @@ from reference.features import GATES, NEWEST, OLDEST, Features, Reading, Version
 from reference.proxy.decision import Behaviour
 
 _PATIENCE = 4
-"""A controller counts as stopped when its Lease expired at least this many Lease durations ago."""
+"""A controller counts as stopped if it last renewed its Lease more than this many Lease durations ago."""
 
 _TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")  # of an Event
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -32,14 +32,14 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _INGRESSES = {"ingress-nginx", "traefik", "contour", "haproxy-ingress", "kong"}
 
 ServiceName = tuple[str, str]
-"""Namespace and name."""
+"""The namespace and name of a Service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node, with its zone ("" if missing), its service proxy, and the CPU that CPU-based hints count.
 
-    `version` is the kube-proxy release whose behaviour is predicted on the node, and `age` says why. `counts` is true
+    `version` is the kube-proxy release whose behaviour is assumed on the node, and `age` says why. `counts` is true
     if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `doubt` is set if the node's
     rules may be old or missing, because its proxy is not ready or it has no proxy pod.
     """
@@ -56,7 +56,7 @@ class Node:
 
     @property
     def served_by(self) -> str:
-        """The service proxy of the node, its version, and how both are known, in words."""
+        """The service proxy of the node, its version, and where this information comes from, as text."""
         if not self.program.name:
             return f"not known: no pod of a service proxy was seen; predicted as kube-proxy {self.age}"
         guessed = "" if self.program.version or self.program.is_other else f"; predicted as one {self.age}"
@@ -75,7 +75,7 @@ class LateLabel:
 class Cluster:
     """The objects of a cluster, indexed. `features` are those of the controller, according to its metrics.
 
-    `proven` is the oldest release that can have written the objects (before any `--if`), if none is reported.
+    `proven` is the oldest release that can have written the objects (before any `--if`), if no version is reported.
     """
 
     def __init__(self, objects: Objects, follow: Reading, proven: Proof | None = None) -> None:
@@ -114,7 +114,7 @@ class Cluster:
 
     @cached_property
     def alike(self) -> Mapping[tuple[str, Version, Program], list[str]]:
-        """The names of nodes by zone, release and program."""
+        """The names of nodes by zone, kube-proxy release and service proxy."""
         groups: dict[tuple[str, Version, Program], list[str]] = defaultdict(list)
         for name, each in self.nodes.items():
             groups[each.zone, each.version, each.program].append(name)
@@ -127,7 +127,7 @@ class Cluster:
         return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
 
     def _in_doubt(self, doubt: str) -> Sequence[str]:
-        """Return the nodes whose proxy is "unready", or those without a proxy if other nodes have one ("missing")."""
+        """Return the nodes whose proxy is "unready", or "missing" although other nodes have a proxy pod."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
     def _uncertain(self, *, annotated: bool) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ class Cluster:
 
     @cached_property
     def zones_in_slices(self) -> Mapping[str, str]:
-        """The zones of nodes by name, as endpoints in slices have them."""
+        """The zone of each node by name, according to the endpoints in slices."""
         endpoints = (each for one in self.objects.endpointslices for each in one.get("endpoints") or ())
         return {str(each.get("nodeName")): str(each["zone"]) for each in endpoints if each.get("zone")}
 
@@ -251,7 +251,7 @@ class Cluster:
         return found
 
     def events(self, service: Object) -> list[str]:
-        """Return the latest topology Event for each reason about a Service, newest first."""
+        """Return the latest topology Event of a Service for each Event reason, newest first."""
         mine = [each for each in self._events.get(key_of(service), ()) if "Topology" in str(each.get("reason", ""))]
         newest: dict[str, Object] = {str(each["reason"]): each for each in sorted(mine, key=_time)}
         return [
@@ -274,7 +274,7 @@ class Cluster:
 
     @property
     def controller_is_gone(self) -> bool:
-        """True if the controller's Lease was released, or expired long before it was read (see `_PATIENCE`)."""
+        """True if the controller released its Lease, or last renewed it long before the read (see `_PATIENCE`)."""
         if self._lease is None:
             return False
         renewed, now = moment(self._lease.get("renewTime")), moment(self.objects.at)
@@ -329,7 +329,7 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
 
 
 def _label_written(node: Object) -> Object:
-    """Return the latest entry of managedFields that contains the zone label. It may be newer than the label itself."""
+    """Return the latest entry of managedFields that contains the zone label. The entry may be newer than the label."""
     field = f"f:{ZONE_LABEL}"
     entries = node["metadata"].get("managedFields") or ()
     labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]

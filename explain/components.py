@@ -37,7 +37,7 @@ class Proof:
 
 
 def proof(services: Iterable[Object], slices: Iterable[Object]) -> Proof:
-    """Return the proof from a cluster's objects, assuming that all feature gates have their defaults."""
+    """Return the oldest possible release according to a cluster's objects, if all feature gates have their defaults."""
     found, modes = [Proof()], {}
     for each in services:
         metadata, value = each["metadata"], (each.get("spec") or {}).get("trafficDistribution")

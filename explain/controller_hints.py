@@ -190,7 +190,7 @@ def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> F
 
 
 def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
-    """Return whether hints differ from the endpoint's location; if CPU-based, whether its zone is not in `hinted`."""
+    """Return if an endpoint's hints differ from its location, or with CPU-based hints, if `hinted` lacks its zone."""
     zones, own = zones_of(endpoint), {case.cluster.zone(endpoint), endpoint.get("zone")}
     if case.wish == "cpu":
         return not own & hinted

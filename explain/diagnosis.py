@@ -79,7 +79,7 @@ class Diagnosis:
 
     @property
     def shortfalls(self) -> list[tuple[Sequence[Route], "Causes"]]:
-        """The routes in the headline, with their causes: those that fail, else those that leave their zone or node."""
+        """The routes in the headline, with their causes: failing routes, or else routes that leave zone or node."""
         if not self.failing:
             away = [each for each in self.routes if each.crossing or each.short]
             return [(away, _causes_of(away, self.findings, AS_ASKED))]
@@ -258,7 +258,7 @@ def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Fi
 def _of_ports(
     case: Case, by_proxies: Sequence[Route], known: Sequence[Finding], *, to_hints: bool
 ) -> Iterator[Finding]:
-    """Yield the causes for each port and IP family, except known ones. Merge equal causes into one finding."""
+    """Yield the causes for each port and IP family, except on nodes of `known` findings. Merge equal causes."""
     alike: dict[tuple[object, ...], list[tuple[Finding, set[str]]]] = {}
     for each in case.questions(by_proxies):
         on = set().union(*(one.nodes for one in known if {*one.ports} & {*each.labels}))

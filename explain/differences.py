@@ -17,7 +17,7 @@ from reference.proxy.objects import UNREADABLE
 class Difference:
     """A Service whose routes differ, with both headlines. `failing` is true if connections fail in the second cluster.
 
-    `example` compares the routes of one node. `lines` shows it if both headlines are equal.
+    `example` compares the routes of one node. `lines` includes `example` if both headlines are equal.
     """
 
     service: str

@@ -94,7 +94,7 @@ def _texts(source: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _objects(text: bytes, place: str) -> Iterator[Object]:
-    """Yield the objects of all documents. An item of a list without a kind has the kind of the list, or of the file."""
+    """Yield the objects of all documents. List items without a kind get the kind of the list, or of the file's name."""
     for document in _documents(text, place):
         if isinstance(document, dict) and "items" not in document:
             yield from [document] if _is_object(document) else ()
@@ -121,7 +121,7 @@ def _documents(text: bytes, place: str) -> Iterator[Any]:
 
 
 def _json_documents(text: str) -> Iterator[Any]:
-    """Yield JSON documents that follow one another. Lines between them are logs, as `cluster-info dump` prints them."""
+    """Yield the JSON documents in a text. Skip the lines between them, which are logs in `cluster-info dump`."""
     decoder, begin = json.JSONDecoder(), 0
     while (begin := text.find("{", begin)) >= 0:
         if begin and text[begin - 1] != "\n":

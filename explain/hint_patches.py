@@ -1,4 +1,4 @@
-"""Commands that add hints, ports and IP families to EndpointSlices, which is needed where no controller writes them."""
+"""Commands that add hints, ports and IP families to EndpointSlices that no controller writes."""
 
 from collections.abc import Sequence
 
@@ -60,7 +60,7 @@ def give_port(case: Case, question: Question, slices: Sequence[Object]) -> str:
 
 
 def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> str:
-    """Return the commands that add ports to slices, with the number that another slice has."""
+    """Return the commands that add ports to slices. A port that another slice has gets the same number."""
     new, commands, given = [slice_port(each) for each in ports], [], set[str]()
     for each in new:
         known = [one for other in case.slices for one in other.get("ports") or ()]

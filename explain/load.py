@@ -19,7 +19,7 @@ from reference.proxy.objects import canonical
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Endpoints in a zone with the same load. `even` is the share in an equal distribution."""
+    """Endpoints in a zone with the same load. `even` is the share that each endpoint would have under even load."""
 
     zone: str
     endpoints: int
@@ -28,7 +28,7 @@ class Share:
 
     @property
     def load(self) -> float:
-        """The share, divided by an equal share."""
+        """`share` divided by `even`: 2.0 is twice the even load."""
         return self.share / self.even
 
 

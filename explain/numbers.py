@@ -14,7 +14,7 @@ _FAR = 1_000
 
 
 def overloads(shares: ZoneShares, endpoints: int) -> str:
-    """Return a sentence about the overload of a zone's endpoint in the best distribution."""
+    """Return a sentence about the overload of a zone in the best distribution of endpoints."""
     percent = overload_percent(shares, endpoints)
     near = round(percent) in _THRESHOLDS
     said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
@@ -41,7 +41,7 @@ def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
 
 
 def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
-    """Return the next larger number of endpoints for which every controller writes hints, or 0 if none is near."""
+    """Return the next larger number of endpoints for which every controller writes hints, or 0 if it is far off."""
     for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
         refused = isinstance(allocate(shares, number, threshold), Refusal) or refuses(shares, number)
         if not refused and number != endpoints:

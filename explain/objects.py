@@ -1,7 +1,7 @@
 """Read the objects of a cluster for an explanation, from the API or from files of `kubectl get -o json`.
 
 Services, EndpointSlices and Nodes are required. All other objects are optional evidence. The output lists what the user
-may not read. Files contain no Secrets, and only the necessary fields of pods.
+may not read. Recorded files contain no Secrets, and only the necessary fields of pods.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ class Objects:
     `configs` their ConfigMaps. `managers` are the pods of kube-controller-manager. `gates` are feature gates by
     component, according to metrics. `further` has the objects of `FURTHER` by resource. `at` is the API server's time,
     like "2026-11-22T10:00:00Z". `supposed` are assumptions that were applied to the objects, and `emptied_by` is the
-    one that left the Service without ready endpoints.
+    assumption that left the Service without ready endpoints.
     """
 
     version: str
@@ -80,7 +80,7 @@ class Objects:
 
 
 def of_service(api: Api, namespace: str, name: str) -> Objects:
-    """Read the objects of a Service. Raises `RefusedError`, `InconclusiveError`, or `UsageError` if there is none."""
+    """Read the objects of a Service. Raises `RefusedError`, `InconclusiveError`, or `UsageError` if it is missing."""
     try:
         service = api.get("services", namespace, name)
     except RefusedError as error:
@@ -193,7 +193,7 @@ def _about_config(config: Object) -> Object:
 
 
 def about_pod(pod: Object) -> Object:
-    """Return only the pod fields that an explanation uses, without other annotations, arguments and variables."""
+    """Return only the pod fields that an explanation uses, without unrelated annotations, arguments and variables."""
     kept = about(pod, "pods")
     containers = (pod.get("spec") or {}).get("containers") or ()
     kept_of = ("name", "image", "ports")

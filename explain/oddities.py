@@ -1,4 +1,4 @@
-"""Find facts about a Service or its endpoints that explain what clients see, regardless of hints. Most are notes."""
+"""Find facts about a Service or its endpoints that explain what clients see, apart from hints."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def oddities(case: Case) -> Iterator[Finding]:
 
 
 def unread(case: Case) -> Iterator[Finding]:
-    """Yield labels and annotations that apparently request topology, but that no component reads."""
+    """Yield findings about labels and annotations that apparently request topology, but that no component reads."""
     features = case.cluster.features
     annotations: Object = case.service["metadata"].get("annotations") or {}
     asks, meant = read_wish(case.service, features), KEYS[not features.at_least(27)]

@@ -1,6 +1,6 @@
 """Find what may soon leave a zone without endpoints: an autoscaler, a rollout, evictions, or a drain.
 
-Findings need evidence in objects. Manifests have no status, so for them the findings only say what the spec permits.
+Findings need evidence in objects. Manifests have no status, so findings about manifests only say what the spec permits.
 """
 
 import math

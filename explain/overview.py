@@ -24,7 +24,7 @@ _HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "fix", "
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A Service: its request ("" for none), the number of nodes that do not meet it, the first cause, and its fix."""
+    """A Service: its request ("" for none), the number of nodes that do not meet it, the first cause, and the fix."""
 
     service: str
     asks: str
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Services with a request, and those that fail, sorted by affected nodes. `silent` is the number of all others."""
+    """The Services that request topology or that fail. `silent` is the number of all other Services."""
 
     rows: tuple[Row, ...]
     silent: int

@@ -52,7 +52,7 @@ def _allowed(budget: Object, pods: int) -> int:
 
 
 def _selects(budget: Object, case: Case) -> bool:
-    """Return whether a PodDisruptionBudget selects the pods of the Service. False if it uses matchExpressions."""
+    """Return whether a PodDisruptionBudget selects the pods of the Service. Return False for matchExpressions."""
     selector = (budget.get("spec") or {}).get("selector") or {}
     wanted = (selector.get("matchLabels") or {}).items()
     labels = [(each["metadata"].get("labels") or {}).items() for each in case.pods or ()]
@@ -96,7 +96,7 @@ def more(case: Case) -> str:
 
 
 def spread(case: Case, zones: Sequence[str]) -> str:
-    """Return how pods come to run in these zones, which have none."""
+    """Return how to run pods in these zones, which have no endpoint."""
     if not case.selects_pods:
         return f"let the writer of the EndpointSlices add an endpoint in {many(zones, 'zone')}"
     if case.workload.startswith("daemonset/"):
@@ -114,7 +114,7 @@ def spread(case: Case, zones: Sequence[str]) -> str:
 
 
 def shut_out(case: Case, zones: Sequence[str]) -> str:
-    """Return what lets pods start in these zones, or "" if they can, or run on all nodes."""
+    """Return how to let pods start in these zones, or "" if they can start there or belong to a DaemonSet."""
     here = [name for name, each in case.cluster.nodes.items() if each.zone in zones]
     opened = case.workload.startswith("daemonset/") or not {*here} <= case.cluster.closed
     return "" if opened else f"let a node of {many(zones, 'zone')} take pods ({_reasons(case, here)})"

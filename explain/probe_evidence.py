@@ -115,7 +115,7 @@ class Seen:
 
 
 def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
-    """Return the probes of a Service from `ready` nodes, which accept pods. Raises `UsageError` if there are none.
+    """Return the probes of a Service from `ready` nodes, which accept pods. Raises `UsageError` if there are no probes.
 
     Only cluster IPs are probed, and only over TCP, because a UDP probe would send data to the server.
     """
@@ -160,7 +160,7 @@ def _of_each_zone(questions: Sequence[Question]) -> list[str]:
 
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
-    """Return the node that probes a route, preferably one with other probes, or "" if no node accepts pods."""
+    """Return a node to probe a route, preferably one that already has a probe, or "" if no node accepts pods."""
     usable = [each for each in route.nodes if each in ready]
     return next((each for each in usable if each in asked), usable[0] if usable else "")
 
@@ -268,7 +268,7 @@ def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
 
 
 def named(outcome: Observation, family: Family, plan: Plan) -> Observation:
-    """Return an outcome with the address of an endpoint instead of the name that it returned.
+    """Return an outcome with the address of an endpoint instead of the name that its server returned.
 
     An unknown name is marked with a question mark.
     """

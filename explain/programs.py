@@ -1,7 +1,7 @@
 """Find the service proxy of a node from its pods, and how the proxy uses hints.
 
-docs/families.md has the sources for proxies other than kube-proxy. Some of them serve the connections of pods even if
-kube-proxy also runs on the node.
+docs/families.md has the sources for proxies other than kube-proxy. Some of these proxies serve the connections of pods
+even if kube-proxy also runs on the node.
 """
 
 import re
@@ -49,7 +49,7 @@ class Program:
         return f"{self.name} {self.version}".rstrip()
 
     def of(self, *, annotated: bool) -> "Program":
-        """Return how the program treats a Service. `annotated`: the Service has the topology annotation."""
+        """Return the program with the hints that it uses for a Service with (`annotated`) or without the annotation."""
         return replace(self, reads="none") if self.annotated and not annotated else self
 
     def knows(self, value: str | None) -> bool:
@@ -86,7 +86,7 @@ class Program:
         return topology if self.name == "Cilium" and self.reads == "none" else ""
 
     def remedy(self, refused: str, set_field: str, probe: str) -> str:
-        """Return how to make the program use hints, or else `probe`, the command that shows whether it does.
+        """Return how to make the program use hints, or else `probe`, the command that shows whether it uses hints.
 
         `set_field` is the command that sets PreferClose.
         """
@@ -139,7 +139,7 @@ def _of_pod(pod: Object, cilium: Object | None) -> Program | None:
 
 
 def settings(container: Object) -> Object:
-    """Return the argument and the environment variable that decide whether a container serves Services."""
+    """Return the argument and the environment variable that decide whether a container acts as a service proxy."""
     arguments = [each for each in container.get("args") or () if str(each).startswith(_ARGUMENT)]
     variables = [each for each in container.get("env") or () if each.get("name") == _VARIABLE]
     return {key: each for key, each in (("args", arguments), ("env", variables)) if each}

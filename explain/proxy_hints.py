@@ -1,4 +1,4 @@
-"""Check whether each node uses the hints."""
+"""Check whether the service proxy of each node uses the hints."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from reference.proxy.decision import Behaviour
 Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
 """A reason why connections from a node do not go where the Service requests, with details.
 
-Gate ServiceTopology is on, kube-proxy is too old, the node has no zone, its zone is empty, or hints are wrong.
+Gate ServiceTopology is on, kube-proxy is too old, the node has no zone, no endpoint is in its zone, or hints are wrong.
 """
 
 
@@ -65,8 +65,8 @@ def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
 def _needed(case: Case, version: Version, here: bool) -> str:
     """Return the first release whose kube-proxy uses the hints that a node needs, or "" if `version` does.
 
-    If the node has an endpoint (`here`) and the Service prefers the node, it needs node hints. A newer release counts
-    only if it uses all hints that the Service requests, even without the annotation.
+    If the node has an endpoint (`here`) and the Service prefers the node, then the node needs node hints. A newer
+    release counts only if it uses all hints that the Service requests, even without the annotation.
     """
 
     def uses(behaviour: Behaviour, release: Version, *, by_node: bool) -> bool:
@@ -138,7 +138,7 @@ def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding
 
 
 def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
-    """Yield the nodes whose kube-proxy does not keep the two traffic policies apart."""
+    """Yield findings about nodes whose kube-proxy does not keep the two traffic policies of the Service apart."""
     by_both, issue = case.spec.get("externalTrafficPolicy") == "Local", "(kubernetes/kubernetes#105470)"
     what = "follow internalTrafficPolicy Local"
     what += f" next to externalTrafficPolicy Local {issue}" if by_both else ""

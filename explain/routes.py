@@ -26,8 +26,8 @@ UNPARSED = "an EndpointSlice has an address that no proxy can parse"
 _BOTH_POLICIES = (1, 24)
 """The first release whose kube-proxy keeps the two traffic policies of a Service apart (kubernetes/kubernetes#105470).
 
-Before, externalTrafficPolicy Local hides internalTrafficPolicy Local, which otherwise applies to external clients too.
-Where it finds no endpoint, the node rejects, and newer releases drop (kubernetes/kubernetes#106497).
+Older releases ignore internalTrafficPolicy Local if externalTrafficPolicy is Local, and otherwise also apply it to
+external clients: a node without endpoints rejects connections that new releases drop (kubernetes/kubernetes#106497).
 """
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
@@ -37,10 +37,10 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 class Route:
     """The endpoints that some nodes of a zone use for the cluster IP, for one port and IP family.
 
-    With `clients` "external", they are those for external clients that a policy Local limits. `tier`
-    is "node", "zone", "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses
-    and ports. `crossing` is the number of endpoints on other nodes that are in another or an unknown zone. A node
-    without a zone has all of them there.
+    If `clients` is "external", a policy Local limits external clients to these endpoints. `tier` is "node", "zone",
+    "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses and ports.
+    `crossing` is the number of endpoints on other nodes that are in another or an unknown zone. For a node without a
+    zone, `crossing` counts all endpoints on other nodes.
     """
 
     nodes: tuple[str, ...]
@@ -151,7 +151,7 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool] = lamb
 
 
 def is_inside(outside: Sequence[Route], known: Sequence[Route]) -> bool:
-    """Return whether routes are those of external clients, and all their nodes those of a port of some known routes."""
+    """Return whether routes are the external counterparts of known routes, without additional nodes."""
     labels = {f"{each.label} external" for each in known}
     return all(each.label in labels for each in outside) and {*nodes_of(outside)} <= {*nodes_of(known)}
 

@@ -42,11 +42,11 @@ class Source:
 
 
 Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.Plan, list[probe_evidence.Seen]]]
-"""Probes a Service from client pods."""
+"""A function that probes a Service from client pods."""
 
 
 def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> Diagnosis:
-    """Print the explanation of Service `name` ("web", or "shop/web"), with probes by `ask`. Return the diagnosis.
+    """Print the explanation of Service `name` ("web", or "shop/web"), and probe with `ask`. Return the diagnosis.
 
     Raises `UsageError`, `UnavailableError`, and any error of `ask`.
     """
@@ -117,7 +117,7 @@ def explain_diff(
 
 
 def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
-    """Return the explanation as a string. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
+    """Return the explanation of a Service as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
     cluster = Cluster(objects.of_service(api, namespace, name), follow)
     written = io.StringIO()
     console = Console(file=written, width=160, highlight=False, markup=False, emoji=False)

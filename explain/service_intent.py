@@ -21,7 +21,7 @@ from reference.proxy.objects import topology_keys
 
 
 def decides(case: Case, *, balanced: bool) -> str:
-    """Return what decides where connections go. `balanced` is true if a load balancer sends traffic to pods."""
+    """Return as text what decides where connections go. `balanced` is true if a load balancer sends traffic to pods."""
     asked, field = case.decided_by.reason, case.spec.get("trafficDistribution")
     asked += f"; it overrides trafficDistribution {field}" if case.annotated and field else ""
     if case.ends:
@@ -39,7 +39,7 @@ def decides(case: Case, *, balanced: bool) -> str:
 
 
 def ended(case: Case) -> Finding:
-    """Return why kube-proxy does not route the Service."""
+    """Return a finding that says why kube-proxy does not route the Service."""
     ports = {} if case.spec.get("ports") else {"ports": [{"port": 80}]}
     routed = {"type": "ClusterIP", "externalName": None, "selector": {"KEY": "VALUE"}, **ports}
     proxy = (case.service["metadata"].get("labels") or {}).get(PROXY_NAME)
@@ -98,7 +98,7 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
 
 
 def _newer(minor: int, gate: str, features: Features) -> str:
-    """Return the advice to upgrade, or to enable the gate if this release has it (others reject unknown gates)."""
+    """Return the advice to upgrade, or to enable the gate if this release has it (other releases reject it)."""
     known = features.at_least(GATES[gate].introduced)
     return f"use Kubernetes 1.{minor} or newer{f', or {_switch_on(gate, CONTROLLER)}' * known}"
 
@@ -156,7 +156,7 @@ def nobody(case: Case) -> Finding | None:
 
 
 def not_ready(case: Case, question: Question) -> Iterator[Finding]:
-    """Yield findings that say why no endpoint of some ports is ready. Terminating endpoints may still serve."""
+    """Yield findings that say why no endpoint of some ports is ready. Terminating endpoints may still work."""
     endpoints = [each for each, _ in question.endpoints]
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
     names, count = listed(sorted({name_of(each) for each in endpoints})), len(distinct(endpoints))
@@ -187,7 +187,7 @@ def lacking(case: Case, question: Question) -> Iterator[Finding]:
 
 
 def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) -> Finding:
-    """Return a finding whose fix removes an IP family: a patch, or for the first family, a new Service."""
+    """Return a finding whose fix removes an IP family: a patch, or for the first family, recreating the Service."""
     addresses = by_family(case.spec.get("clusterIPs") or [case.spec["clusterIP"]])
     values = {"family": family, "there": there, "give": give_family(case, family)}
     spec = {"ipFamilyPolicy": "SingleStack"}
@@ -252,7 +252,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 def _by_nodes(
     routes: Sequence[Route], wanted: Callable[[Route], bool] = lambda each: each.fails and "Local" in each.because
 ) -> dict[tuple[str, ...], list[Route]]:
-    """Group the ports and families that have `wanted` routes (by default, dropped ones) by the nodes of the routes."""
+    """Group the routes of each port and family by the nodes whose routes are `wanted`, by default dropped by Local."""
     alike: dict[tuple[str, ...], list[Route]] = {}
     for label in dict.fromkeys(each.label for each in routes):
         of_label = [each for each in routes if each.label == label]

@@ -12,7 +12,7 @@ from harness.api.client import Object
 
 
 def partly(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
-    """Yield findings about named target ports that only some ready pods have. Pods without it are no endpoints."""
+    """Yield findings about named target ports that only some ready pods have. Other pods are not endpoints."""
     for number, port in enumerate(case.spec.get("ports") or ()):
         target, protocol = port.get("targetPort"), port.get("protocol") or "TCP"
         if isinstance(target, str):

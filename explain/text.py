@@ -15,7 +15,7 @@ from reference.features import GATES
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    """Return the headline, which says what the routes do. The causes only add reasons."""
+    """Return the headline, which says where connections go according to the routes. The causes only add reasons."""
     if diagnosis.unrouted and diagnosis.reason:
         return diagnosis.reason.says
     if diagnosis.predicted and diagnosis.routes:
@@ -66,7 +66,7 @@ _PARTS = 2
 
 
 def _why(diagnosis: Diagnosis, causes: Causes, ports: str = "") -> str:
-    """Return the causes with their nodes, without the prefix `ports`. If a probe disagrees, use the first finding."""
+    """Return the causes with their nodes, without prefix `ports`. If a probe disagrees, return the first finding."""
     if diagnosis.seen_failing or diagnosis.seen_crossing:
         causes = [(diagnosis.findings[0], ())]
     said = [f"{one.says.removeprefix(f'{ports}: ')}{f' ({listed(names)})' if names else ''}" for one, names in causes]

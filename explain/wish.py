@@ -14,7 +14,7 @@ from reference.features import Features
 from reference.proxy.objects import topology_keys
 
 Wish = Literal["", "node", "zone", "cpu", "local", "keys"]
-"""Where connections should stay. "cpu" stands for the annotation, which may hint endpoints for other zones."""
+"""Where connections should stay. "cpu" stands for the topology annotation, which may hint endpoints for other zones."""
 
 Shortfall = Literal["", "crosses", "misses", "fails"]
 """How a route falls short of the request: connections leave the zone, miss an endpoint on their own node, or fail."""
@@ -58,12 +58,12 @@ def asked_in_words(service: Object, features: Features, wish: Wish) -> str:
 
 
 def has_annotation(service: Object, features: Features) -> bool:
-    """Return whether the annotation requests hints, regardless of trafficDistribution."""
+    """Return whether the topology annotation requests hints, regardless of trafficDistribution."""
     return topology_annotation(service, features)[1] in {"Auto", "auto"}
 
 
 def unread_requests(service: Object, features: Features) -> list[tuple[str, str, str]]:
-    """Return kind, key and value of labels and annotations that apparently request topology, but are not read."""
+    """Return the kind, key and value of labels and annotations that seem to request topology but are not read."""
     metadata, (read, value) = service["metadata"], topology_annotation(service, features)
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     found = [("annotation", key, annotations[key]) for key in sorted(annotations) if key != read and _is_near(key)]
