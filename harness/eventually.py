@@ -139,7 +139,7 @@ def last_value(
     """Call `look` until its value is correct or the time is up. Return the last value; the caller compares it.
 
     `within`, `every` and `describe` are passed to `eventually`. `look` may raise `AssertionError` if there is no value
-    yet. If its last call does so, `NotYetError` is raised.
+    yet. If the last call raises it, `NotYetError` is raised.
     """
     seen: list[V] = []
 

@@ -1,4 +1,4 @@
-"""Measure for how long the programs of this run could not run, so that a limit counts only the rest of the time.
+"""Measure for how long the programs of this run could not run, so that time limits can exclude this time.
 
 A limit such as "within 5 s" is about a program, and not about the machine. On a busy machine, a correct program waits
 for a CPU; in a stopped process or control group, it does not run at all. The kernel counts the waiting time of each
@@ -235,4 +235,4 @@ def program_text(process: str) -> str:
 
 
 RUN_DELAY = RunDelay()
-"""The delay of this process and its descendants. All limits use it."""
+"""The delay of this process and its descendants. All time limits use this object."""

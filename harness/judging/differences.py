@@ -37,7 +37,7 @@ RANKS = (
     UNREADY, TERMINATING, REMOVED, LEFT_NODE, LEFT_ZONE, HINTED_ELSEWHERE, ANSWERED, REFUSED, SILENT, REFUSED_DURING,
     SILENT_DURING, NARROW, OTHERS, UNSEEN, UNEVEN, MASKED, NOT_DROPPED, NOT_REFUSED,
 )  # fmt: skip
-"""All differences that concern connections, the most informative first. Others concern API objects or DNS answers."""
+"""All differences in connections, the most informative first. Other differences concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
 """Conditions that a measuring window shows. Other conditions are kinds of addresses and random values."""

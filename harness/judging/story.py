@@ -1,4 +1,4 @@
-"""The events of a scenario as read from the history, for reports. They have no influence on verdicts."""
+"""The events of a scenario as read from the history, for reports. These events do not influence verdicts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

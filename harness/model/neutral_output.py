@@ -1,7 +1,7 @@
 """Make untrusted text on standard output and standard error harmless.
 
 Log lines, names and messages of judged programs reach these streams in progress lines, tables, tracebacks and messages
-of pytest. All of them pass through this module:
+of pytest. All this text passes through this module:
 
 - Terminals execute escape sequences. Only colours are passed on; other control characters become Python escapes.
 - Runners of CI jobs execute commands in the output: GitHub `::error::` at the start of a line, after any blanks, and

@@ -2,7 +2,7 @@
 
 If node ports never respond, tests of hints or policies that use node ports show nothing about hints or policies. Then
 the requirement with `answers={"TCP node-port"}` fails. Other requirements that use node ports are inconclusive, and
-refer to it. A check runs only if a requirement of the run has it in `answers`, so that one failure always remains.
+refer to the failed one. A check runs only if some requirement's `answers` contain it, so that this requirement fails.
 
     PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the draw's IP family
     EndpointSlices            a Service with a selector gets an endpoint

@@ -29,7 +29,7 @@ _SHORTEST = 12  # characters of a truncated reason
 
 
 def hush(config: pytest.Config) -> None:
-    """Make pytest's reporter quiet, unless -v was given. Must be called before pytest creates it."""
+    """Make pytest's reporter quiet, unless -v was given. Call this before pytest creates the reporter."""
     if config.option.verbose <= 0:
         config.option.verbose = _QUIET
         pytest.TerminalReporter._report_keyboardinterrupt = lambda _: None  # type: ignore[assignment, method-assign]

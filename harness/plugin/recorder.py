@@ -58,7 +58,7 @@ DISRUPTIVE = frozenset(
         Ability.UNDISTURBED,
     }
 )
-"""Abilities that disturb the scenarios of other workers on a real cluster, or are disturbed by them.
+"""Abilities that disturb the scenarios of other workers on a real cluster, or that these scenarios disturb.
 
 Tests that need one of these abilities run last and one at a time. Metrics are included, because they count all traffic.
 """

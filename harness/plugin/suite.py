@@ -122,7 +122,7 @@ def require_selection(config: pytest.Config, settings: Settings) -> None:
 
 
 def _collect(start: "Callable[[_Collector], int]") -> "_Collector":
-    """Collect without output. If this fails, raise `DistrustError` with pytest's output."""
+    """Collect a suite without output. If this fails, raise `DistrustError` with pytest's output."""
     collector, output = _Collector(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = start(collector)

@@ -143,7 +143,7 @@ class NodeProcesses:
         return started
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until `missing` returns "", for up to `within` unscaled seconds.
+        """Wait until `missing` returns "", for up to `within` seconds (times the time scale).
 
         Stops a program that exits or is not ready in time, and raises `StartError` with the first error in its log.
         """
@@ -182,7 +182,7 @@ class NodeProcesses:
             self.stop(node)
 
     def explain(self, node: str, pattern: str, about: str) -> str:
-        """Return the last lines of a node's log that match a regular expression. `about` describes them."""
+        """Return the last lines of a node's log that match a regular expression. `about` describes these lines."""
         import regex  # noqa: PLC0415  only to explain a decision; unlike `re` it has a timeout
 
         if node not in self._running:

@@ -67,7 +67,7 @@ def _path_of(api: Api, manifest: Object, what: str) -> str:
 
 
 def _served(api: Api, version: str) -> list[Object]:
-    """Return the resources of a group and version without subresources, or none if it is not served."""
+    """Return the resources of a group and version without subresources, or none if the API server does not serve it."""
     answer = api.request("GET", _root(version))
     listed = answer.body.get("resources") or () if answer.code == 200 else ()
     return [each for each in listed if "/" not in each["name"]]

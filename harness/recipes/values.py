@@ -2,7 +2,7 @@
 
 The fields of a dataclass are the allowed keys of a mapping. The field types restrict the values, and a `Rule` in
 `Annotated` adds restrictions. Each error names the key, the invalid value and the allowed values. The
-errors of msgspec lack these, and pydantic needs 10 MB of memory, and 0.1 s in each process that reads a recipe.
+errors of msgspec lack all this, and pydantic needs 10 MB of memory, and 0.1 s in each process that reads a recipe.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Group the failures of a run by their observations: which connections failed, how, and under which conditions.
 
 One fault usually violates several requirements. Each failed requirement belongs to exactly one cause. A greedy
-algorithm first takes the cause that explains the most failures, then the one that explains most of the others.
-A mutant is named only as a hint, if it fails almost the same requirements.
+algorithm first takes the cause that explains the most failures, then the cause that explains most of the remaining
+failures. A mutant that fails almost the same requirements is named as a hint.
 """
 
 import re

@@ -73,7 +73,7 @@ class Run:
         return self._history
 
     def draw_of(self, requirement_id: str) -> Draw:
-        """Return the draw of a requirement, or the one with which its failed test is being repeated."""
+        """Return the draw of a requirement, or the draw with which its failed test is being repeated."""
         if self.shrinking is not None:
             return self.shrinking
         return self.plan.draw_of(requirement_id) if self.plan is not None else PLAIN

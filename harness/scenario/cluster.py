@@ -52,7 +52,7 @@ from harness.variation.axes import PLAIN, Draw
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""Services with one of these fields get no random kind of address: no KEP mentions another kind for them."""
+"""Services with one of these fields get no random kind of address, because no KEP mentions other kinds for them."""
 
 _FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
@@ -228,7 +228,7 @@ class Cluster(ComponentOperations, Observations):
         self._events.begin_to_count(component)
 
     def next_number(self) -> int:
-        """Return a number that is unique in the scenario. It determines the name or the addresses of a Service."""
+        """Return a number that is unique in the scenario, for the name or the addresses of a Service."""
         return next(self._numbers)
 
     def _begin(self, what: str, *, stream: Stream = "services", **facts: Any) -> None:
@@ -348,7 +348,7 @@ class Cluster(ComponentOperations, Observations):
         self._terminating.add(name)
 
     def drain(self, node: str) -> None:
-        """Cordon a node and evict this scenario's pods from it, as `kubectl drain` does. They terminate gracefully."""
+        """Cordon a node and evict this scenario's pods from it, with graceful termination, as `kubectl drain` does."""
         self.nodes.cordon(node)
         for pod in [each for each in self._pods.values() if each.node == node]:
             self._begin("evict pod", stream="pods", pod=pod.name)
@@ -407,7 +407,7 @@ class Cluster(ComponentOperations, Observations):
         return sorted(self._controller_inputs.without_own(found), key=lambda each: str(each["metadata"]["name"]))
 
     def disturb(self, service: Service) -> bool:
-        """Delete a Service's slices and label the Service, if `draw` includes this event. Return whether it does."""
+        """If `draw` includes this event, delete a Service's slices, label the Service, and return True."""
         if not service.selector or not self._controller_inputs.is_to_disturb(service.name):
             return False
         self._begin("delete slices of service", service=service.name)

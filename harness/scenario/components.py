@@ -36,7 +36,7 @@ class ComponentOperations:
         return self.backend.booted.release
 
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
-        """Replace a component with one of this release, by default the initial one, and wait until it has settled.
+        """Restart a component at this release, by default its release at boot, and wait until it has settled.
 
         A stopped component is started. Proxies are replaced on the nodes in `on`, by default on all nodes. Their rules
         stay in the kernel until the new proxy replaces them. All releases of a run use the same interpretation of the
@@ -53,7 +53,7 @@ class ComponentOperations:
             self.restart(component, replace(self.release, gates={**self.release.gates, gate: True}))
 
     def bring_to(self, component: Component, release: Release) -> None:
-        """Replace a component with one of this release, on nodes where the previous scenario left another release."""
+        """Restart a component at this release, on the nodes where the previous scenario left another release."""
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
         if nodes := self.backend.releases.take_over(component, wanted):

@@ -57,7 +57,7 @@ def expect_concurrent_traffic(
 ) -> None:
     """Expect the clients of each question to reach the expected pods, as `expect_traffic` does for one address.
 
-    `explain` is called with the name of each failed question. If `timed`, the traffic must be correct within the time
+    `explain` returns details on a failed question, by name. If `timed`, the traffic must be correct within the time
     limit that the implementation claims.
 
     Raises `AssertionError` with names and outcomes of failed questions, `InconclusiveError`, and `UsageError` if no
@@ -100,8 +100,8 @@ def expect_traffic_during(
 ) -> Iterator[None]:
     """Require that only the expected pods answer the clients in these questions (see `Question`) during the block.
 
-    Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For the
-    others, missing answers and refused connections are allowed. `explain` is called with each failed question's name.
+    Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For
+    others, missing answers and refused connections are allowed. `explain` returns details on a failed question.
     Raises `AssertionError` and `InconclusiveError`, unless the block itself raises an exception.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]

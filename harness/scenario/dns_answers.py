@@ -1,7 +1,7 @@
 """Expectations about answers of the cluster's DNS server, and about PodLocator objects.
 
 Queries are sent from the client's own netns. One answer contains all records, so a check needs no calculated sample
-size. After the first correct answer, it queries the server several more times, and every answer must be correct.
+size. After the first correct answer, the check repeats the query several times, and every answer must be correct.
 
 Caches may return an old record until its time to live has expired. So a check waits until earlier answers have expired.
 """
@@ -364,7 +364,7 @@ def resolvers() -> list[Resolver]:
     """Return the DNS resolvers of this machine. Each parses the pod's resolv.conf with its own code.
 
     The C library sends A and AAAA queries in parallel, from one socket and without EDNS. dnspython sends the queries
-    one after the other, with EDNS and a cookie. So does dig, if it is installed.
+    one after the other, with EDNS and a cookie. dig does the same, and is used if it is installed.
     """
     c_library = partial(_program, lambda name: [sys.executable, "-I", "-S", "-c", _GETADDRINFO, name])
     dig = partial(_program, lambda name: ["dig", "+short", "+search", name, "A", name, "AAAA"])

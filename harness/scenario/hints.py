@@ -39,8 +39,8 @@ class WrittenEndpoint:
 def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> dict[str, WrittenEndpoint]:
     """Return the endpoints of a Service by pod name, from all its slices of an address family.
 
-    A pod may be in several slices with different ports. If they agree on the pod, it is returned as one endpoint. If
-    two slices disagree or share a port, the pod is returned twice, the second time under a name with "again".
+    A pod may be in several slices with different ports. If the slices agree on the pod, it is returned as one endpoint.
+    If two slices disagree or share a port, it is returned twice, the second time under a name with "again".
     """
     family = family or first_family(service)
     found: dict[str, WrittenEndpoint] = {}
@@ -101,7 +101,7 @@ def expect_hint_counts(
 ) -> dict[str, set[str]]:
     """Expect every endpoint to have a hint for exactly one zone, with this number of endpoints per zone.
 
-    If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not which ones.
+    If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not their choice.
     Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
     """
     family = family or first_family(service)
@@ -118,7 +118,7 @@ def expect_hint_counts(
 def expect_min_hint_counts(
     cluster: Cluster, service: Service, fewest: Mapping[str, int], *, endpoints: int, family: str = ""
 ) -> dict[str, set[str]]:
-    """Expect this number of endpoints, each with a hint for one of these zones, and at least `fewest` per zone.
+    """Expect `endpoints` endpoints in total, each with a hint for exactly one zone, and at least `fewest` per zone.
 
     A KEP may leave the exact numbers open: it limits the overload of a zone, and all hints within the limit are
     correct. The report lists the numbers. Returns and raises the same as `expect_hint_counts`.
@@ -211,7 +211,7 @@ def expect_conditions(
 
 @contextlib.contextmanager
 def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
-    """Expect no writes to slices of these Services during the block. Raises `AssertionError` with the versions."""
+    """Expect no writes to slices of these Services during the block. Raises `AssertionError`."""
     cluster.settle()
     before = _versions(cluster, services)
     yield

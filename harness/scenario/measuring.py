@@ -1,8 +1,8 @@
 """Send probes along paths, wait for the expected outcomes, and then measure and judge the traffic.
 
-A check has two parts. First, it polls until the clients get the expected outcomes, because changes take time. Then the
-measuring window opens, in which every observation counts. The second round of polling
-also counts in the window, unless it had to be repeated. Sample sizes follow from error rates (`Rates`).
+A check has two parts. First, the check polls until the clients get the expected outcomes, because changes take time.
+Then the measuring window opens, in which every observation counts. The second round of polling also counts in the
+window, unless the round had to be repeated. Sample sizes follow from error rates (`Rates`).
 """
 
 import time
@@ -69,7 +69,7 @@ Observed = Mapping[Path, Sequence[Observation]]  # observations of each path
 class WaitResult:
     """The result of a wait. If the last round was wrong, `wrong` is its first mismatch, and `text` the full message.
 
-    - `unknown`: why the mismatch may not be a fault, or "" if it certainly is one.
+    - `unknown`: why the mismatch may not be a fault, or "" if the mismatch certainly is a fault.
     - `wrong_until`: seconds from `begin` (monotonic) to the start of the last wrong round, or until all components had
       settled if this was later. The implementation needed at least this time.
     - `seen`: the observations of the second round, or {} if it had to be repeated. They count in the window, so a

@@ -90,7 +90,7 @@ class RandomEvents:
 
     @contextlib.contextmanager
     def change(self, component: Component, *, observed: bool = False) -> Iterator[None]:
-        """Perform random events around the change in this block. `observed`: the scenario has observed traffic."""
+        """Perform random events around the change in this block. `observed`: whether the scenario has seen traffic."""
         first, self._has_objects = not self._has_objects, True
         again = observed and not self._disconnected_again
         disconnects = self.backend.find(DisconnectsComponents)
@@ -136,7 +136,7 @@ class RandomEvents:
         self.backend.settle()
 
     def _remove_zones(self) -> dict[str, str]:
-        """Remove the zone labels of the nodes in one zone, and return the labels. Using all zones would take longer."""
+        """Remove the zone labels of the nodes in one zone, and return the labels. Removing all takes longer."""
         self.backend.begin_to_write("nodes")
         labels = {each["metadata"]["name"]: zone_of(each) for each in self.backend.api.list("nodes", "")}
         first = next(filter(None, labels.values()), None)

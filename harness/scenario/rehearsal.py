@@ -73,7 +73,7 @@ ExpectedByCase = Callable[[RunFacts], Mapping[tuple[str, str], ExpectedRecords]]
 
 
 def rehearse(cases: Sequence[RehearsableCase], run: RunFacts) -> dict[tuple[str, str], ExpectedRecords]:
-    """Rehearse the cases of a suite for a run. Return the expectations of each, by requirement and parameters."""
+    """Rehearse the cases of a suite for a run. Return each case's expectations by requirement and parameters."""
     packages = tuple({each.test.__module__.partition(".")[0] for each in cases})
     rates = [frozenset(_rates(each.test, packages)) for each in cases]  # before functions are replaced
     found = {}
@@ -417,7 +417,7 @@ _NOTED: Mapping[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def _replaced(tests: Iterable[FunctionType], packages: Collection[str]) -> Iterator[None]:
-    """Replace functions of `harness.scenario` that take a cluster, in the modules of tests and in their packages."""
+    """Use stand-ins for functions of `harness.scenario` that take a cluster, in the tests' modules and packages."""
     modules = [vars(module) for name, module in sys.modules.items() if name.partition(".")[0] in packages]
     before = [
         (space, name, value)

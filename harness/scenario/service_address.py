@@ -55,7 +55,7 @@ class ServiceAddress:
         return self._path(who, node_client(who) if on_node else pod_client(who), expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:
-        """Return the path of each client. With client=endpoint in `draw`, an endpoint on the same node replaces it.
+        """Return the path of each client. With client=endpoint in `draw`, an endpoint on the client's node replaces it.
 
         A proxy may need an endpoint's node to let the endpoint connect to itself. So the slice must contain this node.
         """
@@ -112,7 +112,7 @@ def service_address(
 
 
 def _random_kind(service: Service, port: Port) -> AddressKind:
-    """Return the draw's kind, or "cluster-ip" if the Service lacks this kind or has internalTrafficPolicy: Local."""
+    """Return the kind of address in the draw, or "cluster-ip" if the Service lacks it or is internally Local."""
     spec = service.object["spec"]
     if spec.get("internalTrafficPolicy") == "Local":
         return "cluster-ip"

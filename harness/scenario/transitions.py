@@ -56,7 +56,7 @@ class BlockTraffic:
     _needed: int
 
     def wait_for_samples(self, count: int = 0) -> None:
-        """Wait for `count` more probes per client, or by default as many as needed. Raises `InconclusiveError`."""
+        """Wait for `count` more probes per client, by default the required number. Raises `InconclusiveError`."""
         asked = self._recording.asked
         wanted = asked + (count or self._needed) * self._clients
         eventually(

@@ -1,4 +1,4 @@
-"""Unrelated objects that share the cluster with a scenario: Services (some named like its own), pods and nodes.
+"""Unrelated objects that share the cluster with a scenario: Services (some with the names of its own), pods and nodes.
 
 The scenario's `draw` determines these objects. They never change the expected answers. Unrelated Services remain for
 the next scenarios, because writing hundreds of objects takes longer than most scenarios.
@@ -92,7 +92,7 @@ class SharedServices:
 
 @dataclass(slots=True)
 class UnrelatedObjects:
-    """The unrelated objects of one scenario. Unless it uses `shared` Services, they include Services of its own."""
+    """The unrelated objects of one scenario. If `shared` is None, it creates its own unrelated Services."""
 
     backend: ScenarioBackend
     namespace: str

@@ -24,7 +24,7 @@ RuleName = tuple[str, str, int]
 class Followed:
     """A probe that was repeated with tracing on a node: all outcomes, and the evidence of the last repetition.
 
-    `rules` of one chain are in its order. `connection` is the conntrack entry. `missing` lists unavailable evidence.
+    `rules` has each chain's rules in order. `connection` is the conntrack entry. `missing` lists unavailable evidence.
     """
 
     seen: Sequence[Observation] = ()

@@ -2,7 +2,7 @@
 
 The table's first chains run before all other rules and enable tracing for the packet. Its last chains are empty and
 show how the packet leaves the rules. The kernel deletes the table when the socket that created it closes (Linux 5.12),
-even if the process is killed. Messages are built here, because pyroute2 does not report commit errors.
+even if the process is killed. This module builds its own messages, because pyroute2 hides commit errors.
 
 The constants are those of linux/netfilter/nf_tables.h and nfnetlink.h.
 """

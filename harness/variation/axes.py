@@ -225,7 +225,7 @@ _MOST: Mapping[Value, int] = {
     (HISTORY, "changed"): 8,
     (HISTORY, "busy"): 1,
 }
-"""How many Services or slices of a scenario may have each value. More would cost too many requests or rules."""
+"""The number of Services or slices of a scenario that may have a value. More would need too many requests or rules."""
 
 
 def within_limits(draw: Draw, number: int) -> Draw:

@@ -40,7 +40,7 @@ class Go:
     jobs: int = 0
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for `go`: the user's, without variables that would change the compiled binary."""
+        """Return the user's environment for `go`, without variables that would change the compiled binary."""
         theirs = {name: value for name, value in os.environ.items() if name not in ("GOOS", "GOARCH")}
         ours = {"CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on"}
         return {**theirs, **ours, **({"GOMAXPROCS": str(self.jobs)} if self.jobs else {})}
@@ -53,7 +53,7 @@ class Go:
         return done.stdout
 
     def run_json(self, *arguments: str, folder: Path) -> Any:
-        """Run a go command with -json, and return its value. Raises the errors of `run`, also if the JSON has one."""
+        """Run a go command with -json, and return its value. Raises the errors of `run`, even if the JSON has one."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)
