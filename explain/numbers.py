@@ -41,7 +41,7 @@ def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
 
 
 def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
-    """Return the next larger number of endpoints for which every controller writes hints, or 0 if it is far off."""
+    """Return the next larger number of endpoints for which every controller writes hints, or 0 if it is too large."""
     for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
         refused = isinstance(allocate(shares, number, threshold), Refusal) or refuses(shares, number)
         if not refused and number != endpoints:

@@ -1,7 +1,7 @@
 """Read the objects of a cluster for an explanation, from the API or from files of `kubectl get -o json`.
 
-Services, EndpointSlices and Nodes are required. All other objects are optional evidence. The output lists what the user
-may not read. Recorded files contain no Secrets, and only the necessary fields of pods.
+Services, EndpointSlices and Nodes are required. All other objects are optional evidence. The output lists the
+resources that the user may not read. Recorded files contain no Secrets, and only the necessary fields of pods.
 """
 
 import contextlib

@@ -52,7 +52,7 @@ def _allowed(budget: Object, pods: int) -> int:
 
 
 def _selects(budget: Object, case: Case) -> bool:
-    """Return whether a PodDisruptionBudget selects the pods of the Service. Return False for matchExpressions."""
+    """Return whether a PodDisruptionBudget selects the Service's pods (False if the budget uses matchExpressions)."""
     selector = (budget.get("spec") or {}).get("selector") or {}
     wanted = (selector.get("matchLabels") or {}).items()
     labels = [(each["metadata"].get("labels") or {}).items() for each in case.pods or ()]

@@ -111,7 +111,7 @@ def _without(endpoint_slice: Object, gone: set[str]) -> Object:
 
 
 def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
-    """Return the objects with this number of pods, added in the zones with the fewest, or removed where most are."""
+    """Return the objects with this number of pods. Add pods to the emptiest zones, or remove pods from the fullest."""
     nodes = {each["metadata"]["name"]: labels.node_zone(each) for each in objects.nodes if counts(each, features)}
     if "nodes" in objects.unread:
         raise UsageError("--if scale: nodes were not read, so it is not known where pods would run")

@@ -75,7 +75,7 @@ LAXEST = Rates(leak=0.5)  # the most lenient error rates that a window of the su
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """The number of one client's probes, and its error rates.
+    """The number of probes of each client in a check, and the check's error rates.
 
     `false_alarm` and `miss` are the maximum probabilities that a correct proxy fails, and that a faulty proxy passes.
     """

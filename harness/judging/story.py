@@ -53,7 +53,7 @@ class Story:
     begun: float | None = None
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
-        """Set the titles of windows from keys of `observed`: "2. TCP to …" is the title of the second window."""
+        """Set the titles of windows from the keys of `observed`: number of the window, dot, space, and title."""
         for title in observed:
             number, dot, text = title.partition(". ")
             if dot and number.isdecimal() and 1 <= int(number) <= len(self.windows):

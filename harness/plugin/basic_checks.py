@@ -30,7 +30,7 @@ from harness.scenario.service_address import service_address
 from harness.variation import axes
 
 WITHIN = 5.0
-"""Seconds to wait for all checks, multiplied by the time scale. A later success counts too: see `unanswered`."""
+"""Seconds to wait for all checks, multiplied by the time scale. A check may also succeed later: see `unanswered`."""
 
 SERVICES: Mapping[AddressKind, str | None] = {
     "cluster-ip": None,

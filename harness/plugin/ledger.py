@@ -44,7 +44,7 @@ class Ledger:
         self.causes: Sequence[Cause] | None = None  # likewise
 
     def results(self) -> list[Result]:
-        """Return one result per requirement, sorted by id. A planned case that did not run is inconclusive or a skip."""
+        """Return one result per requirement, sorted by id. A case that did not run is inconclusive or skipped."""
         plan, judged = self._plan, self._judged()
         found: dict[str, list[CaseResult]] = {requirement_id: [] for requirement_id in plan.requirements}
         for case in plan.cases:

@@ -23,7 +23,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def as_xml(results: Sequence[Result], run: Mapping[str, Any], found: Sequence[Cause]) -> bytes:
-    """Return the XML. `run` is the report's `run` block, with the times of the run and `junitWarnings`."""
+    """Return the JUnit XML. `run` is the report's `run` block, with the times of the run and `junitWarnings`."""
     headlines = causes.headlines(found)
     cases = [(result, case) for result in results if not result.left_out for case in result.cases]
     outcomes = [result.outcome_of(case) for result, case in cases]

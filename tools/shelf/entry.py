@@ -159,7 +159,7 @@ def _verified(folder: Path, report: Mapping[str, Any], catalogue: Callable[[], S
 
 
 def described(report: Mapping[str, Any], folder: Path) -> Entry:
-    """Return the entry of a report whose history and evidence are in this folder, still without place and `refused`."""
+    """Return an entry without `place`, `digest` and `refused`. The folder has the report's history and evidence."""
     implementation = report["implementation"]
     return Entry(
         place="",
