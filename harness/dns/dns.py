@@ -36,7 +36,7 @@ class WritesPodLocators(Protocol):
         """Return whether the controller has processed all writes, or has been stopped. Raises `EndedError`."""
 
     def start_locators(self) -> None:
-        """Start a new controller, which replaces the previous controller even if that one is stopped."""
+        """Start a new controller. It replaces the previous controller, which may be running or stopped."""
 
     def stop_locators(self) -> None:
         """Stop the controller. PodLocators are not deleted."""

@@ -18,11 +18,11 @@ With "preliminary", two strings must be equal. If they differ, the scenario is i
 basic check that failed."""
 
 MOST_BYTES = 20_000
-"""The maximum size of an observed value as JSON. Of a larger value, only the first part is judged and recorded."""
+"""The maximum size of an observed value as JSON. Only the first part of a larger value is judged and recorded."""
 
 
 def excerpt(expected: Any, observed: Any) -> Any:
-    """Return an observed value. If it is longer than `MOST_BYTES` and not as expected, return only its first part.
+    """Return an observed value, or only its first part if it exceeds `MOST_BYTES` and differs from `expected`.
 
     Judged components may write values of any size. The first part ends with an ellipsis, so it differs from `expected`.
     """

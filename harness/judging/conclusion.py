@@ -55,7 +55,7 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (setup, call or teardown), with one line of text, or None if nothing was judged."""
+    """Return the verdict on a phase (setup, call or teardown), with a line of text, or None if nothing was judged."""
     if not judgements:
         return None
     decisive = _decisive(judgements)

@@ -264,7 +264,7 @@ _SUBJECTS = {
     r"^(?:ports|zones|addresses).* slices|^slices of|^zones of endpoints": "EndpointSlices are wrong or not updated",
     r"^the ([\w-]+)$": "the {0} stops",
 }
-"""The difference that a failed comparison shows, by a pattern of its subject."""
+"""The difference that a failed comparison shows, by a regular expression for the comparison's subject."""
 
 
 def _dns(expected: Any, observed: Mapping[str, Any]) -> str:

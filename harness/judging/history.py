@@ -1,6 +1,6 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
-This file is enough to derive all verdicts, so a later release can judge old runs, and anyone can check them. Each line
+The file suffices to derive all verdicts, so later releases can judge old runs, and anyone can check verdicts. Each line
 ends with a digest of the line and the previous digest, which reveals changed and removed lines. Usually, one system
 call writes each line. If a process is killed, its history has no end record, and its last line may be incomplete.
 `trafficdist judge` reports this.
@@ -51,7 +51,7 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""The number of wrong observations that a call of `Window.observe` writes in full. All of them are counted."""
+"""The number of wrong observations that a call of `Window.observe` writes in full. Others are only counted."""
 
 _CHANGES = 1000  # the number of changes to keep for explanations
 
@@ -267,7 +267,7 @@ class HistoryParts:
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _HistoryPart(path)).new()]
 
     def recorded(self) -> RecordedHistory:
-        """Return all records by time, without end records. A part without an end record gets a "broken-off" record."""
+        """Return all records by time except end records. A part without an end record gets a "broken-off" record."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
         entries.sort(key=lambda record: float(record["mono"]))  # stable: the records of each worker keep their order

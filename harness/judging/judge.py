@@ -265,7 +265,7 @@ _ROUNDED_MS = 2.0  # the tolerance in ms for the length of a gap, because the ti
 
 
 def _has_gap(samples: Sequence[Timed], recorded: float) -> bool:
-    """Return whether the longest gap has the recorded length in ms. Older histories record gaps without a loss too."""
+    """Return whether the longest gap has the recorded length in ms. Older histories also record gaps without losses."""
     longest_of_all = max((after - before for before, after in gaps(samples)), default=0.0) * 1000
     return any(abs(each - recorded) <= _ROUNDED_MS for each in (longest_gap(samples), longest_of_all))
 

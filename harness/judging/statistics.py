@@ -20,7 +20,7 @@ from functools import cache
 from typing import Literal
 
 LEAST_RATE = 1e-9
-"""The lower limit of rates. Smaller rates would need too many probes and too much time to compute."""
+"""The lower limit of error rates. Smaller rates would need too many probes and too much time to compute."""
 
 DEFAULT_LEAK = 0.05
 DEFAULT_MISS = 1e-6
@@ -216,7 +216,7 @@ def _tail_length(probabilities: Sequence[float], tail: float) -> int:
 
 
 def _smallest(enough: Callable[[int], bool], guess: float) -> int:
-    """Return the smallest n for which `enough` is true. The guess is exact except for a rounding error."""
+    """Return the smallest n for which `enough` is true. `guess` may have a rounding error."""
     n = max(1, math.ceil(guess) - 1)
     while not enough(n):
         n += 1

@@ -15,7 +15,7 @@ HEAD = "Timeline, relative to the start of the scenario (each change at the time
 
 BEFORE = 10
 AFTER = 5
-"""The numbers of changes to show: the last ones before the first wrong observation, and the first ones after it."""
+"""The numbers of changes to show before and after the first wrong observation."""
 
 _LONGEST = 140  # maximum number of characters of a change
 

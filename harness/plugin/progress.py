@@ -187,7 +187,7 @@ class Progress:
 
 
 class Eta:
-    """Estimates the seconds left from the expected seconds of each node id. `ending` seconds follow the last case."""
+    """Estimates the seconds left from the expected seconds of each case, and `ending` seconds after the last case."""
 
     def __init__(self, expected: Mapping[str, float], *, at_once: int, ending: float = 0.0) -> None:
         self._ending = ending

@@ -62,8 +62,8 @@ def uncounted() -> Iterator[None]:
 def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None, *, most: int = MOST) -> Iterator[None]:
     """Raise `TimeLimitError` in this block after `seconds` (0: never), not counting time when programs could not run.
 
-    `give_up` is called with the reason if the block ignores the error repeatedly. The error is raised at the
-    latest after `most` times the limit by the clock.
+    `give_up` is called with the reason if the block ignores the error repeatedly. The error is raised after
+    at most `most` times the limit in real time.
     """
     if not seconds or threading.current_thread() is not threading.main_thread():
         yield

@@ -31,7 +31,7 @@ class RecipeControlPlane(EmbeddedControlPlane):
         return self._programs.lacking if self._programs else ""
 
     def start_controller(self, release: Release) -> None:
-        """Start the programs. Raises `UnavailableError` for another release, because they have only one version."""
+        """Start the programs. Raises `UnavailableError` for another release, because a recipe has only one version."""
         if (release.version, dict(release.gates)) != (self.release.version, dict(self.release.gates)):
             raise UnavailableError(f"{self._recipe.name} has only one version, and it is not release {release}")
         if self._programs is None or self._place is None:

@@ -81,7 +81,7 @@ class _Failure:
     """The observations of a failed requirement.
 
     `conditions` maps each difference to its conditions. `sure` has the differences that are certain. `drawn` has the
-    random values of the test, or only the necessary ones if known. Without the values in `needs`, the test passes.
+    random values of the test, or only the necessary values if known. Without the values in `needs`, the test passes.
     """
 
     result: Result
@@ -132,7 +132,7 @@ def headlines(causes: Iterable[Cause]) -> dict[str, str]:
 
 
 def _candidates(failures: Iterable[_Failure]) -> set[_Candidate]:
-    """Return the possible causes: the conditions of each failure, and those that two failures have in common."""
+    """Return the possible causes: the conditions of each failure, and the common conditions of two failures."""
     found = {candidate for failure in failures for candidate in failure.candidates()}
     pairs = ((one, other) for one, other in combinations(found, 2) if one.text == other.text)
     return found | {_Candidate(one.text, both) for one, other in pairs if (both := one.conditions & other.conditions)}
@@ -168,7 +168,7 @@ def _values(draw: str) -> list[str]:
 
 
 def _order(candidate: _Candidate) -> tuple[int, int, str, list[str]]:
-    """Return the sort key of candidates that explain equally many failures: the most specific one comes first."""
+    """Return the sort key of candidates that explain equally many failures: more specific candidates come first."""
     rank = seen.RANKS.index(candidate.text) if candidate.text in seen.RANKS else len(seen.RANKS)
     return -len(candidate.conditions), rank, candidate.text, sorted(candidate.conditions)
 

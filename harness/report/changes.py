@@ -14,7 +14,7 @@ from harness.model.escaping import for_code, for_line, for_markdown
 Report = Mapping[str, Any]
 
 MOST_ISSUES = 10
-"""If more requirements change, they probably have a common cause, so a single issue reports all of them."""
+"""If more requirements change, they probably have a common cause, so a single issue reports all changes."""
 
 MOST_ROWS = 150
 """The maximum number of rows in a table. GitHub allows 65,536 characters in an issue."""

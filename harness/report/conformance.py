@@ -61,7 +61,7 @@ def build(
 
 
 def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, Any]:
-    """Return the values that describe the run as a whole. The history also records them. `duration` is in seconds."""
+    """Return the values that describe the run as a whole, also for the history. `duration` is in seconds."""
     settings, plan = run.settings, run.known_plan() or Plan()
     place = env.environment(settings, run.known_environment())
     reported_version = place["servers"].get("apiserver", "unknown")
@@ -151,7 +151,7 @@ def with_levels(catalogue: Sequence[Requirement], report: Mapping[str, Any]) -> 
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:
-    """Return the reports in a folder of runs, by name of the run ("" for a single one). Raises `UsageError`."""
+    """Return the reports in a folder of runs, by name of the run ("" for a single run). Raises `UsageError`."""
     if not Path(place).is_dir() or (Path(place) / "report.yaml").exists():
         return {"": read_report(place)}
     found = {path.parent.name: read_report(str(path)) for path in sorted(Path(place).glob("*/report.yaml"))}
@@ -167,7 +167,7 @@ def schema() -> dict[str, Any]:
 
 
 def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the profiles that have selected requirements, by name. `features` is the report's list."""
+    """Return the profiles that have selected requirements, by name. `features` is the list in the report."""
     declared = {each["name"] for each in features if each["declared"]}
     found = []
     for profile in sorted(Profile, key=lambda each: each.upper()):

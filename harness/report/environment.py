@@ -61,7 +61,7 @@ def suite_of(place: Path, requirements: Iterable[Requirement], revision: str) ->
 
 
 def name_and_version(place: Path) -> dict[str, str]:
-    """Return the name and version of the suite in this folder. For a custom suite, its package has both."""
+    """Return the name and version of the suite in this folder, for a custom suite those of its package."""
     if place == place_of():
         return {"name": "trafficdist", "version": suite_version()}
     while (place.parent / "__init__.py").exists():

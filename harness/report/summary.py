@@ -93,7 +93,7 @@ def summary(
     missing: Sequence[str] = (),
     found: Sequence[Cause] | None = None,
 ) -> list[Line]:
-    """Return the summary's lines. `reasons` say why the run cannot be certified. `report` is a report's path, or ""."""
+    """Return the lines of a run's summary. `reasons` prevent its certification. `report` is the path of its report."""
     chosen = [result for result in results if not result.left_out]
     found = causes.of(chosen) if found is None else found
     return [

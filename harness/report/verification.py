@@ -249,7 +249,7 @@ _PROMISE = re.compile(r"\bthe declared (\S+) s\b")
 
 
 def _expectations(run: Evidence) -> Iterator[str]:
-    """Yield passed cases whose records lack a known expectation of their test, or are in another order."""
+    """Yield passed cases whose records lack known expectations of the test, or have them in another order."""
     for record in run.recorded.records if run.foreseen else ():
         for text, value in _ALWAYS.items() if record["kind"] == "comparison" else ():
             if re.match(text, record["what"]) and record["expected"] != value:
@@ -294,7 +294,7 @@ def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowStory) -> bo
 
 
 def _is_expected(foreseen: Expected, recorded: Expected) -> bool:
-    """Return whether a recorded expectation is the foreseen one. For a foreseen `AnyOf`, a subset is accepted."""
+    """Return whether an expectation was recorded as foreseen. For a foreseen `AnyOf`, a subset is accepted."""
     if isinstance(foreseen, AnyOf) and isinstance(recorded, AbstractSet):
         return bool(recorded) and recorded <= foreseen.pods
     return recorded == foreseen

@@ -124,7 +124,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextlib.contextmanager
 def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
-    """During the block, handle the signals that have the handler in `before` or a handler of this module."""
+    """During the block, use `handler` for signals whose handler is the one in `before` or is of this module."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         handlers = [(each, usual, signal.getsignal(each)) for each, usual in before.items()]

@@ -220,7 +220,7 @@ class Cluster(ComponentOperations, Observations):
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
     def _changing(self, component: Component) -> AbstractContextManager[None]:
-        """Return a context manager for a change that a component must process. Random events surround it."""
+        """Return a context manager for a change that a component must process, surrounded by random events."""
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:

@@ -34,7 +34,7 @@ def wait_for_value(
 ) -> V:
     """Call `look` until the value is as expected or the time is up. Return the last value, which the caller compares.
 
-    `look` and `every` are passed to `last_value`. `kept` seconds are added to the limit, for values in caches.
+    `look` and `every` are passed to `last_value`. `kept` seconds are added to the limit, for cached values.
     """
     cluster.backend.restored.await_pods()  # exclude the time that kubelets need
     begin = wrong_at = time.monotonic()
@@ -118,7 +118,7 @@ def delayed(begin: float, until: float, within: float) -> str:
 
 
 def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
-    """Expect the values checked since the last change to be the same `quiet` seconds (times the time scale) later.
+    """Expect the values checked since the last change to be unchanged `quiet` seconds (times the time scale) later.
 
     A controller may first write the expected value, and a moment later a wrong one. Waiting after each check would slow
     down every step, so all checks share one wait at the end of the scenario. The plugin calls this function after each

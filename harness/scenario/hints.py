@@ -101,7 +101,7 @@ def expect_hint_counts(
 ) -> dict[str, set[str]]:
     """Expect every endpoint to have a hint for exactly one zone, with this number of endpoints per zone.
 
-    If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not their choice.
+    If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not which.
     Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
     """
     family = family or first_family(service)
@@ -149,7 +149,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 def _hinted(
     cluster: Cluster, service: Service, family: str, is_right: Callable[[dict[str, set[str]]], bool]
 ) -> dict[str, set[str]]:
-    """Wait, then return pod names by the zone of their hints, or by "N zones" for hints with no or several zones."""
+    """Wait for hints. Return pod names by the zone of their hints, or by "N zones" for no or several zones."""
 
     def look() -> dict[str, set[str]]:
         pods: dict[str, set[str]] = {}

@@ -178,8 +178,8 @@ def measure(
 ) -> Window:
     """Open a measuring window, send the planned number of probes along each path, and judge the observations.
 
-    The window begins with the observations in `seen`. `explain` is called with the clients that failed, if any. Raises
-    the same errors as `raise_unless_passed`.
+    The window begins with the observations in `seen`. `explain` returns details on the clients that failed. Raises the
+    same errors as `raise_unless_passed`.
     """
     opens = TimedObservation(time.monotonic(), "the measuring window opens: from now on every observation counts")
     window = cluster.window(title, paths, rates)
@@ -216,7 +216,7 @@ def _first_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | None:
 
 
 def _second_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | Observed:
-    """Send more probes. Return the first mismatch, or all observations if there is none."""
+    """Send the second round of probes. Return the first mismatch, or all observations if there is none."""
     seen = probe_all(cluster, dict.fromkeys(paths, SECOND_ROUND), MANY_IN_FLIGHT)
     for mismatch in _wrong((path, each) for path, some in seen.items() for each in some):
         return mismatch

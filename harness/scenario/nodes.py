@@ -82,7 +82,7 @@ class Nodes:
             self._backend.settle()
 
     def recreate(self, name: str, *, zone: str) -> None:
-        """Recreate the Node of a running node in a zone, as a restarted kubelet would. Do not wait."""
+        """Recreate the Node of a running node in a zone, as a restarted kubelet would. Do not wait for components."""
         self.unregister(name, settle=False)
         self.register(name, zone=zone, settle=False)
 
@@ -110,7 +110,7 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: Readiness | None = None) -> None:
         """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
 
-        A `ready` of "Unknown" means that the kubelet stopped reporting. Controllers may ignore changes of only the CPU.
+        A `ready` of "Unknown" means that the kubelet stopped reporting. Controllers may ignore a mere CPU change.
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)

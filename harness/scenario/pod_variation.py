@@ -1,4 +1,4 @@
-"""Random variation of a scenario's pods and of the Services that select them. Expected answers do not depend on it."""
+"""Random variation of a scenario's pods and of the Services that select them. It does not affect expected answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

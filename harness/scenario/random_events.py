@@ -136,7 +136,7 @@ class RandomEvents:
         self.backend.settle()
 
     def _remove_zones(self) -> dict[str, str]:
-        """Remove the zone labels of the nodes in one zone, and return the labels. Removing all takes longer."""
+        """Remove the zone labels of the nodes in one zone (all zones would take longer), and return the labels."""
         self.backend.begin_to_write("nodes")
         labels = {each["metadata"]["name"]: zone_of(each) for each in self.backend.api.list("nodes", "")}
         first = next(filter(None, labels.values()), None)

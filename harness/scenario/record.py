@@ -22,7 +22,7 @@ _LONGEST_EXPLANATION = 20_000
 
 @dataclass(frozen=True, slots=True)
 class SeenValue:
-    """A value that was as expected at `at` (monotonic seconds). `changes` counts earlier writes and changes."""
+    """A value that was as expected at `at` (monotonic seconds). `changes` counts API writes and changes before it."""
 
     at: float
     changes: tuple[int, int]

@@ -2,7 +2,7 @@
 
 A rehearsal runs a test with a stand-in for its cluster, which creates nothing and only names pods and Services. It
 records the expectations of the test, and measures nothing. It ends at the first decision that needs a real cluster. So
-the history of a test that passed contains at least the recorded expectations, in this order.
+the history of a test that passed contains at least the recorded expectations, in the same order.
 """
 
 import contextlib
@@ -96,7 +96,7 @@ def _end(*_: object) -> Any:
 
 
 class _Unknown:
-    """A value that only a real cluster has. It can be passed on, but a decision that needs it ends the rehearsal."""
+    """A value that only a real cluster has. Code may pass it on, but a decision that needs it ends the rehearsal."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

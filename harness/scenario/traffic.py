@@ -180,7 +180,7 @@ def _answered(
 
 @contextlib.contextmanager
 def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
-    """Keep up to `HELD_OPEN` connections per client open during the block. A client stops after a failure."""
+    """Keep up to `HELD_OPEN` connections of each client open, but open no more after a failed connection."""
     with contextlib.ExitStack() as streams:
         for path in paths:
             for probe in path.probes(HELD_OPEN):

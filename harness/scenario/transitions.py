@@ -82,7 +82,7 @@ def expect_no_loss(
 ) -> Iterator[BlockTraffic]:
     """Expect an allowed pod to answer each probe of these clients during the block.
 
-    Clients and addresses are given as for `expect_traffic`. Before the block, every client must get an answer. Pods are
+    Specify clients and addresses as for `expect_traffic`. Before the block, every client must get an answer. Pods are
     compared by name, so the block may recreate an allowed pod. If not `lossless`, missing answers are ignored. Raises
     `AssertionError` with a grid of outcomes or `InconclusiveError`, unless the block itself raises an exception.
     """
@@ -154,7 +154,7 @@ def expect_flow_answered(
 ) -> Iterator[None]:
     """Expect one of these pods to answer a UDP flow (with a fixed source port) after the block.
 
-    The flow begins before the block, but need not be answered then. `address` holds arguments of `expect_traffic`.
+    The flow begins before the block, but need not get an answer then. `address` holds arguments of `expect_traffic`.
     """
     cluster.settle()
     probe = _probe_of(cluster, service, client, address)

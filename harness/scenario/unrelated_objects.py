@@ -1,4 +1,4 @@
-"""Unrelated objects that share the cluster with a scenario: Services (some with the names of its own), pods and nodes.
+"""Unrelated objects that share the cluster with a scenario: Services (some named like the scenario's), pods and nodes.
 
 The scenario's `draw` determines these objects. They never change the expected answers. Unrelated Services remain for
 the next scenarios, because writing hundreds of objects takes longer than most scenarios.
@@ -55,7 +55,7 @@ class SharedServices:
 
     @property
     def namespace(self) -> str:
-        """The namespace of these Services. Each set gets a new namespace, because deleting a namespace takes time."""
+        """The namespace of these Services. The next set of Services gets a new one, because deleting takes time."""
         return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}-{self._number}"
 
     def make(self, backend: Backend, wanted: str) -> None:
@@ -208,7 +208,7 @@ class UnrelatedControllerInputs:
             self._backend.booted.api.delete("nodes", "", f"{PREFIX}{number}")
 
     def accompany_pod(self, wanted: WantedPod) -> None:
-        """If `draw` requires it, create an unready pod with the same labels and node, perhaps without named ports."""
+        """If `draw` requires it, create an unready pod with the same labels and node, with or without named ports."""
         pods, lacks = self._backend.find(PodLifecycle), self._draw[axes.TARGETS] == "lacking"
         if not wanted.labels or pods is None:
             return

@@ -53,7 +53,7 @@ class Go:
         return done.stdout
 
     def run_json(self, *arguments: str, folder: Path) -> Any:
-        """Run a go command with -json, and return its value. Raises the errors of `run`, even if the JSON has one."""
+        """Run a go command with -json, and return its value. Raises the errors of `run`, also for errors in JSON."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)

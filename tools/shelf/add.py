@@ -27,7 +27,7 @@ from tools.shelf.pages import readme
 
 
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
-    """Add a run to the shelf. Return its folder on the shelf, and the reasons why it is not verified.
+    """Add a run to the shelf. Return its folder on the shelf, and the reasons why its report is not verified.
 
     If `barring` returns any of these reasons, nothing is written. The report replaces an earlier report in the same
     folder. Raises `UsageError` if the run has not ended, or if its report does not name the implementation.

@@ -1,6 +1,6 @@
 """Write the index of the shelf: index.html, the section in README.md, and index.json.
 
-index.json caches the entries, so that a new report does not require verifying two hundred others again. A cached entry
+index.json caches the entries, so that a new report does not require verifying all other reports again. A cached entry
 is valid while the digest of the files is the same. A report stays verified when requirements change, or when a later
 release displays more data of the report. A rejected report is verified again each time.
 """

@@ -29,7 +29,7 @@ _LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
 class Cell:
     """The result of a report for a feature: "✓ 12", "✗ 3/12", "·" or "-".
 
-    `causes` are the numbers of the causes of its failures. `notes` are "not claimed", "stated" or "2 stated".
+    `causes` are the numbers of the causes of the failures. `notes` are "not claimed", "stated" or "2 stated".
     """
 
     result: str

@@ -28,14 +28,14 @@ from harness.report.template import environment, file, style
 _PACKAGE = "harness.report.page"
 
 MOST_OPEN = 40
-"""The maximum number of failures that are initially expanded. Others are collapsed, like passed requirements."""
+"""The maximum number of initially expanded failures. Other failures are collapsed, like passed requirements."""
 
 MOST_EVIDENCE = 60_000
 MOST_EVIDENCE_OF_ALL = 6_000_000
 """The maximum number of characters of evidence in the page. The run's folder has the complete evidence."""
 
 MOST_NAMED = 12
-"""The maximum number of requirements that the page names for each cause, and in its list "inconclusive"."""
+"""The maximum number of requirements that the page names for each cause, and of inconclusive requirements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def as_html(
     found: Sequence[Cause],
     read: Callable[[str], str | None],
 ) -> str:
-    """Return the page. `read` returns the text of an evidence file by its path in the run's folder, or None."""
+    """Return the page as HTML. `read` returns the text of an evidence file by its path in the run's folder, or None."""
     chosen = [each for each in results if not each.left_out]
     chosen.sort(key=lambda each: (list(SHOWN).index(each.outcome), each.requirement.id))
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
@@ -136,7 +136,7 @@ def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tu
 
 
 def matrices(results: Iterable[Result]) -> list[Matrix]:
-    """Return the matrices for version skew. Each has at least two requirements of one document with the same cases."""
+    """Return the matrices of version skew. Each matrix has several requirements of one document with the same cases."""
     groups: dict[tuple[str, tuple[str, ...]], list[Result]] = defaultdict(list)
     for each in results:
         if any("Skew" in feature.name for feature in each.requirement.features) and each.parametrized:
