@@ -190,7 +190,7 @@ class Case:
         return self._does(command, rewrites if labels.get(MANAGED_BY) else "")
 
     def ask(self, value: str = "") -> str:
-        """Return the command that makes the Service prefer the zone (or `value`): in old releases, an annotation."""
+        """Return the command that makes the Service prefer the zone (or `value`), in old releases by annotation."""
         features = self.cluster.features
         if not value and not features.enabled("ServiceTrafficDistribution"):
             return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")

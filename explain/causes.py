@@ -39,7 +39,7 @@ class Cause:
     """A cause, with its effect, a general description, how to fix it, and a source that describes the cause.
 
     `id` never changes. `says` and `do` are templates for the sentence and the fix in a finding, with placeholders like
-    `$zone`. `also` are the side effects of a fix that deletes, replaces or restarts something.
+    `$zone`. `also` are the side effects of the fix, for example if it restarts something.
     """
 
     id: str

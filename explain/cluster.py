@@ -274,7 +274,7 @@ class Cluster:
 
     @property
     def controller_is_gone(self) -> bool:
-        """True if the controller released its Lease, or last renewed it long before the read (see `_PATIENCE`)."""
+        """True if the controller's Lease was released, or was long overdue when it was read (see `_PATIENCE`)."""
         if self._lease is None:
             return False
         renewed, now = moment(self._lease.get("renewTime")), moment(self.objects.at)

@@ -190,7 +190,7 @@ def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> F
 
 
 def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
-    """Return if an endpoint's hints differ from its location, or with CPU-based hints, if `hinted` lacks its zone."""
+    """Return whether an endpoint's hints differ from its location; if CPU-based, whether `hinted` lacks its zone."""
     zones, own = zones_of(endpoint), {case.cluster.zone(endpoint), endpoint.get("zone")}
     if case.wish == "cpu":
         return not own & hinted
