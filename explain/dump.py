@@ -94,7 +94,7 @@ def _texts(source: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _objects(text: bytes, place: str) -> Iterator[Object]:
-    """Yield the objects of all documents. List items without a kind get the kind that the list or the file's name states."""
+    """Yield the objects of all documents. List items without a kind get the kind in the list or in the file's name."""
     for document in _documents(text, place):
         if isinstance(document, dict) and "items" not in document:
             yield from [document] if _is_object(document) else ()

@@ -45,7 +45,7 @@ def read_all(path: str | Path, *, what: str, most: int = MEGABYTE) -> list[Any]:
 
 
 def parse(data: str | bytes, where: str) -> Any:
-    """Return the value of a YAML document, or None if it is empty. A `UsageError` begins with `where`."""
+    """Return the value of a YAML document, or None if it is empty. Errors (`UsageError`) begin with `where`."""
     return next(iter(_parse(data, where, documents=1)), None)
 
 
