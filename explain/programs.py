@@ -1,6 +1,6 @@
 """Find the service proxy of a node from its pods, and how the proxy uses hints.
 
-docs/families.md has the sources for proxies other than kube-proxy. Some of these proxies serve the connections of pods
+docs/families.md has the sources for proxies other than kube-proxy. Some of these proxies route the connections of pods
 even if kube-proxy also runs on the node.
 """
 
@@ -28,7 +28,7 @@ class Program:
     """A service proxy, with the version and the image of its pod.
 
     `name` is "" if no proxy pod was found. kube-proxy is then assumed. `reads` are the hints that it follows, `does`
-    describes this in words, and `when` is the condition under which it serves Services. `annotated` is true if it
+    describes this in words, and `when` is the condition under which it routes Services. `annotated` is true if it
     follows hints only for Services with the topology annotation.
     """
 

@@ -87,7 +87,7 @@ def _needed(case: Case, version: Version, here: bool) -> str:
 def of_places(
     case: Case, question: Question, known: AbstractSet[str], of_hints: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """Yield why nodes, except `known` ones, use distant endpoints. `of_hints` are the findings about the hints."""
+    """Yield why nodes (except `known` nodes) use distant endpoints. `of_hints` are the findings about the hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
     to_hint, endpoints = seen.pop(("hints", ""), set[str]()), [each for each, _ in question.endpoints]
     everywhere = not known and to_hint >= set().union(*seen.values())

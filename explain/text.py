@@ -1,4 +1,4 @@
-"""Format a diagnosis as text: the answer, the causes and how to fix them, then the facts."""
+"""Format a diagnosis as text: the headline, the causes and how to fix them, then the facts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

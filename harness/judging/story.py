@@ -31,7 +31,7 @@ class WindowStory:
 
 @dataclass(frozen=True, slots=True)
 class ComparedValues:
-    """An expected value and the value that was read, with the verdict on them."""
+    """An expected value, the value that was read, and the verdict on the comparison."""
 
     what: str
     verdict: Verdict

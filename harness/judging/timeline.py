@@ -1,6 +1,6 @@
 """The timeline of a scenario: changes of the cluster, wrong observations, and the requests of steady traffic.
 
-All times come from the monotonic clock. Messages show them relative to the start of the scenario.
+All times come from the monotonic clock. Messages show times relative to the start of the scenario.
 """
 
 import json

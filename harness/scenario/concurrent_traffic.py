@@ -101,7 +101,7 @@ def expect_traffic_during(
     """Require that only the expected pods answer the clients in these questions (see `Question`) during the block.
 
     Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For
-    others, missing answers and refused connections are allowed. `explain` returns details on a failed question.
+    other questions, clients may get no answer or a refusal. `explain` returns details on a failed question.
     Raises `AssertionError` and `InconclusiveError`, unless the block itself raises an exception.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]

@@ -1,4 +1,4 @@
-"""The EndpointSlices that a scenario writes itself. Random variation may split each of them into several slices."""
+"""The EndpointSlices that a scenario writes itself. Random variation may split one slice into several slices."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -66,7 +66,7 @@ def expect_traffic(
     via: str | None = None,
     rates: Rates = DEFAULT_RATES,
 ) -> None:
-    """Expect each client to reach all its pods in `expected` and no others, or to time out or be refused.
+    """Expect each client to reach all its pods in `expected` and no other pods, or to time out or be refused.
 
     A client is the name of a node (meaning a pod on the node), a `Client`, or a `Pod` of the scenario. `to` is the kind
     of address, by default a random kind. Node ports and load balancer addresses are those of the client's own node, or

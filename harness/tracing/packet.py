@@ -38,7 +38,7 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A captured packet. `at` is a Unix time in ns. `concerns` is the packet that caused an ICMP error, else `packet`."""
+    """A captured packet. `at` is a Unix time in ns. `concerns` is the packet that caused an ICMP error, or `packet`."""
 
     at: int
     where: str
