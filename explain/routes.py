@@ -27,7 +27,7 @@ _BOTH_POLICIES = (1, 24)
 """The first release whose kube-proxy keeps the two traffic policies of a Service apart (kubernetes/kubernetes#105470).
 
 Older releases ignore internalTrafficPolicy Local if externalTrafficPolicy is Local, and otherwise also apply it to
-external clients: a node without endpoints rejects connections that new releases drop (kubernetes/kubernetes#106497).
+external clients. Nodes without endpoints then reject connections, or drop them (kubernetes/kubernetes#106497).
 """
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}

@@ -20,7 +20,7 @@ def file_name(name: str) -> str:
 
 
 def is_there(path: str | Path) -> bool:
-    """Return whether a file or folder exists. False for invalid and inaccessible paths."""
+    """Return whether a file or folder exists. Return False for invalid and inaccessible paths."""
     return os.path.exists(path)  # noqa: PTH110  pathlib's raises for a name that is too long
 
 

@@ -38,7 +38,7 @@ class OwnFolder:
 
 
 def in_use(folder: Path) -> bool:
-    """Return whether the process that created this folder is alive. Also true if this user has no access."""
+    """Return whether the process that created this folder is alive, or True if this user has no access."""
     try:
         with (folder / _ALIVE).open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -233,7 +233,7 @@ class UnrelatedControllerInputs:
             self._backend.api.create("endpointslices", self._namespace, made)
 
     def is_to_disturb(self, service: str) -> bool:
-        """Return whether to delete a Service's slices now, as another client would. True at most once per Service."""
+        """Return whether to delete a Service's slices now, as another client would: at most once per Service."""
         return self._applies("deleted", service)
 
     def _applies(self, value: str, name: str) -> bool:
