@@ -1,4 +1,4 @@
-"""The command `trafficdist cleanup`. It imports little, so that `trafficdist --help` stays fast."""
+"""The command `trafficdist cleanup`. The module imports little, so that `trafficdist --help` stays fast."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The command group `trafficdist components`. It imports little, so that `trafficdist --help` stays fast."""
+"""The command group `trafficdist components`. The module imports little, so that `trafficdist --help` stays fast."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

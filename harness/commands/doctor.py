@@ -1,4 +1,4 @@
-"""The command `trafficdist doctor`. It imports little, so that `trafficdist --help` stays fast."""
+"""The command `trafficdist doctor`. The module imports little, so that `trafficdist --help` stays fast."""
 
 from typing import TYPE_CHECKING, Any
 

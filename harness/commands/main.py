@@ -36,8 +36,8 @@ def main() -> None:
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that lets a shell complete commands, options and values.
 
-    For one session: `source <(trafficdist completion bash)`, which also works in zsh, or in fish `trafficdist
-    completion fish | source`.
+    For one session, run `source <(trafficdist completion bash)` in bash or zsh, or `trafficdist completion fish |
+    source` in fish.
     """
     kind = get_completion_class(shell)
     assert kind is not None

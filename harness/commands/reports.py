@@ -80,8 +80,8 @@ def verify(folder: str, repo: str, suite: str) -> int:
 
     Derives each verdict again. Also checks the schema, the history's chain of digests, the digests of all files, the
     catalogue (no requirement missing or duplicate), messages, statistics, profiles, times, the identity of the
-    implementation, and that the run can be certified. Needs the release that made the run, but no cluster, root or
-    network. If gh is installed, an attestation by GitHub is checked.
+    implementation, and that the run can be certified. Needs the trafficdist release that made the run, but no
+    cluster, root or network. If gh is installed, an attestation by GitHub is checked.
     """
     from harness.plugin.suite import rehearsed
     from harness.report.rejudging import place_of

@@ -5,7 +5,7 @@ ends with a digest of the line and the previous digest, which reveals changed an
 call writes each line. If a process is killed, its history has no end record, and its last line may be incomplete.
 `trafficdist judge` reports this.
 
-    begin         worker, version of this format; in a merged history all workers
+    begin         the worker (in a merged history, all workers), and the version of this format
     run           facts about the run
     scenario      the start of a scenario in seconds by the monotonic clock; times in messages are relative to it
     change        a change of the cluster
@@ -22,7 +22,7 @@ call writes each line. If a process is killed, its history has no end record, an
     steps         steps and attachments of a test, in Allure's form; not in a merged history
     not-run       tests that never began, with their verdict and message
     broken-off    in a merged history: the part of a worker stops here, without an end record
-    end
+    end           the end of a complete history
 """
 
 import contextlib

@@ -48,7 +48,7 @@ class Rates:
             raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
 
     def laxer(self, than: "Rates") -> bool:
-        """Return whether a window with these rates may miss a fault that a window with the other rates detects."""
+        """Return whether a window with these rates may miss a fault that a window with the rates `than` detects."""
         alone = max(self.leak, than.alone)
         return self.leak > than.leak or self.miss > than.miss or self.alone > alone
 
@@ -124,7 +124,7 @@ def unseen_bound(count: int, samples: int) -> float:
 def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "every answer comes from these `count` endpoints, and each of them answers".
 
-    Every wrong answer is a failure, so a false alarm is possible only for an endpoint that was not seen. The plan
+    Every wrong answer is a failure, so a false alarm is possible only for an endpoint that never answered. The plan
     applies to each of the `clients`, all of which would see the same faults.
     """
     samples = max(rates.samples(clients), samples_for_members(count, rates.miss))

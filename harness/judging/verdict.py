@@ -35,7 +35,7 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The number of a client's probes with one outcome, and a mark."""
+    """The number of a client's probes with one outcome, and the mark that the grid shows next to it."""
 
     count: int
     mark: Mark

@@ -65,7 +65,7 @@ def check_amount(text: str) -> str:
 
 
 def amount(text: str) -> tuple[float, int]:
-    """Parse a string like 60s, 10m or 500 into seconds and a number of cases. One is always 0. Raises `UsageError`."""
+    """Parse a string like 60s, 10m or 500 into (seconds, 0) or (0, number of cases). Raises `UsageError`."""
     found = _AMOUNT.fullmatch(text)
     if not found:
         raise UsageError(f"{text[:100]!r}: expected a time like 60s, 10m or 1h, or a number of cases like 500")

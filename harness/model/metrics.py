@@ -48,7 +48,7 @@ METRIC_RELEASES: Mapping[str, MetricReleases] = {
 
 
 class Metrics:
-    """The samples in a text in the Prometheus format. Raises `ValueError` for any other text."""
+    """The samples of a text in the Prometheus exposition format. Raises `ValueError` for any other text."""
 
     def __init__(self, text: str) -> None:
         self.text = text

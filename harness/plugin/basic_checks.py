@@ -56,7 +56,7 @@ def required_checks(plan: Plan, families: Sequence[str]) -> dict[str, set[str]]:
 
 class BasicChecks:
     def __init__(self, cluster: Cluster, about: Mapping[str, Collection[str]]) -> None:
-        """Repeat each check until it succeeds, for a limited time. `about`: the requirements that test each check."""
+        """Repeat each check until it succeeds, for a limited time. `about`: the requirements that cover each check."""
         self._cluster = cluster
         self._about = about
         self._left: dict[str, Callable[[], bool]] = {}
@@ -71,7 +71,7 @@ class BasicChecks:
             self.close()
 
     def unanswered(self, used: Collection[str]) -> Mapping[str, Collection[str]]:
-        """Return the checks among `used` that have never succeeded, with the requirements that test them."""
+        """Return the checks among `used` that have never succeeded, with the requirements that cover them."""
         if not self._left.keys() & set(used):
             return {}
         with self._aside():

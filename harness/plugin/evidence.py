@@ -7,7 +7,7 @@ run.
                                                        after a failure: rules, slices, nodes, requests, logs
     judgement() -> {"check": …, "observed": …}         after every test: the plan of its probes and the counts
     environment() -> mapping                           once: versions, nodes, feature gates
-    needs() -> mapping                                 after every test: what it needs from the cluster
+    needs() -> mapping                                 after every test: what the test needs from the cluster
 """
 
 import contextlib

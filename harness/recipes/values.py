@@ -35,7 +35,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class OneKey:
-    """A mapping with exactly one of these keys. If a dataclass has one field, the key has the value of this field."""
+    """A mapping with exactly one key of `kinds`. If its dataclass has one field, the key has the field's value."""
 
     kinds: Mapping[str, type]
 
@@ -217,5 +217,5 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def fill_known(text: str, values: Mapping[str, str]) -> str:
-    """Fill in only these placeholders, because a manifest may contain other braces, for example in JSON."""
+    """Fill in only the placeholders in `values`, because a manifest may contain other braces, for example in JSON."""
     return PLACEHOLDER.sub(lambda found: values.get(found[1] or "", found[0]), text)

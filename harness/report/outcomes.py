@@ -1,4 +1,4 @@
-"""How the terminal and all reports present each outcome of a requirement."""
+"""The labels of each outcome of a requirement, on the terminal and in all reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

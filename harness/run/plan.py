@@ -39,7 +39,7 @@ class Plan:
     """The draw (random values) of each requirement, as a string that `parse_draw` reads."""
 
     def draw_of(self, requirement_id: str) -> Draw:
-        """Return the draw of a requirement. A requirement without a draw has the plain values."""
+        """Return the draw of a requirement. A requirement without a draw gets the first value of each axis."""
         return parse_draw(self.draws.get(requirement_id, "plain"))
 
     def cases_of(self, requirement_id: str) -> list[Case]:

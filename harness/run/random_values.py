@@ -101,14 +101,14 @@ def draws_of(
 
 
 def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mapping[str, float]) -> set[str]:
-    """Return the values that would take too long: a restarted component reads all Services; 200 changes are slow."""
+    """Return the values that take too long: a crowd of Services if components restart, 200 changes in a short test."""
     restarts = each.id in needs and bool(needs[each.id].abilities & _RESTARTS)
     short = seconds.get(each.id, _LONG) < _LONG
     return ({f"{axes.NEIGHBOURS}=crowd"} if restarts else set()) | ({f"{axes.HISTORY}=busy"} if short else set())
 
 
 def fixed(requirement: Requirement) -> set[str]:
-    """Return the axes and values that a requirement does not vary. Sentences about connections exclude UDP."""
+    """Return the axes and values that a requirement does not vary: UDP, for example, if it mentions connections."""
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
     # A requirement with `answers` is a basic check, and sets its own kind of address.

@@ -79,7 +79,7 @@ def interrupt_was_reported() -> bool:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`. `alone`: whether Python then exits."""
+    """Raise `KeyboardInterrupt` for the first SIGTERM or SIGHUP in the block. `alone`: the process ends with the block."""
     global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 
@@ -116,7 +116,7 @@ def hear_controller_alone() -> None:
 
 
 def _pass(*_: object) -> None:
-    """Do nothing."""
+    """A handler that ignores a signal. Unlike SIG_IGN, it is not inherited by child programs."""
 
 
 _Handler = Callable[[int, FrameType | None], object]
@@ -124,7 +124,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextlib.contextmanager
 def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
-    """During the block, use `handler` for signals whose handler is the one in `before` or is of this module."""
+    """During the block, use `handler` for each signal whose handler is the one in `before` or in this module."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         handlers = [(each, usual, signal.getsignal(each)) for each, usual in before.items()]
@@ -138,7 +138,7 @@ def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iter
 
 
 def _leave_terminals() -> None:
-    """Redirect descriptors of a closed terminal, which `isatty` does not detect, to /dev/null. Writes would fail."""
+    """Redirect all descriptors of a closed terminal to /dev/null, because writes to the terminal would fail."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in list(Path("/proc/self/fd").iterdir()):
         with contextlib.suppress(OSError):

@@ -220,7 +220,7 @@ class Cluster(ComponentOperations, Observations):
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
     def _changing(self, component: Component) -> AbstractContextManager[None]:
-        """Return a context manager for a change that a component must process, surrounded by random events."""
+        """Return a context manager for a change for a component, with random events before and after the change."""
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
@@ -407,7 +407,7 @@ class Cluster(ComponentOperations, Observations):
         return sorted(self._controller_inputs.without_own(found), key=lambda each: str(each["metadata"]["name"]))
 
     def disturb(self, service: Service) -> bool:
-        """If `draw` includes this event, delete a Service's slices, label the Service, and return True."""
+        """If the draw requires a disturbance, delete a Service's slices, label the Service, and return True."""
         if not service.selector or not self._controller_inputs.is_to_disturb(service.name):
             return False
         self._begin("delete slices of service", service=service.name)

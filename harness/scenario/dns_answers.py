@@ -268,7 +268,7 @@ def _answered_pods(cluster: Cluster, who: DnsClient, answer: DnsAnswer, names: M
 
 
 def _address_at(cluster: Cluster, who: DnsClient, answer: DnsAnswer, data: str) -> str:
-    """Return the address of an address record, or the first address of an SRV target, which may require a query."""
+    """Return the address in an address record, or the first address of an SRV target, which may require a query."""
     if not data.endswith("."):
         return data
     asked = (each for kind in ("A", "AAAA") for each in ask_dns(cluster, who, data, kind).data)

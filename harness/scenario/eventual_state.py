@@ -114,7 +114,7 @@ class MetricChanges:
 
 
 def metric_text(component: Component, node: str, how: str, name: str, labels: Mapping[str, str]) -> str:
-    """Return a phrase for a comparison: how a metric of a component, or of the proxy on a node, has changed."""
+    """Describe a metric's change: "metric NAME{LABELS} of COMPONENT has HOW", or "of the proxy on NODE"."""
     chosen = ",".join(f"{key}={value or '(empty)'}" for key, value in labels.items())
     return f"metric {name}{{{chosen}}} of {f'the proxy on {node}' if node else component} has {how}"
 
@@ -207,9 +207,9 @@ def expect_no_more_reads(
     `values`. No value may cause additional reads in every round (single reads prove nothing, because a Kubernetes
     client may restart watches and lists at any time), or a read of a resource that was not read before.
 
-    Reads are GET, LIST and WATCH requests, as in "get nodes", that the API server counts. `play` makes one round of
-    changes, and returns the reads to ignore. Raises `AssertionError`, or `UnavailableError` if the API
-    server does not count reads.
+    Reads are the GET, LIST and WATCH requests that the API server counts, such as "get nodes". `play` makes one round
+    of changes, and returns the reads to ignore. Raises `AssertionError`, or `UnavailableError` if the API server does
+    not count reads.
     """
     begin = time.monotonic()
     cluster.backend.part(RecordsApiReads).reads(component, since=begin)  # fail early if counting is unavailable

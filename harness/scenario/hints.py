@@ -149,7 +149,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 def _hinted(
     cluster: Cluster, service: Service, family: str, is_right: Callable[[dict[str, set[str]]], bool]
 ) -> dict[str, set[str]]:
-    """Wait for hints. Return pod names by the zone of their hints, or by "N zones" for no or several zones."""
+    """Wait for hints. Return pod names by hinted zone. The key is "N zones" for pods with no or several zones."""
 
     def look() -> dict[str, set[str]]:
         pods: dict[str, set[str]] = {}

@@ -25,7 +25,7 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 
 class Nodes:
     def __init__(self, backend: ScenarioBackend, history: History, variation: LabelVariation) -> None:
-        """`variation` changes labels without "kubernetes.io/" in the key. Methods raise `UnavailableError`."""
+        """`variation` varies labels without "kubernetes.io/". Unsupported changes raise `UnavailableError`."""
         self._backend = backend
         self._need = backend.need
         self._history = history

@@ -55,9 +55,9 @@ class ServiceAddress:
         return self._path(who, node_client(who) if on_node else pod_client(who), expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:
-        """Return the path of each client. With client=endpoint in `draw`, an endpoint on the client's node replaces it.
+        """Return the path of each client. With client=endpoint in `draw`, endpoints replace the clients on their nodes.
 
-        A proxy may need an endpoint's node to let the endpoint connect to itself. So the slice must contain this node.
+        A proxy may need the nodeName of an endpoint that connects to itself. So the slice must contain the nodeName.
         """
         pods = {each for what in traffic.values() if isinstance(what, AbstractSet) for each in what}
         from_endpoints = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "endpoint"

@@ -2,7 +2,7 @@
 
     with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
         cluster.publish(service, [same_zone(b1)])
-        expect_traffic(cluster, service, {"a1": {b1}})   # by now all traffic goes to b1
+        expect_traffic(cluster, service, {"a1": {b1}})   # all traffic now goes to b1
         flow.wait_for_samples()                          # collects the samples that the error rates require
 
 Each client sends at a fixed rate, without waiting for answers. Each probe uses a new connection (TCP) or source port

@@ -79,7 +79,7 @@ class SharedServices:
                 backend.api.create("endpointslices", self.namespace, made)
 
     def put_twin(self, backend: ScenarioBackend, resource: str, obj: Object) -> None:
-        """Write an object to the twin namespace, unless an earlier scenario has written the same object."""
+        """Write an object to the namespace of twins (same names, other endpoints). Skip an unchanged object."""
         key = resource, obj["metadata"]["name"]
         before = self._twins.get(key)
         if before == obj:
@@ -121,7 +121,7 @@ class UnrelatedObjects:
         return self._owner
 
     def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
-        """If `draw` requires it, create and delete a Service named like `wanted`, or create a twin of `wanted`."""
+        """If `draw` requires it, create and delete a Service named like `wanted`, or its twin (see `put_twin`)."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: Draw, obj: Object) -> bool:
-        """If `draw` requires it, create the slice with other endpoints, or a twin. Return whether the slice exists."""
+        """If `draw` requires it, write the slice with other endpoints, or its twin. Return whether the slice exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)

@@ -20,7 +20,7 @@ REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed
 REAL_CLUSTERS = ("kubeconfig", "kind")  # backends whose clusters include a control plane and a proxy
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
-"""The kernel mechanisms that proxies program, with the default first. Reports contain the one in use as `mode`."""
+"""The kernel mechanisms that proxies program, with the default first. Reports contain the chosen one as `mode`."""
 
 CONVERGES_WITHIN = 5.0
 """The seconds in which the reference and kube-proxy apply a change with our configuration. No KEP sets a limit."""
@@ -170,7 +170,7 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> dict[s
 
 
 def _of_kind(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the claims of a kind cluster. The tag of the node image determines the version of kube-proxy."""
+    """Return the claims of kube-proxy on a kind cluster. The tag of the node image determines its version."""
     from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  slow to import
 
     if values["mode"] == WITHOUT_PROXY:

@@ -106,7 +106,7 @@ class RowBuilder:
     ) -> dict[str, Any]:
         """Return a row with the values of `begin`, and a chosen value for each other axis.
 
-        `axes` has axes, each with a function that returns the possible values. Each further pass chooses again.
+        `axes` has axes, each with a function that returns possible values. Each further pass chooses values again.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:

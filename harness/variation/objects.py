@@ -18,7 +18,7 @@ MORE_PORTS = (Port(8443, "TCP", "drawn-tls", 8099), Port(8443, "UDP", "drawn-qui
 """Additional ports of a Service, on which no pod listens."""
 
 TWELVE = tuple(Port(7000 + number, "TCP", f"drawn-{number}", 8099) for number in range(1, 10))
-"""Ports that make twelve together with the port of a scenario, its twin, and one of `MORE_PORTS`."""
+"""Nine ports. With the port of a scenario, its twin (see `ports`), and one of `MORE_PORTS`, a Service has twelve."""
 
 _MOST, _MOST_HINTS = 1000, 8  # the limits of the API for endpoints of a slice and hints of an endpoint
 
@@ -68,7 +68,7 @@ def _defaults(spec: Mapping[str, Any]) -> Object:
 
 
 def needs_nodes(service: Object) -> bool:
-    """Return whether the answers of a Service, or of a Service with this patch, can depend on nodes of endpoints."""
+    """Return whether the traffic of a Service, or of a Service with this patch, can depend on nodes of endpoints."""
     spec, annotations = service.get("spec") or {}, (service.get("metadata") or {}).get("annotations") or {}
     local = "Local" in (spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy"))
     topology = spec.get("trafficDistribution") or spec.get("topologyKeys")

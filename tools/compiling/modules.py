@@ -79,7 +79,7 @@ def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) ->
 
 
 def go_file(component: Binary) -> str:
-    """Return the content of the module's only Go file. If it imports a command, a build tag excludes it from builds."""
+    """Return the module's only Go file. If the file imports a command, a build tag excludes the file from builds."""
     return component.program or _IMPORT.format(package=component.package)
 
 

@@ -2,7 +2,7 @@
 
 Both the run and the published report are verified before the report replaces an earlier report. A report from an
 unreleased version of the suite is also accepted, so that developers can view its pages. Its page and the index
-name the reason, and never show the report as verified.
+state that the version is unreleased, and never show the report as verified.
 """
 
 import shutil

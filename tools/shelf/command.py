@@ -1,4 +1,4 @@
-"""The command group `trafficdist shelf`. It imports little, because `trafficdist --help` must not wait for it."""
+"""The command group `trafficdist shelf`. The module imports little, so that `trafficdist --help` stays fast."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ change, because the requirement is still not met.
 
     - project: CoreDNS that ignores empty Services    # the name in its reports
       requirements: [DNS/service-has-its-cluster-ips]
-      says: Services without ready endpoints get NXDOMAIN, by `ignore empty_service`.
+      says: Services without ready endpoints get NXDOMAIN, because of `ignore empty_service`.
       where: https://coredns.io/plugins/kubernetes/
 
 Anyone can propose an entry. `where` is the address of a page that the project publishes.

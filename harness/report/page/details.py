@@ -1,4 +1,4 @@
-"""The details of one requirement on the page: its cases, and each case's observation windows as diagrams.
+"""The details of one requirement on the page: its cases, and each case's measuring windows as diagrams.
 
 A window of steady traffic has a timeline, with a lane for each client: the answering pods, losses and gaps over time.
 """
