@@ -1,4 +1,4 @@
-"""Print the findings of `trafficdist doctor`, and which requirements cannot be judged because of them."""
+"""Print the findings of `trafficdist doctor`, and the requirements that cannot be judged because of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

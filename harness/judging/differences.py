@@ -192,7 +192,7 @@ class _Endpoints:
         return TERMINATING if all(each.get("terminating") for each in conditions) else UNREADY
 
     def hinted_elsewhere(self, pod: str, client: _Client) -> bool:
-        """Return whether all endpoints have hints, but none on the pod's node is for the client's zone or node."""
+        """Return whether all endpoints have hints, but no hint on the pod's node names the client's zone or node."""
         hints = [each.get("hints") or {} for each in self._on(_node(pod))]
         if not hints or not client.node or not all(each.get("hints") for each in self._all):
             return False

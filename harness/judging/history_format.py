@@ -26,7 +26,7 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """Return an expectation as JSON: a list of pods that must all answer, a mapping for other sets, or a constant."""
+    """Return an expectation as JSON: a list of pods that must all answer, a mapping such as {"anyOf": …}, or a word."""
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}

@@ -234,7 +234,7 @@ class Judge:
             self.judged.cases[key] = new
 
     def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
-        """Record where the cause, counts or verdict in a verdict record contradict the records before it."""
+        """Record each contradiction between the cause, counts or verdict in this record and earlier records."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
         tallies = [window.tallies for window in worker.story.windows]

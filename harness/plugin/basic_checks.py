@@ -2,7 +2,7 @@
 
 If node ports never respond, tests of hints or policies that use node ports show nothing about hints or policies. Then
 the requirement with `answers={"TCP node-port"}` fails. Other requirements that use node ports are inconclusive, and
-refer to the failed one. A check runs only if some requirement's `answers` contain it, so that this requirement fails.
+refer to the failed one. Each failed check must fail a requirement, so only checks in some requirement's `answers` run.
 
     PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the draw's IP family
     EndpointSlices            a Service with a selector gets an endpoint
@@ -38,7 +38,7 @@ SERVICES: Mapping[AddressKind, str | None] = {
     "load-balancer": "LoadBalancer",
     "external-ip": None,
 }
-"""The type of the Service that has each kind of address."""
+"""The Service type that provides each kind of address."""
 
 PORTS = {each.protocol: each for each in (Port(name="tcp"), Port(name="udp", protocol="UDP"))}
 

@@ -2,7 +2,7 @@
 
 pytest-timeout raises its error wherever the process happens to be. In pytest's own code, such as the formatting of a
 failure, this is an internal error, which ends the worker and the run. So this module replaces pytest-timeout in a run.
-The alarm is set only while a phase of a test runs. Time in which a cluster starts, or the machine was suspended or too
+The alarm is set only while a phase of a test runs. Time in which a cluster starts, or the machine is suspended or too
 busy, does not count.
 """
 
@@ -33,7 +33,7 @@ _uncounted: list[tuple[float, float]] = []  # begin and end (inf: not yet) of ea
 
 
 class TimeLimitError(BaseException):
-    """A scenario took too long. The class is no `Exception`, because scenarios may catch and ignore exceptions."""
+    """A scenario took too long. The class is not an `Exception`, because scenarios may catch and ignore exceptions."""
 
 
 def limit_of(item: "pytest.Item") -> float:

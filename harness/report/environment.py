@@ -30,7 +30,7 @@ def suite_version() -> str:
 
 @functools.cache
 def suite_revision() -> str:
-    """Return the suite's git commit with "-dirty" if it has changes, or "". Raises `OSError`, `SubprocessError`."""
+    """Return the suite's git commit with "-dirty" if it has changes, or "". Raises `OSError` or `SubprocessError`."""
     git = shutil.which("git")
     if git is None or not (_ROOT / ".git").exists():
         return ""
@@ -61,7 +61,7 @@ def suite_of(place: Path, requirements: Iterable[Requirement], revision: str) ->
 
 
 def name_and_version(place: Path) -> dict[str, str]:
-    """Return the name and version of the suite in this folder, for a custom suite those of its package."""
+    """Return the name and version of the suite in this folder, or of the package that contains a custom suite."""
     if place == place_of():
         return {"name": "trafficdist", "version": suite_version()}
     while (place.parent / "__init__.py").exists():

@@ -1,7 +1,7 @@
 """The format in which `trafficdist shelf add` publishes a report, so that a repository can store many of them.
 
-It omits the observations of passed tests, which the history also has. evidence.txt has excerpts of the evidence for
-each other test, with a heading for each original file.
+A published report omits the observations of passed tests, because the history also has these observations.
+evidence.txt has excerpts of the evidence for each other test, with a heading for each original file.
 """
 
 import re

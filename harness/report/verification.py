@@ -41,7 +41,7 @@ CLOCK_SECONDS = 600.0
 """The tolerance in seconds between times in report and history. On a busy machine, a run takes minutes to begin."""
 
 RELEASE = "release"
-"""The name of the version check. A report that fails only this check is valid, but was made by another version."""
+"""The name of the version check. A report that fails only this check is valid, but made by another suite version."""
 
 DERIVED = "derived"
 """The name of the check of junit.xml and the page. It runs last, and only if the other checks passed."""

@@ -207,7 +207,7 @@ def _check_features(names: Sequence[str], features: Collection[str], option: str
 
 
 EXEMPTED = "core features were exempted"
-"""The beginning of the reason why a run with exempted core features cannot be certified."""
+"""The first words of the reason why a run with exempted core features cannot be certified."""
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:

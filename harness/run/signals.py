@@ -79,7 +79,7 @@ def interrupt_was_reported() -> bool:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """Raise `KeyboardInterrupt` for the first SIGTERM or SIGHUP in the block. `alone`: the process ends with the block."""
+    """Raise `KeyboardInterrupt` for the first SIGTERM or SIGHUP in the block. `alone`: the process ends after it."""
     global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 

@@ -48,7 +48,7 @@ def _first(
 def answering_pods(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any
 ) -> dict[ClientRef, str]:
-    """Return the pod that answers each client by name, or an outcome like "TimedOut". Raises `InconclusiveError`."""
+    """Return the name of each client's answering pod, or an outcome like "TimedOut". Raises `InconclusiveError`."""
     seen = _ask(cluster, service, clients, **address)
     for who, each in zip(clients, seen, strict=True):
         if isinstance(each, Unknown):

@@ -52,7 +52,7 @@ from harness.variation.axes import PLAIN, Draw
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""Services with one of these fields get no random kind of address, because no KEP mentions other kinds for them."""
+"""A Service with one of these fields gets no random kind of address. No KEP mentions other kinds for such Services."""
 
 _FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
@@ -80,7 +80,7 @@ class Cluster(ComponentOperations, Observations):
         `releases` are the component releases that the previous scenario left running. If None, `close` restores the
         initial releases. `draw` varies everything that the scenario does not specify. `shared` are the unrelated
         Services that the previous scenario left. If None, `close` deletes the unrelated Services. `unanswered` returns
-        which of the given basic checks failed, each with the requirements that test it. `claims` returns whether the
+        which of the given basic checks failed, each with the requirements that cover it. `claims` returns whether the
         implementation claims a feature.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
@@ -220,7 +220,7 @@ class Cluster(ComponentOperations, Observations):
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
     def _changing(self, component: Component) -> AbstractContextManager[None]:
-        """Return a context manager for a change for a component, with random events before and after the change."""
+        """Return a context manager that performs random events before and after a change for a component."""
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:

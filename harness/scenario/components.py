@@ -94,7 +94,7 @@ class ComponentOperations:
         self.backend.releases.stop(component, nodes)
 
     def metrics(self, component: Component, node: str = "") -> Metrics:
-        """Return the metrics of a component, for a proxy those on `node`. Raises `InconclusiveError`."""
+        """Return the metrics of a component, or of the proxy on `node`. Raises `InconclusiveError`."""
         if component is Component.PROXY:
             try:
                 return Metrics(self.backend.part(ProxyMetrics, nodes=[node]).proxy_metrics(node))

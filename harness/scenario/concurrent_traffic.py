@@ -57,8 +57,8 @@ def expect_concurrent_traffic(
 ) -> None:
     """Expect the clients of each question to reach the expected pods, as `expect_traffic` does for one address.
 
-    `explain` returns details on a failed question, by name. If `timed`, the traffic must be correct within the time
-    limit that the implementation claims.
+    `explain` gets a failed question's name, and returns details. If `timed`, the traffic must be correct within the
+    time limit that the implementation claims.
 
     Raises `AssertionError` with names and outcomes of failed questions, `InconclusiveError`, and `UsageError` if no
     answer is expected from a Service that has never answered.

@@ -165,7 +165,7 @@ def _heading(title: str, text: str) -> str:
 
 
 def required_decisions(cluster: Cluster, service: str) -> str:
-    """Return the proxy decisions that a Service's objects require, with reasons. Raises what `explained` raises."""
+    """Return the proxy decisions that a Service's objects require, with reasons. Raises the errors of `explained`."""
     return explained(cluster.api, cluster.namespace, service, cluster.release)
 
 

@@ -101,7 +101,7 @@ def expect_hint_counts(
 ) -> dict[str, set[str]]:
     """Expect every endpoint to have a hint for exactly one zone, with this number of endpoints per zone.
 
-    If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not which.
+    If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not which ones.
     Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
     """
     family = family or first_family(service)

@@ -71,7 +71,7 @@ class WaitResult:
 
     - `unknown`: why the mismatch may not be a fault, or "" if the mismatch certainly is a fault.
     - `wrong_until`: seconds from `begin` (monotonic) to the start of the last wrong round, or until all components had
-      settled if this was later. The implementation needed at least this time.
+      settled if this was later. The implementation needed at least this long.
     - `seen`: the observations of the second round, or {} if it had to be repeated. They count in the window, so a
       faulty proxy has two chances to pass (`Rates.chances`).
     - `silent`: the path of the mismatch, if the mismatch is a probe of the first round that got no answer.

@@ -39,7 +39,7 @@ class PublishedSlices:
         self._number = 0
 
     def write(self, service: Service, wanted: Object) -> None:
-        """Create or replace the slices that represent one of the scenario. Of several slices, skip unchanged ones."""
+        """Write the slices that represent one slice of the scenario. If there are several, skip unchanged slices."""
         name = wanted["metadata"]["name"]
         known = self._known.get(name) or _PublishedSlice(service, self._draw_of_new(service), wanted, {})
         owner = self.unrelated.owner_of_slices(known.draw)

@@ -112,7 +112,7 @@ def service_address(
 
 
 def _random_kind(service: Service, port: Port) -> AddressKind:
-    """Return the drawn kind of address, or "cluster-ip" if the Service lacks it or its internal policy is Local."""
+    """Return the drawn kind of address, or "cluster-ip" if the Service lacks it or has internalTrafficPolicy Local."""
     spec = service.object["spec"]
     if spec.get("internalTrafficPolicy") == "Local":
         return "cluster-ip"

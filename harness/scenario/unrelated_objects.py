@@ -55,7 +55,7 @@ class SharedServices:
 
     @property
     def namespace(self) -> str:
-        """The namespace of these Services. The next set of Services gets a new one, because deleting takes time."""
+        """The namespace of these Services. The next set of Services gets a new namespace, because deletion is slow."""
         return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}-{self._number}"
 
     def make(self, backend: Backend, wanted: str) -> None:
@@ -113,7 +113,7 @@ class UnrelatedObjects:
             self._own.make(self.backend.booted, "none")
 
     def owner_of_slices(self, draw: Draw) -> Object | None:
-        """Return the owner (ownerReferences) of slices, which is their Namespace, or None if the draw has no owner."""
+        """Return the owner (ownerReferences) of slices, which is their Namespace, or None if the draw sets no owner."""
         if draw[axes.EXTRAS] != "newer":
             return None
         if self._owner is None:

@@ -23,7 +23,7 @@ MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("
 """The kernel mechanisms that proxies program, with the default first. Reports contain the chosen one as `mode`."""
 
 CONVERGES_WITHIN = 5.0
-"""The seconds in which the reference and kube-proxy apply a change with our configuration. No KEP sets a limit."""
+"""The seconds within which the reference and kube-proxy apply a change with our configuration. No KEP sets a limit."""
 
 _KUBE_PROXY_HAS = (
     "AffinityRenewal", "ClientAddress", "DropOrReject", "EvenShares", "ExternalIPs", "Hairpin", "HealthCheckNodePort",
@@ -170,7 +170,7 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> dict[s
 
 
 def _of_kind(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the claims of kube-proxy on a kind cluster. The tag of the node image determines its version."""
+    """Return the claims of kube-proxy on a kind cluster. The tag of the node image determines the version."""
     from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  slow to import
 
     if values["mode"] == WITHOUT_PROXY:

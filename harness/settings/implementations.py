@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def of_settings(settings: Settings, *, runs_controller: bool = False) -> Implementation:
-    """Return the implementation. Raises `UsageError`, `UnavailableError`.
+    """Return the implementation. Raises `UsageError` or `UnavailableError`.
 
     `runs_controller` means that the caller itself runs a mutant's controller with a real control plane.
     """

@@ -208,7 +208,7 @@ SHARES: Mapping[Value, float] = {
     (HISTORY, "busy"): 0.1,
     (NODES, "bare"): 0.5,
 }
-"""The relative frequency of expensive values on their axes. Other values have 1. All pairs of values still occur."""
+"""The relative frequency of each expensive value on its axis (1 for other values). All pairs of values still occur."""
 
 _MOST: Mapping[Value, int] = {
     (SLICES, "each"): 2,
@@ -225,7 +225,7 @@ _MOST: Mapping[Value, int] = {
     (HISTORY, "changed"): 8,
     (HISTORY, "busy"): 1,
 }
-"""The maximum number of Services or slices of a scenario with a value. More would need too many requests or rules."""
+"""The maximum number of a scenario's Services or slices with the value. More would need too many requests or rules."""
 
 
 def within_limits(draw: Draw, number: int) -> Draw:

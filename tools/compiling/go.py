@@ -1,4 +1,4 @@
-"""Find and run the `go` command. Errors say how to fix the problem.
+"""Find and run the `go` command. Errors state how to fix the problem.
 
 All operations on Go modules use this command, so the user's own settings apply (GOPROXY, GONOSUMDB, credentials).
 """
@@ -106,7 +106,7 @@ def find_go(*, jobs: int = 0) -> Go:
 
 
 def error_of(output: str, arguments: Sequence[str]) -> UnavailableError:
-    """Convert the output of a failed go command to an error that says how to fix the problem."""
+    """Convert the output of a failed go command to an error that states how to fix the problem."""
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     tail = "\n".join(lines[-_TAIL:]) or "no output"
     old = _TOO_OLD.search(output)

@@ -31,7 +31,7 @@ _SCRIPTS = ("usr/local/bin/", "kind/bin/")  # kind's executable files, as a Go m
 
 
 def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> str:
-    """Return the name of the image. Build the image unless it exists. Raises `UsageError`, `UnavailableError`."""
+    """Return the name of the image. Build the image unless it exists. Raises `UsageError` or `UnavailableError`."""
     contents.check(recipe.kubernetes)
     engine = find_engine()
     engine.facts()  # check the engine before hours of work

@@ -60,7 +60,7 @@ class Collector:
         self._watcher = watcher
 
     def collect(self, recipe: Recipe) -> ImageParts:
-        """Return all parts of the image. Raises `UsageError`, `UnavailableError`."""
+        """Return all parts of the image. Raises `UsageError` or `UnavailableError`."""
         kubelet, version = self._component("kubelet", recipe.kubernetes)
         same = parse_wanted(str(version))
         kubeadm, _ = self._component("kubeadm", same)

@@ -1,8 +1,8 @@
 """Add the report of a run to the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
 
 Both the run and the published report are verified before the report replaces an earlier report. A report from an
-unreleased version of the suite is also accepted, so that developers can view its pages. Its page and the index
-state that the version is unreleased, and never show the report as verified.
+unreleased version of the suite is also accepted, so that developers can view its pages. The report's page and the
+index state that the version is unreleased, and never show the report as verified.
 """
 
 import shutil

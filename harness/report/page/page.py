@@ -35,7 +35,7 @@ MOST_EVIDENCE_OF_ALL = 6_000_000
 """The maximum number of characters of evidence in the page. The run's folder has the complete evidence."""
 
 MOST_NAMED = 12
-"""The maximum number of requirements that the page names for each cause, or as inconclusive."""
+"""The maximum number of requirements that the page names for each cause, or lists as inconclusive."""
 
 
 @dataclass(frozen=True, slots=True)
