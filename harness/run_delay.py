@@ -51,7 +51,7 @@ class ThreadTimes(NamedTuple):
 class Sample:
     """The times of all threads by number, and the CPU time of this process (`used`), at a time in monotonic seconds.
 
-    `programs` has two processes for each thread: a child of this process, and the thread's process below that child.
+    `programs` lists two processes per thread: a child of this process, and its descendant that runs the thread.
     """
 
     at: float

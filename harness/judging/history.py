@@ -172,7 +172,7 @@ class History:
 
 @dataclass(eq=False, slots=True)
 class Window:
-    """A measuring window, which counts, records and judges observations. `plans` has each client's sample plan."""
+    """A measuring window, which counts, records and judges observations. `plans` contains each client's sample plan."""
 
     _history: History
     _number: int
@@ -318,7 +318,7 @@ def read_parts(paths: Iterable[Path]) -> RecordedHistory:
 
 
 def merge(parts: RecordedHistory, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Write the parts of a run as one history. `closing` has the last records, with facts about the whole run."""
+    """Write the parts of a run as one history. `closing` contains the last records, with facts about the whole run."""
     entries = parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
     ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}

@@ -52,7 +52,7 @@ UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One planned test. `parameters` may be "". `reason` is why the test does not run, and `thing` has details."""
+    """One planned test. `parameters` may be "". `reason` is why the test does not run, and `thing` gives details."""
 
     nodeid: str
     requirement: str

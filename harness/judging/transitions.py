@@ -20,7 +20,7 @@ from harness.model.times import milliseconds
 class ExpectedChange:
     """A change with a known expectation: its time, and the pods that may answer before it and after it.
 
-    `before` is None if it is unknown. `former` has pods that no client may reach any more. Times are monotonic seconds.
+    `before` is None if it is unknown. No client may reach the pods in `former` any more. Times are monotonic seconds.
     """
 
     kind: str

@@ -37,7 +37,7 @@ class ReleaseCondition:
 
 
 def is_on(gate: str, minor: int, gates: Mapping[str, bool]) -> bool:
-    """Return whether a gate is enabled in a component of version 1.`minor`. `gates` has the values that were set."""
+    """Return whether a gate is enabled in a component of version 1.`minor`. `gates` lists the values that were set."""
     introduced, on = GATES[gate]
     off_again = minor < NEWEST and minor >= _OFF_AGAIN.get(gate, NEWEST)
     return minor >= introduced and gates.get(gate, minor >= on and not off_again)

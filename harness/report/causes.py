@@ -29,7 +29,7 @@ _rank = list(Level).index  # MUST is first
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Requirements that fail in the same way. `mutants` has pairs of a name and a fault, as a hint."""
+    """Requirements that fail in the same way. `mutants` contains pairs of a name and a fault, as a hint."""
 
     headline: str
     requirements: tuple[str, ...]
@@ -80,7 +80,7 @@ class _Candidate:
 class _Failure:
     """The observations of a failed requirement.
 
-    `conditions` maps each difference to its conditions. `sure` has the differences that are certain. `drawn` has the
+    `conditions` maps each difference to its conditions. `sure` lists the certain differences. `drawn` contains the
     random values of the test, or only the necessary values if known. Without the values in `needs`, the test passes.
     """
 

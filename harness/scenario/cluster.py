@@ -107,7 +107,7 @@ class Cluster(ComponentOperations, Observations):
         self._controller_inputs = UnrelatedControllerInputs(self.backend, namespace, draw)
 
     def close(self) -> None:
-        """Restore components, then delete all objects. If a component has exited, the next scenario reports it."""
+        """Restore components and nodes, and delete objects. If a component exited, the next scenario reports it."""
         self._forget_connections()  # otherwise the kernel (for each pod) and proxies search all conntrack entries
         self.backend.releases.end()
         with contextlib.suppress(EndedError):
@@ -147,7 +147,7 @@ class Cluster(ComponentOperations, Observations):
         """Create a Service, by default with one port. Without a `selector`, `publish` writes its slices.
 
         A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds one
-        such address per node to spec.externalIPs. `spec` has further fields of the spec, by API name. With
+        such address per node to spec.externalIPs. `spec` contains further fields of the spec, by API name. With
         `traffic_distribution=""`, the field is unset even if a proxy's recipe would set it. Raises `RefusedError`.
         """
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():

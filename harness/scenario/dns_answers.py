@@ -65,7 +65,7 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `data` has the data of each record. `additional` has (name, address) of the records in the additional
+    `data` contains the data of each record. `additional` contains (name, address) of the records in the additional
     section. `ttl` is the time in seconds for which the answer may be cached, even if it has no records.
     """
 
@@ -284,7 +284,7 @@ def expect_dns_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has further arguments for `ask_dns`.
+    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` lists further arguments for `ask_dns`.
 
     The order of `data` does not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
     """

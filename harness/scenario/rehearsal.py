@@ -50,7 +50,7 @@ class ExpectedRecords:
     """The windows and comparisons in the history of a passed case. `rates`: all error rates in its test's code.
 
     `compared` has pairs: a part of the subject (see `fits`), and the expected value or a frozenset of accepted values.
-    `left` has values that `recheck` may compare again. `complete` is true if the records contain all expectations.
+    `left` contains values that `recheck` may compare again. `complete` is true if the records contain all expectations.
     """
 
     windows: list[tuple[verdict.Expectation, Rates]] = field(default_factory=list)

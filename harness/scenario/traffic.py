@@ -70,7 +70,7 @@ def expect_traffic(
 
     A client is the name of a node (meaning a pod on the node), a `Client`, or a `Pod` of the scenario. `to` is the kind
     of address, by default a random kind. Node ports and load balancer addresses are those of the client's own node, or
-    of the node `via`. `rates` has the smallest fault to detect, and the probability of missing it. Raises
+    of the node `via`. `rates` contains the smallest fault to detect, and the probability of missing it. Raises
     `AssertionError` with the grid of clients and pods, or `InconclusiveError`.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
@@ -196,7 +196,7 @@ def expect_no_overload(
 ) -> None:
     """Send the same number of probes from each client. No pod may get over `percent` % more than an equal share.
 
-    `clients` lists node names. `zones` has all pods by the zone of their hints, for the report. Raises
+    `clients` lists node names. `zones` contains all pods by the zone of their hints, for the report. Raises
     `AssertionError` if a pod gets significantly more or an answer is missing, or `InconclusiveError`.
     """
     pods = {pod for each in zones.values() for pod in each}

@@ -125,7 +125,7 @@ def expect_flow_survives(
 ) -> Iterator[None]:
     """Expect a connection opened before the block to reach the same pod after the block. Raises `AssertionError`.
 
-    `address` has arguments of `expect_traffic`.
+    `address` contains arguments of `expect_traffic`.
     """
     with _flow(cluster, service, client, address) as flow:
         _assert_outcome(cluster, flow.opened, pod.name, f"server of the new connection of {client}")
@@ -140,7 +140,7 @@ def expect_flow_moves(
 ) -> Iterator[None]:
     """Expect pod `before` to answer a UDP flow with a fixed source port, and then, after the block, `after` or no pod.
 
-    `address` has arguments of `expect_traffic`.
+    `address` contains arguments of `expect_traffic`.
     """
     with _flow(cluster, service, client, address) as flow:
         _assert_outcome(cluster, flow.opened, before.name, f"first server of the flow of {client}")
@@ -154,7 +154,7 @@ def expect_flow_answered(
 ) -> Iterator[None]:
     """Expect one of these pods to answer a UDP flow (with a fixed source port) after the block.
 
-    The flow begins before the block, but need not get an answer then. `address` has arguments of `expect_traffic`.
+    The flow begins before the block, but need not get an answer then. `address` contains arguments of `expect_traffic`.
     """
     cluster.settle()
     probe = _probe_of(cluster, service, client, address)

@@ -111,7 +111,7 @@ def _values(packet: Packet, mark: int) -> dict[str, str]:
 
 
 def _elements(first: str, more: Iterable[str]) -> Iterator[str]:
-    """Yield the set or map elements from the first line to the closing line."""
+    """Yield the elements of a set or map, which begin on the line `first` and end at the closing brace."""
     text = first.split(_ELEMENTS, 1)[1]
     rest = iter(more)
     while not text.rstrip().endswith("}"):

@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class VariedRequirement:
-    """The algorithm's facts about a requirement. `fixed` has fixed axes and excluded values ("client=endpoint")."""
+    """The algorithm's facts about a requirement. `fixed` lists fixed axes and excluded values ("client=endpoint")."""
 
     id: str
     profile: str
@@ -106,7 +106,7 @@ class RowBuilder:
     ) -> dict[str, Any]:
         """Return a row with the values of `begin`, and a chosen value for each other axis.
 
-        `axes` has axes, each with a function that returns possible values. Each further pass chooses values again.
+        `axes` lists axes, each with a function that returns possible values. Each further pass chooses values again.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:

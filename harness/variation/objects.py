@@ -86,7 +86,7 @@ def slices(
 ) -> list[Object]:
     """Return the EndpointSlices that represent one slice of a scenario, with names that begin with its name.
 
-    `before` has the current slices by name: an endpoint remains in its slice. `owner` is for ownerReferences.
+    `before` contains the current slices by name: an endpoint remains in its slice. `owner` is for ownerReferences.
     """
     family, endpoints = obj["addressType"], [*obj["endpoints"]]
     endpoints += _unready(endpoints, family, min(_UNREADY.get(draw[axes.ENDPOINTS], 0), _MOST - len(endpoints)))

@@ -54,7 +54,7 @@ def find_image(wanted: Wanted) -> str:
 
 
 def put_runtime(folder: Path) -> str:
-    """Copy the runtime for engines without CAP_SYS_RESOURCE into a folder; return the command that starts an engine."""
+    """Copy the runtime for engines without CAP_SYS_RESOURCE into a folder. Return a line on how to start an engine."""
     target = folder.absolute() / _RUNTIME
     with explained_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ _MOST, _MOST_CACHED = 16 * MEGABYTE, 64 * MEGABYTE
 def write(
     shelf: Path, catalogue: Callable[[], Sequence[Requirement]], today: datetime.date, *, again: bool = False
 ) -> list[Entry]:
-    """Write the index, and return its entries. Raises `UsageError` before anything is written."""
+    """Write the index, and return its entries. Raises `UsageError` for a damaged report, or if writing fails."""
     found, documented = entries(shelf, catalogue, again=again), deviations.read(shelf)
     page = shelf / README
     before = content(page, what="page", most=_MOST).decode(errors="replace") if page.exists() else f"{BEGIN}\n{END}\n"

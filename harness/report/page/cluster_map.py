@@ -103,7 +103,7 @@ def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
 def map_of(
     nodes: Sequence[tuple[str, str]], pods: Sequence[str], rows: Sequence[Row], *, unrelated: Sequence[str] = ()
 ) -> ClusterMap:
-    """Return the map of a grid with columns `pods`. `nodes` has names and zones. `unrelated` has other running pods."""
+    """Return the map of a grid with columns `pods`. `nodes` lists names and zones, `unrelated` other running pods."""
     names = [name for name, _ in nodes]
     clients = {row.client: place_of_client(row.client, names, [*pods, *unrelated]) for row in rows}
     homes = {pod: place_of_pod(pod, names) for pod in (*pods, *unrelated)}

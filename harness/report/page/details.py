@@ -40,9 +40,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The lane and the gaps of each client. `written` has the numbers of the changes written in each interval.
+    """The lane and the gaps of each client. `written` contains the numbers of the changes written in each interval.
 
-    `took_up` has the intervals in which all components finished processing the changes. `times` are the start
+    `took_up` contains the intervals in which all components finished processing the changes. `times` are the start
     and end of the time axis as text, relative to the event `zero`.
     """
 
