@@ -15,7 +15,7 @@ adjusts to the routes in the cluster.
 _EFFECTS = {
     "fails": "connections fail",
     "crosses": "connections leave the client's zone",
-    "as_asked": "connections go where the Service requests",
+    "as_asked": "none; connections are routed as the Service requests",
     "note": "only a note, which does not affect the exit code",
 }
 

@@ -1048,7 +1048,7 @@ NOTES = {
     "an endpoint in two slices": Note(
         "endpoint-in-two-slices",
         objects(service(), of_slice(*EACH_ZONE), of_slice(EACH_ZONE[0], name="web-2")),
-        "nothing, unless this lasts",
+        "nothing, unless the endpoint stays in several slices",
     ),
     "a hint for a zone without nodes": Note(
         "hint-for-a-zone-without-nodes",
