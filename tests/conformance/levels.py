@@ -30,6 +30,21 @@ FORCE = re.compile(
 )
 """Words of a sentence that requires something. Other words are advice, or a permission."""
 
+_SHORT_FORMS = {
+    "released behaviour differs since": "unlike what the KEP says, Kubernetes has behaved like this since",
+    "released with the label topology since": "Kubernetes has had the label topology of this metric since",
+    "released since": "Kubernetes has behaved like this since",
+    "released: only ready": "in Kubernetes releases, only ready",
+    "; released$": "; Kubernetes releases behave like this",
+    "says that they are dropped": "says that node hints are dropped",
+    "the way of Kubernetes with fields behind gates": "as for all Kubernetes fields behind feature gates",
+    "Local and PreferZone were": "Local and PreferZone once were",
+    "the DNS specification, whose .* does not know of endpoints that exist for others": (
+        "the DNS specification does not cover endpoints that only other clients may use"
+    ),
+}
+"""Short forms in sources of requirements, and the phrases that the page shows in their place."""
+
 _WEAK = re.compile(r", (Motivation|Goals|Non-Goals|User Stories)\b")
 
 
@@ -138,8 +153,8 @@ requirement is not a MUST.
 - **Each MUST is based on a sentence** that says what an implementation does. Sentences in motivations, goals and user
   stories do not count.
 - **A claimed feature is mandatory.** If a KEP makes a feature optional, an implementation that claims it must
-  support it on every kind of address, in each IP family and for each protocol. An implementation without the feature
-  does not claim it, and the run then does not judge it.
+  support it on every kind of address, in each IP family and for each protocol. If an implementation does
+  not claim the feature, the run skips the requirements of this feature.
 - **A claimed feature can turn a SHOULD into a MUST.** "SHOULD, MUST with X" is a MUST for implementations that
   claim feature X. For all others, an unmet SHOULD is only a warning.
 
@@ -153,7 +168,11 @@ def page(levels: Levels, requirements: Iterable[Requirement]) -> str:
     musts = [each for each in ordered if each.level is MUST]
     parts = (
         ("MUSTs for all implementations", "sentence that requires it", [each for each in musts if each.core]),
-        ("MUSTs for implementations that claim a feature", "source", [each for each in musts if not each.core]),
+        (
+            "MUSTs for implementations that claim a feature",
+            "section that requires it (and its words)",
+            [each for each in musts if not each.core],
+        ),
         ("SHOULDs and MAYs", "why it is not a MUST", [each for each in ordered if each.level is not MUST]),
     )
     return _HEAD + "".join(_table(title, column, rows, levels) for title, column, rows in parts)
@@ -174,7 +193,16 @@ def _features(requirement: Requirement) -> str:
 
 def _ground(requirement: Requirement, levels: Levels) -> str:
     found = [f"{each.source}: “{each.words}”" for each in levels.sentences_of(requirement.id)]
-    return ("; ".join(found) or levels.reason_of(requirement.id) or requirement.source).replace("|", "\\|")
+    return ("; ".join(found) or levels.reason_of(requirement.id) or _spelled_out(requirement.source)).replace(
+        "|", "\\|"
+    )
+
+
+def _spelled_out(source: str) -> str:
+    """Return a source of a requirement with whole phrases in place of its short forms."""
+    for short, phrase in _SHORT_FORMS.items():
+        source = re.sub(short, phrase, source)
+    return source
 
 
 def main(arguments: Sequence[str], suite: Mapping[str, Requirement]) -> int:
