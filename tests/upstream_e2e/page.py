@@ -46,7 +46,7 @@ def comparison(
 
 def summary(known: Mapping[str, Trial], groups: Sequence[FaultGroup]) -> str:
     """Return the findings: a sentence, the versions, and a table with a row for each function that a fault breaks."""
-    rows = ["| kind of fault | faults tested | pass all seven specs | detected |", "|---|---|---|---|"]
+    rows = ["| kind of fault | faults tested | pass all seven specs | fail a spec |", "|---|---|---|---|"]
     rows += [_sum(group, known) for group in groups]
     return "\n".join([f"{_counted(known, groups)}\n\n{_made(known)}\n", *rows])
 
@@ -78,12 +78,12 @@ def _made(known: Mapping[str, Trial]) -> str:
     seeds = ", ".join(sorted({str(each.seed) for each in known.values()}))
     between = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     without = known.get(NO_FAULT)
-    control = f"; without a fault, {_passed(without)}" if without else ""
-    return f"Kubernetes {versions}, {between}, ginkgo's seed {seeds}{control}."
+    control = f" Without a fault, {_passed(without)}." if without else ""
+    return f"Measured on {between} with Kubernetes {versions} and ginkgo's seed {seeds}.{control}"
 
 
 def _passed(trial: Trial) -> str:
-    return f"{trial.specs - len(trial.noticed)} of {trial.specs} pass"
+    return f"{trial.specs - len(trial.noticed)} of {trial.specs} specs pass"
 
 
 def _table(group: FaultGroup, known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
@@ -91,7 +91,7 @@ def _table(group: FaultGroup, known: Mapping[str, Trial], ours: Mapping[str, Fas
 
 
 def _rows(names: Iterable[str], known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
-    rows = ["| fault | Kubernetes' specs | detected in trafficdist by |", "|---|---|---|"]
+    rows = ["| fault | result of Kubernetes' specs | detected in trafficdist by |", "|---|---|---|"]
     return "\n".join(
         [*rows, *(f"| {_fault(name)} | {_theirs(known.get(name))} | {_own(ours.get(name))} |" for name in names)]
     )
@@ -107,8 +107,9 @@ def _theirs(trial: Trial | None) -> str:
     if not trial.noticed:
         return "**pass**"
     spec, seconds = min(trial.noticed.items(), key=lambda each: each[1])
-    more = f" (and {len(trial.noticed) - 1} more)" if len(trial.noticed) > 1 else ""
-    return f"{_words(spec)}{more}, {seconds:.0f} s"
+    others = len(trial.noticed) - 1
+    more = f", and {others} other {'spec fails' if others == 1 else 'specs fail'}" if others else ""
+    return f"{_words(spec)} fails after {seconds:.0f} s{more}"
 
 
 def _words(spec: str) -> str:
@@ -117,7 +118,7 @@ def _words(spec: str) -> str:
     value = rest.rpartition(" when using ")[2].partition(" ")[0] if " when using " in rest else ""
     if not value:
         return group
-    removed = "after its endpoint is removed" if "unavailable" in rest else ""
+    removed = "with a removed endpoint" if "unavailable" in rest else ""
     where = "on multiple nodes" if "multiple nodes" in rest else removed
     return f"{value} {where}".rstrip()
 

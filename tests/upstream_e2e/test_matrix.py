@@ -148,10 +148,12 @@ def test_page_shows_passed_detected_and_missing_trials() -> None:
     text = page.text(known, GROUPS, {"node-as-zone": FastestRequirement("KEP-3015/x", 0.6)})
     counted = "**1 of 2 faults pass all seven specs**; trafficdist detects all of them. Not tested yet: 1."
     assert counted in text
-    assert "Kubernetes 1.37.2, 2026-11-24, ginkgo's seed 1; without a fault, 7 of 7 pass." in text
+    assert (
+        "Measured on 2026-11-24 with Kubernetes 1.37.2 and ginkgo's seed 1. Without a fault, 7 of 7 specs pass." in text
+    )
     assert "| [Whether it works](#whether-it-works) | 2 | 1 | 1 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| `")]
-    assert rows[0].endswith("| PreferClose (and 1 more), 9 s | - |")
+    assert rows[0].endswith("| PreferClose fails after 9 s, and 1 other spec fails | - |")
     assert rows[1].endswith("| **pass** | `KEP-3015/x`, 600 ms |")
     assert rows[2].endswith("| not tested yet | - |")
 
@@ -162,7 +164,7 @@ def test_seven_specs_have_distinct_short_names() -> None:
         "PreferSameZone on multiple nodes"
     )
     goes = name.format("to an endpoint on the same node", "PreferSameNode and fall back when it becomes unavailable")
-    assert page._words(goes) == "PreferSameNode after its endpoint is removed"
+    assert page._words(goes) == "PreferSameNode with a removed endpoint"
     assert page._words("Topology Hints should distribute endpoints evenly") == "Topology Hints"
 
 
