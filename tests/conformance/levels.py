@@ -146,15 +146,15 @@ _HEAD = """# Levels
 
     trafficdist list --level MUST    # the requirements of one level
 
-On this page you can look up why a requirement is a MUST, a SHOULD or a MAY. For each MUST of the core features, it
-quotes the sentence of a KEP or API reference that requires it. For each SHOULD and MAY it gives the reason why the
-requirement is not a MUST.
+On this page you can look up why a requirement is a MUST, a SHOULD or a MAY. For each MUST of the core features, the
+page quotes the words of a KEP or API reference that the level is based on. For each SHOULD and MAY, the page gives the
+reason why the requirement is not a MUST.
 
 - **Each MUST is based on a sentence** that says what an implementation does. Sentences in motivations, goals and user
   stories do not count.
 - **A claimed feature is mandatory.** If a KEP makes a feature optional, an implementation that claims it must
-  support it on every kind of address, in each IP family and for each protocol. If an implementation does
-  not claim the feature, the run skips the requirements of this feature.
+  support it on every kind of address, in each IP family and for each protocol. If an implementation does not claim the
+  feature, the run skips the requirements of this feature.
 - **A claimed feature can turn a SHOULD into a MUST.** "SHOULD, MUST with X" is a MUST for implementations that
   claim feature X. For all others, an unmet SHOULD is only a warning.
 
@@ -167,10 +167,10 @@ def page(levels: Levels, requirements: Iterable[Requirement]) -> str:
     ordered = sorted(requirements, key=lambda each: each.id)
     musts = [each for each in ordered if each.level is MUST]
     parts = (
-        ("MUSTs for all implementations", "sentence that requires it", [each for each in musts if each.core]),
+        ("MUSTs for all implementations", "quote that the level is based on", [each for each in musts if each.core]),
         (
             "MUSTs for implementations that claim a feature",
-            "section that requires it (and its words)",
+            "section that the level is based on (and its main words)",
             [each for each in musts if not each.core],
         ),
         ("SHOULDs and MAYs", "why it is not a MUST", [each for each in ordered if each.level is not MUST]),

@@ -27,7 +27,9 @@ def test_every_requirement_on_the_page_exists() -> None:
 
 
 def test_features_that_are_not_claimed_are_those_of_the_requirement() -> None:
-    declared = {name: set(re.findall(r"(?:do not claim|exempt) `(\w+)`", declares)) for name, _, declares in ROW.findall(PAGE)}
+    declared = {
+        name: set(re.findall(r"(?:do not claim|exempt) `(\w+)`", declares)) for name, _, declares in ROW.findall(PAGE)
+    }
     strange = {
         name: wanted - {each.name for each in SCENARIOS[name].requirement.named} for name, wanted in declared.items()
     }
