@@ -31,13 +31,16 @@ FORCE = re.compile(
 """Words of a sentence that requires something. Other words are advice, or a permission."""
 
 _SHORT_FORMS = {
-    "released behaviour differs since": "unlike what the KEP says, Kubernetes has behaved like this since",
+    "released behaviour differs since": "the KEP says otherwise, but Kubernetes has met this requirement since",
     "released with the label topology since": "Kubernetes has had the label topology of this metric since",
-    "released since": "Kubernetes has behaved like this since",
+    "released since": "Kubernetes has met this requirement since",
     "released: only ready": "in Kubernetes releases, only ready",
-    "; released$": "; Kubernetes releases behave like this",
+    "; released$": "; Kubernetes releases meet this requirement",
     "says that they are dropped": "says that node hints are dropped",
-    "the way of Kubernetes with fields behind gates": "as for all Kubernetes fields behind feature gates",
+    "the way of Kubernetes with fields behind gates": "Kubernetes does this with all fields behind feature gates",
+    "KEP-4444 calls the result failure": "in KEP-4444, this result of a sync is called failure, not error",
+    r", (\d)(?=;|$)": r", item \1",
+    r", (\d to \d)$": r", items \1",
     "Local and PreferZone were": "Local and PreferZone once were",
     "the DNS specification, whose .* does not know of endpoints that exist for others": (
         "the DNS specification does not cover endpoints that only other clients may use"
