@@ -227,7 +227,7 @@ def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan
 
 
 @PlanMutantRegistry(MUTANTS).misplans(
-    "shares-out-unasked", "The controller treats Services without the annotation as if it were Auto."
+    "shares-out-unasked", "The controller treats Services without the annotation as if the annotation were Auto."
 )
 def shares_out_unasked(service: Object, *others: Any, **options: Any) -> Plan:
     asking = dict.fromkeys((TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE), "Auto")
