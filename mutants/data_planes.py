@@ -297,7 +297,7 @@ def _caches(node: str, client: Client, **options: Any) -> ServiceProxy:
 MUTANTS.append(
     Mutant(
         "caches-changes",
-        f"The proxy processes a changed slice {CACHED:g} s later.",
+        f"The proxy processes a changed slice only {CACHED:g} s after the change.",
         symptom="seconds until .*observed",
         proxy=_caches,
     )

@@ -95,7 +95,7 @@ def _register(
 
 
 def _freeze(name: str, path: str, **parts: Any) -> None:
-    sentence = f"The proxy keeps the first value of {path} of an object forever."
+    sentence = f"For each object, the proxy keeps the first value of {path} forever."
     _register(name, sentence, path, parts.pop("choose", _first), **parts)
 
 
