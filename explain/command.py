@@ -32,28 +32,28 @@ _EXAMPLES = examples(
 @of_cluster
 @with_options([BY_NAME["follow"], BY_NAME["image-registry"]])
 @click.option("--all", "every", is_flag=True, help="Explain all Services that request topology, in a table.")
-@click.option("--namespace", metavar="NAME", default="", help="With --all: only Services of this namespace.")
+@click.option("--namespace", metavar="NAME", default="", help="With --all, explain only Services in this namespace.")
 @click.option(
     "--from", "source", metavar="PATH", default="",
-    help="Read a recording, the output of kubectl (JSON or YAML), the folder of a dump, or - instead of a cluster.",
+    help="Read a recording, kubectl's output (JSON or YAML), a dump folder, or - (stdin), instead of a cluster.",
 )  # fmt: skip
 @click.option(
     "--diff", "other", metavar="PATH", default="",
-    help="Compare with another dump, and show the Services whose routing differs. Not with --if.",
+    help="Compare with another dump, and show the Services whose routing differs. Cannot be combined with --if.",
 )  # fmt: skip
-@click.option("--record", metavar="DIR", default="", help="Save the objects in a folder, for --from.")
+@click.option("--record", metavar="DIR", default="", help="Save the objects in a folder that --from can read.")
 @click.option(
     "--format", "-o", "form", type=click.Choice(["text", "json", "md", "html"]), default="text",
-    help="Format of the output; md and html only with --all.",
+    help="Format of the output; md and html require --all.",
 )  # fmt: skip
 @click.option(
     "--if", "assumed", metavar="KEY=VALUE", multiple=True,
     help="Predict the effect of a change: KEY is trafficDistribution, internalTrafficPolicy, annotation "
-    "(topology-mode), scale (pods), without-zone or version. Repeatable. With --all: only version=1.N.",
+    "(topology-mode), scale (pods), without-zone or version. Repeatable. With --all, only version=1.N is allowed.",
 )  # fmt: skip
 @click.option(
     "--clients", metavar="WHERE", default="nodes",
-    help="With --if, where clients are: nodes (equally many on each), cpu, or shares of zones like a=5,b=3. [nodes]",
+    help="With --if, spread clients over nodes equally (nodes), by CPU (cpu), or by zone (a=5,b=3). [default: nodes]",
 )  # fmt: skip
 @click.option(
     "--probe", is_flag=True,
@@ -62,8 +62,8 @@ _EXAMPLES = examples(
 )  # fmt: skip
 @click.option(
     "--fail-on", "threshold", type=click.Choice(["crossing", "failing", "never"]), default="crossing",
-    help="When the exit code is 1: crossing, if some node does not give a Service what it asks for; failing, only if "
-    "connections fail; never.  [crossing]",
+    help="When to exit with code 1: crossing (some node does not give a Service what it requests), failing "
+    "(connections fail), or never. [default: crossing]",
 )  # fmt: skip
 @click.pass_context
 def explain(
@@ -98,9 +98,9 @@ def explain(
     every = every or bool(other and not service)
     upgrade = assumed[0].partition("=")[2] if every and assumed and assumed[0].startswith("version=") else ""
     if every and assumed and (len(assumed) > 1 or not upgrade):
-        raise UsageError("explain --all: --if takes only version=…, and other assumptions need one Service")
+        raise UsageError("explain --all: --if accepts only version=…; other assumptions need one Service")
     if (other and (service or assumed)) or ((other or upgrade) and form in {"md", "html"}):
-        raise UsageError("explain --diff: expected --from, without a Service, --if, and --format md or html")
+        raise UsageError("explain --diff: expected --from, and no Service, no --if, and no --format md or html")
     if every == bool(service):
         raise UsageError("explain: expected one Service, like shop/web, or --all")
     if service and (namespace or form in {"md", "html"}):

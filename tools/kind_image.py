@@ -21,7 +21,7 @@ from harness.commands.cli import examples, tell
     help="Include the components of another release, for scenarios that change to it. Repeatable.",
 )
 @click.option("--suite", default="bookworm", show_default=True, help="Debian release for the nodes.")
-@click.option("--mirror", default="", metavar="URL", help="Mirror for Debian's packages. [mmdebstrap's default]")
+@click.option("--mirror", default="", metavar="URL", help="Mirror for Debian's packages. [default: mmdebstrap's]")
 @click.option("--again", is_flag=True, help="Download Debian's packages again, with today's updates.")
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Number of packages to compile in parallel.")
 @click.option(
@@ -36,7 +36,7 @@ from harness.commands.cli import examples, tell
 )
 @click.option(
     "--cache", "folder", type=FOLDER, metavar="FOLDER", envvar="TRAFFICDIST_CACHE", show_envvar=True,
-    help="Folder of the cache. [$XDG_CACHE_HOME/trafficdist, else ~/.cache/trafficdist]",
+    help="Folder of the cache. [default: $XDG_CACHE_HOME/trafficdist, else ~/.cache/trafficdist]",
 )  # fmt: skip
 def kind_image(
     version: str,

@@ -38,7 +38,7 @@ SUITE = click.option(
     metavar="PACKAGE",
     type=PLACE,
     default=suite_files.SUITE,
-    help="Package or folder of the suite to use; see docs/own-suites.md. [the published suite]",
+    help="Package or folder of the suite to use; see docs/own-suites.md. [default: the published suite]",
 )
 
 
@@ -70,7 +70,7 @@ def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[...
     if option.kind == "flag":
         return click.option(*names, is_flag=True, default=None, help=option.help)
     default = ",".join(option.default) if isinstance(option.default, tuple) else option.default
-    text = option.help + (f" [{default}]" if default else "")
+    text = option.help + (f" [default: {default}]" if default else "")
     return click.option(
         *names, multiple=option.kind == "list", metavar=option.metavar, help=text, shell_complete=completer_of(option)
     )

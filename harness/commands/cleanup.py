@@ -18,7 +18,7 @@ of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
 
 @click.command(epilog=examples("cleanup", "cleanup --context production --run 1a2b3c4d"))
 @of_cluster
-@click.option("--run", metavar="ID", default="", help="Remove only what this run left behind. [all runs]")
+@click.option("--run", metavar="ID", default="", help="Remove only what this run left behind. [default: all runs]")
 @click.option("--force", is_flag=True, help="Clean up even if a run is active; that run will stop.")
 def cleanup(run: str, force: bool, **options: Any) -> None:
     """Remove objects that runs left on a cluster, and kind clusters and containers that runs left on this machine.

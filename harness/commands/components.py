@@ -26,7 +26,7 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="FOLDER",
         envvar="TRAFFICDIST_CACHE",
         show_envvar=True,
-        help="Folder of the cache. [$XDG_CACHE_HOME/trafficdist, else ~/.cache/trafficdist]",
+        help="Folder of the cache. [default: $XDG_CACHE_HOME/trafficdist, else ~/.cache/trafficdist]",
     )(command)
 
 
@@ -54,13 +54,13 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="URL",
     envvar="TRAFFICDIST_MIRROR",
     show_envvar=True,
-    help="Download from this URL instead of https://dl.k8s.io or GitHub. Repeatable; tried in order.",
+    help="Download from this URL instead of https://dl.k8s.io or GitHub. Repeatable; URLs are tried in order.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=0),
     default=0,
-    help="Number of packages to compile in parallel. [one per CPU]",
+    help="Number of packages to compile in parallel. [default: one per CPU]",
 )
 @click.option("--again", is_flag=True, help="Fetch the component again if it is already in the cache.")
 @_cached

@@ -72,7 +72,7 @@ def check(proxy: str, **options: Any) -> int:
 @click.argument("file", type=FILE, default="mine.yaml")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 def init(file: Path, *, force: bool) -> None:
-    """Write a recipe to FILE, with a comment on each key, for you to edit. [mine.yaml]
+    """Write a recipe to FILE, with a comment on each key, for you to edit. [default: mine.yaml]
 
     The recipe names the proxy after FILE.
     """

@@ -72,7 +72,7 @@ def _repository(_: click.Context, __: click.Parameter, value: str) -> str:
     metavar="OWNER/NAME",
     default="",
     callback=_repository,
-    help="GitHub repository whose workflow made attestation.jsonl, if FOLDER has it.  [the implementation's own]",
+    help="GitHub repository whose workflow made FOLDER's attestation.jsonl. [default: the implementation's own]",
 )
 @SUITE
 def verify(folder: str, repo: str, suite: str) -> int:
@@ -133,7 +133,7 @@ Exit codes:
     "--output",
     metavar="FILE",
     type=PLACE,
-    help="Write the page to this file.  [report.html in the folder of RUN]",
+    help="Write the page to this file.  [default: report.html in the folder of RUN]",
 )
 @click.option(
     "--markdown", is_flag=True, help="Print a summary for a pull request instead of the page, failures first."

@@ -112,37 +112,37 @@ _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
 _NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
 
 _JUDGED = (
-    Option("proxy", "Service proxy to judge: reference, kube-proxy[:VERSION], a YAML file that describes how to run "
-           "a proxy, or installed (the proxy of a real cluster). [installed on a real cluster, else reference]",
+    Option("proxy", "Service proxy to judge: reference, kube-proxy[:VERSION], a YAML file that describes how to run a "
+           "proxy, or installed (the proxy of a real cluster). [default: installed on a real cluster, else reference]",
            metavar="NAME", check=parse_proxy),
-    Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
+    Option("mode", "Proxy mode: nftables, iptables or ipvs. [default: the proxy's own]", metavar="MODE"),
     Option("judges", "Basis of the verdicts: packets, if the implementation forwards the packets itself, or "
-           "decisions, if it only decides and another data plane forwards the packets. [packets]",
+           "decisions, if it only decides and another data plane forwards the packets. [default: packets]",
            metavar="NAME", allowed=JUDGES, on_command_line=False),
     Option("dns", "DNS server to judge: reference, or a YAML file that describes how to run one in a pod.",
            metavar="NAME", default=REFERENCE, check=check_dns, backends=_NETNS),
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
-           "images. [embedded]", metavar="NAME", check=parsing.control_plane, backends=_NETNS),
+           "images. [default: embedded]", metavar="NAME", check=parsing.control_plane, backends=_NETNS),
     Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
-           "file that describes another controller. [the control plane's own]", metavar="NAME",
+           "file that describes another controller. [default: the control plane's own]", metavar="NAME",
            check=parsing.controller, backends=_NETNS),
-    Option("mutant", "Run the reference with this mutant (deliberate fault), to see which requirements fail. Never "
-           "certifiable.", metavar="NAME", check=parsing.mutant, backends=_NETNS),
-    Option("kubernetes-version", "Kubernetes version that the reference emulates, for example 1.31. [the latest]",
+    Option("mutant", "Run the reference with this mutant (deliberate fault), to see which requirements fail. The "
+           "run is never certifiable.", metavar="NAME", check=parsing.mutant, backends=_NETNS),
+    Option("kubernetes-version", "Kubernetes version that the reference emulates, such as 1.31. [default: the latest]",
            metavar="VERSION", check=parsing.kubernetes_version, backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
-           "PreferSameTrafficDistribution=false. With --backend kubeconfig, those of the API server, if its "
+           "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, if its "
            "/metrics does not report them. Repeatable.", kind="list", metavar="GATES", default=(), check=parsing.gate),
     Option("follow", "Source to follow if the text of a KEP and released Kubernetes differ: kep or released. "
-           "[kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
+           "[default: kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
     Option("converges-within", "Seconds, multiplied by --time-scale, within which the implementation promises to apply "
            f"every change; a later change is a failure. Without it, a run waits up to {FAR:g} s and reports the time. "
-           "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
+           "[default: 5 for the reference and kube-proxy, 10 with kube-controller-manager]",
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
     Option("limits", "Limits of all programs on a node: memory=MB, processes=NUMBER, log=MB. The limits in a "
-           "recipe take precedence. [memory=2048,processes=4096,log=256]", kind="list", metavar="LIMITS", default=(),
-           check=parsing.limit, backends=_NETNS, on_command_line=False),
+           "recipe take precedence. [default: memory=2048,processes=4096,log=256]", kind="list", metavar="LIMITS",
+           default=(), check=parsing.limit, backends=_NETNS, on_command_line=False),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
            metavar="FEATURES", default=(), on_command_line=False),
     Option("exempt-features", "Features that the implementation does not claim although they are expected by default. "
@@ -154,25 +154,25 @@ _CLUSTER = (
     Option("backend", "Cluster to run on: netns (network namespaces on this machine), kubeconfig (an existing cluster) "
            "or kind (a temporary kind cluster).", metavar="NAME",
            allowed=(*_NETNS, *_KUBECONFIG, *_KIND)),
-    Option("kubeconfig", "Path to the kubeconfig file, or several paths as in $KUBECONFIG. [$KUBECONFIG, "
-           "~/.kube/config, or the service account of this pod]", metavar="FILE", check=parsing.paths,
-           backends=_KUBECONFIG),
-    Option("context", "Kubeconfig context to use. [the current one]", metavar="NAME", backends=_KUBECONFIG),
-    Option("image-registry", "Registry from which nodes pull the test image. [registry.k8s.io/e2e-test-images]",
-           metavar="REGISTRY", backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
+    Option("kubeconfig", "Path to the kubeconfig file, or several paths as in $KUBECONFIG. "
+           "[default: $KUBECONFIG, ~/.kube/config, or the service account of this pod]", metavar="FILE",
+           check=parsing.paths, backends=_KUBECONFIG),
+    Option("context", "Kubeconfig context to use. [default: the current one]", metavar="NAME", backends=_KUBECONFIG),
+    Option("image-registry", "Registry from which nodes pull the test image. [default: registry.k8s.io/"
+           "e2e-test-images]", metavar="REGISTRY", backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
     Option("allow-disruptive", "Allow the run to change labels and taints of the cluster's nodes and restore them.",
            kind="flag", default=False, backends=_KUBECONFIG),
     Option("kind-image", "Node image for --backend kind, for example kindest/node:v1.34.3, or by role: "
-           "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
+           "control-plane=IMAGE,worker=IMAGE. [default: kind's own]", metavar="IMAGE", backends=_KIND),
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
-           "Repeatable. [the latest on the node, else the latest at https://dl.k8s.io]", kind="list",
+           "Repeatable. [default: the latest on the node, else the latest at https://dl.k8s.io]", kind="list",
            metavar="VERSIONS", default=(), check=parsing.patch, backends=_KIND, on_command_line=False),
     Option("cni", "Network plugin of --backend kind: a file of manifests to install instead of kind's own plugin, or "
-           "none if the recipe of --proxy installs one. [the recipe's plugin, or kind's own]", metavar="FILE",
+           "none if the recipe of --proxy installs one. [default: the recipe's plugin, or kind's own]", metavar="FILE",
            check=parsing.cni, backends=_KIND),
     Option("probes", "How to probe a real cluster: packets (as root from the network namespaces of nodes and pods, if "
-           "the nodes are containers on this machine) or agnhost (in pods, through the API server). [packets if "
-           "possible]", metavar="METHOD", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
+           "the nodes are containers on this machine) or agnhost (in pods, through the API server). [default: packets "
+           "if possible]", metavar="METHOD", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
     Option("keep-cluster", "Keep the cluster of --backend kind after the run.", kind="flag", default=False,
            backends=_KIND, on_command_line=False),
     Option("topology", f"Zones and nodes of the cluster: {', '.join(TOPOLOGIES)}, or nodes by zone, as in a=2,b=2,c=1.",
@@ -190,18 +190,18 @@ _SELECTION = (
            "determines the scenarios. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
     Option("replay", "Run only the scenarios in this file, which --generate printed.", metavar="FILE",
            check=parsing.scenarios),
-    Option("quick", "Run only requirements that together detect many mutants in 30 s on two CPUs. Never certifiable.",
-           kind="flag", default=False),
+    Option("quick", "Run only requirements that together detect many mutants in 30 s on two CPUs. The run is "
+           "never certifiable.", kind="flag", default=False),
     Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
 )  # fmt: skip
 
 _EXECUTION = (
-    Option("seed", "Seed of all random values of a run. [1; random with --generate]", metavar="NUMBER",
+    Option("seed", "Seed of all random values of a run. [default: 1; random with --generate]", metavar="NUMBER",
            check=parsing.seed),
-    Option("draw", "Use these values instead of random ones for all requirements, for example "
-           "names=cloud,slices=each, or plain. [random, determined by the seed]", metavar="VALUES", check=parsing.draw,
-           default=""),
+    Option("draw", "For all requirements, use these values instead of random ones, for example "
+           "names=cloud,slices=each, or plain for the default values. [default: random, determined by the seed]",
+           metavar="VALUES", check=parsing.draw, default=""),
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows the factor.",
            metavar="FACTOR", default=1.0, check=parsing.positive, on_command_line=False),
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
@@ -209,13 +209,13 @@ _EXECUTION = (
            on_command_line=False),
     Option("warnings-as-errors", "Exit with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
     Option("workers", "Number of worker processes. 0 runs all tests in this process; auto depends on CPUs, "
-           "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="COUNT",
+           "memory, backend and selected requirements. [default: auto; 0 under pytest itself]", metavar="COUNT",
            check=parsing.workers),
 )  # fmt: skip
 
 _OUTPUT = (
-    Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER",
-           check=parsing.path),
+    Option("output-dir", "Folder for reports, history and evidence. [default: ./trafficdist-results/<time>]",
+           metavar="FOLDER", check=parsing.path),
     Option("keep", "When to keep evidence (rules, slices, nodes): failed, always or never.", metavar="CONDITION",
            default="failed", allowed=("failed", "always", "never"), on_command_line=False),
     Option("junit-warnings", "Element of junit.xml for a SHOULD that is not met: skipped, or failure for a CI system "
