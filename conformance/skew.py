@@ -93,7 +93,7 @@ class Matrix:
     def cases(self, skew: str) -> pytest.MarkDecorator:
         """Return the pytest mark that parametrizes the argument `asked` of a test."""
         if skew not in self._skews:
-            raise UsageError(f"skew matrix: there is no skew {skew!r}; there are {', '.join(self._skews)}")
+            raise UsageError(f"skew matrix: unknown skew {skew!r}; the matrix has {', '.join(self._skews)}")
         return pytest.mark.parametrize("asked", list(self._asked))
 
     def judge(self, cluster: Cluster, skew: str, asked: str) -> None:

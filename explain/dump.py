@@ -51,7 +51,7 @@ def read(source: str) -> Objects:
                     each["metadata"].setdefault("namespace", "default")
                 found[kind].append(_small(each) if kind == "pods" else each)
     if not found["services"]:
-        raise UsageError(f"--from {source}: it has no Service; `kubectl get services -A -o json` writes them")
+        raise UsageError(f"--from {source}: it has no Service; add the output of `kubectl get services -A -o json`")
     unread = {
         name: f"there are none in {source}"
         for name in (*objects.NEEDED, *objects.EVIDENCE)

@@ -145,7 +145,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     kept = tuple(each for each in questions if each.node in nodes[:MOST_CLIENTS])
     if not kept:
         why = "; ".join(left_out) or "no node has rules for the Service"
-        raise UsageError(f"--probe: nothing of Service {metadata['namespace']}/{metadata['name']} can be probed: {why}")
+        raise UsageError(f"--probe: cannot probe Service {metadata['namespace']}/{metadata['name']}: {why}")
     pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
     servers = _servers(slices, pods)
     return Plan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))

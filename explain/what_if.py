@@ -99,7 +99,7 @@ def _without_zone(objects: Objects, zone: str) -> Objects:
     gone = {each["metadata"]["name"] for each in objects.nodes if labels.node_zone(each) == zone}
     if not gone:
         there = ", ".join(sorted({labels.node_zone(each) for each in objects.nodes} - {""}))
-        raise UsageError(f"--if without-zone={zone}: no node is in this zone; there are {there or 'no zones'}")
+        raise UsageError(f"--if without-zone={zone}: no node is in this zone; zones of the nodes: {there or 'none'}")
     nodes = [each for each in objects.nodes if each["metadata"]["name"] not in gone]
     slices = [_without(each, gone) for each in objects.endpointslices]
     return replace(objects, nodes=nodes, endpointslices=slices)
@@ -114,7 +114,7 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
     """Return the objects with this number of pods. Add pods to the emptiest zones, or remove pods from the fullest."""
     nodes = {each["metadata"]["name"]: labels.node_zone(each) for each in objects.nodes if counts(each, features)}
     if "nodes" in objects.unread:
-        raise UsageError("--if scale: nodes were not read, so it is not known where pods would run")
+        raise UsageError("--if scale: cannot predict where pods would run, because Nodes were not read")
     if not nodes:
         raise UsageError("--if scale: no node is ready")
     mine = [each for each in objects.endpointslices if service_of(each) == name]

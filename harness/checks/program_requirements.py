@@ -70,7 +70,7 @@ def _missing(names: tuple[str, ...]) -> dict[str, str]:
     try:
         ended = subprocess.run(trying, cwd="/", capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"the requirements cannot be checked: this took longer than {_SECONDS:g} s") from error
+        raise UnavailableError(f"the check of the requirements took longer than {_SECONDS:g} s") from error
     if ended.returncode != 0:
         raise UnavailableError(f"the requirements cannot be checked: {ended.stderr.strip()}")
     return dict(json.loads(ended.stdout))

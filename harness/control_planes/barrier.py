@@ -82,7 +82,7 @@ class ControllerBarrier:
         except NotYetError:
             return False
         except RefusedError as error:
-            raise InconclusiveError(f"the API server rejected an object of the barrier: {error}") from error
+            raise InconclusiveError(f"cannot wait for the controller: {error}") from error
         time.sleep(GATHERING + _MARGIN)
         return self._is_idle()
 

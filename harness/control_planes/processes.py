@@ -87,7 +87,7 @@ class Processes:
                     raise
             else:
                 return started
-        raise AssertionError("the last attempt raises")
+        raise AssertionError("unreachable: the last attempt raises an error")
 
     def kill(self, running: Process | None) -> None:
         if running is not None:

@@ -111,4 +111,4 @@ def _patch_node(api: Api, name: str, patch_for: Callable[[Object], Object | None
                 return False
             raise
         return patch is not None
-    raise AssertionError("the last attempt returns or raises")
+    raise AssertionError("unreachable: the last attempt returns, or raises an error")

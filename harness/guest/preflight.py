@@ -57,7 +57,7 @@ def preflight(
         more = f", and {len(needed) - 1} more" if len(needed) > 1 else ""
         raise UnavailableError(
             f"{found.server}: {found.user} {needed[0]}{more}; let a cluster administrator apply {errors.MANIFEST}, "
-            "or use another context; `trafficdist doctor` lists all"
+            "or use another context; `trafficdist doctor` lists all missing permissions"
         )
     return found
 
@@ -147,7 +147,7 @@ def _in_time(work: Callable[[], ReachedServer], *, within: float, describe: Call
     wait([result], timeout=within)
     if not result.done():
         raise UnavailableError(
-            f"{describe()}: no response within {within:g} s (an unresolvable name, dropped packets, or "
-            "a program that fetches credentials): is the cluster up, and is this the right context (--context)?"
+            f"{describe()}: no response within {within:g} s (possible causes: an unresolvable name, lost packets, or "
+            "a slow program that fetches credentials); is the cluster up, and is this the right context (--context)?"
         )
     return result.result()

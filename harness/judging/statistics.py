@@ -45,7 +45,7 @@ class Rates:
     def __post_init__(self) -> None:
         if not all(LEAST_RATE <= each < 1 for each in (self.leak, self.miss, self.alone)) or not 1 <= self.chances <= 9:
             text = f"leak {self.leak}, miss {self.miss}, alone {self.alone}, chances {self.chances}"
-            raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
+            raise ValueError(f"expected error rates from {LEAST_RATE:g} to below 1, and 1 to 9 chances, not {text}")
 
     def laxer(self, than: "Rates") -> bool:
         """Return whether a window with these rates may miss a fault that a window with the rates `than` detects."""
@@ -109,7 +109,7 @@ def samples_for_members(count: int, miss: float) -> int:
     if count < 1:
         raise ValueError(f"expected at least one endpoint, not {count}")
     if not 0 < miss < 1:
-        raise ValueError(f"error rates must lie between 0 and 1: miss {miss}")
+        raise ValueError(f"expected an error rate between 0 and 1, not {miss}")
     if count == 1:
         return 1
     guess = math.log(miss / count) / math.log1p(-1 / count)
@@ -154,7 +154,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
     10 that misses the fault with a probability of at most `rates.miss`.
     """
     if count < 2:
-        raise ValueError(f"need at least two endpoints to compare their shares, not {count}")
+        raise ValueError(f"expected at least two endpoints, whose shares can be compared, not {count}")
     fair, double, half = 1 / count, 2 / (count + 1), 1 / (2 * count - 1)
     for samples in itertools.count(10, 10):
         fewest, most = share_bounds(samples, count, rates.miss)
@@ -181,7 +181,7 @@ def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> Shar
     """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
-        raise ValueError(f"{count} endpoints are too few to distinguish {percent} % overload from more")
+        raise ValueError(f"with {count} endpoints, no number of probes can detect more than {percent} % overload")
     for samples in itertools.count(100, 100):
         bound = most(samples, may, rates.miss / count)
         if at_most(bound, samples, 1.5 * may) <= rates.miss:

@@ -118,7 +118,7 @@ class _Reader:
     def _collection(self, event: Any, depth: int) -> list[Any] | dict[str, Any]:
         _of_json(event, "seq", "map")
         if depth >= MAX_DEPTH:
-            raise _InvalidYamlError(f"it is nested more than {MAX_DEPTH} deep", event.start_mark)
+            raise _InvalidYamlError(f"collections are nested more than {MAX_DEPTH} levels deep", event.start_mark)
         items = itertools.takewhile(lambda each: not isinstance(each, yaml.CollectionEndEvent), self._events)
         if isinstance(event, yaml.SequenceStartEvent):
             return [self._value(each, depth + 1) for each in items]

@@ -66,7 +66,7 @@ class SocketMaker:
         if made:
             return socket.socket(family, kind, proto, fileno=made[0])
         if not output:
-            raise self._broken("it has ended")
+            raise self._broken("the process has ended")
         raise OSError(int(output), "the helper process could not create a socket")
 
     def _control(self) -> _Control:

@@ -346,7 +346,7 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
     if marker is None:
         return None
     if not marker.args or not isinstance(marker.args[0], Requirement):
-        raise pytest.UsageError(f"{item.nodeid}: set the marker with harness.model.requirements.requirement")
+        raise pytest.UsageError(f"{item.nodeid}: use @requirement from trafficdist, not pytest.mark.requirement")
     return marker.args[0]
 
 

@@ -188,7 +188,7 @@ class Loop:
             self._reactor.call(opened)
         except OSError as error:
             listed = ", ".join(f"{port.protocol} {port.address or '*'}:{port.port} ({port.family})" for port in ports)
-            raise InconclusiveError(f"cannot serve {identity} on {listed}: {error.strerror}") from error
+            raise InconclusiveError(f"cannot start echo server {identity} on {listed}: {error.strerror}") from error
         return server
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
@@ -212,7 +212,7 @@ class Loop:
         """Send all these probes every `interval` seconds in the background until `Recording.stop` is called."""
         _check(probes)
         if interval <= 0 or not probes:
-            raise UsageError(f"cannot send {len(probes)} probes every {interval} s: expected probes and a time")
+            raise UsageError(f"cannot send {len(probes)} probes every {interval} s: both must be above 0")
         recording = Recording(tuple(probes), reactor=self._reactor, answers=self._answers, targets=self._targets)
         self._reactor.call(lambda: recording.begin(interval))
         return recording

@@ -201,7 +201,7 @@ def parse_recipe(loaded: Any, kind: RecipeKind, folder: Path = Path()) -> Recipe
     recipe: Recipe = read(given, Recipe, "", kind.placeholders_with(OF_SERVICE))
     for name, limit in asdict(recipe.limits).items():
         if not 0 <= limit <= MOST:
-            raise UsageError(f"key limits.{name}: expected 0, for no limit, to {MOST:,}, not {values.shown(limit)}")
+            raise UsageError(f"key limits.{name}: expected 0 (no limit) to {MOST:,}, not {values.shown(limit)}")
     return recipe
 
 
@@ -217,7 +217,7 @@ def _programs(loaded: Mapping[str, Any], kind: RecipeKind) -> tuple[Program, ...
     if "programs" not in loaded:
         return (read({"name": loaded["name"], **at_top}, Program, "", kind.placeholders),)
     if at_top:
-        raise UsageError(f"key {next(iter(at_top))}: must be set in each of the programs")
+        raise UsageError(f"key {next(iter(at_top))}: must be set for each entry of programs, not at the top level")
     return _listed(loaded, "programs", kind)
 
 
@@ -259,7 +259,7 @@ def _services(value: Any) -> dict[str, Any]:
         raise UsageError(f"key services.spec: expected a mapping, not {values.shown(spec)}")
     for name in spec:
         if name in _OF_REQUIREMENTS:
-            raise UsageError(f"key services.spec: each requirement sets {name}")
+            raise UsageError(f"key services.spec: {name} is not allowed, because each requirement sets it")
     texts = tuple[tuple[values.Key, values.Text], ...]
     metadata = {
         name: dict(read(value[name], texts, f"services.{name}")) for name in ("annotations", "labels") if name in value

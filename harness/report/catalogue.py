@@ -53,7 +53,7 @@ def mutants(
     killers = {name: [each.id for each in requirements if name in each.kills] for name in chosen}
     found = [every[name] for name in chosen if killers[name] or not only_killed]
     if not found:
-        raise NothingSelectedError("the selected requirements kill none of these mutants")
+        raise NothingSelectedError("the selected requirements detect none of these mutants")
     if form == "json":
         listed = [
             {

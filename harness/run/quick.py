@@ -50,7 +50,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
     workers = count_workers(settings, takes, TWO_CPUS)
     chosen = _cover(kills, takes, workers)
     if kills and not chosen:
-        raise UsageError(f"--quick: none of {len(kills)} requirements finds a mutant and ends within {BUDGET:g} s")
+        raise UsageError(f"--quick: none of {len(kills)} requirements detects a mutant and ends within {BUDGET:g} s")
     found = {mutant for each in chosen for mutant in kills[each]}
     every = {mutant for mine in kills.values() for mutant in mine}
     expected = _expected(workers, chosen) if chosen else 0.0

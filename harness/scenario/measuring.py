@@ -46,7 +46,7 @@ def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[P
     """Raise `UsageError` if no answer is expected from a Service that never answered: silence would prove nothing."""
     if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
         raise UsageError(
-            f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
+            f"service {service.name} has not answered yet, so a missing answer proves nothing: expect an answer first"
         )
 
 

@@ -83,7 +83,7 @@ def _ask(
     unknown = written.keys() - set(endpoints)
     if unknown:
         example = min(map(repr, unknown))
-        raise HeuristicError(f"heuristic {value} gave hints for an endpoint that it was not given: {example}")
+        raise HeuristicError(f"heuristic {value} gave hints for an endpoint that is not among its arguments: {example}")
     return written
 
 
@@ -92,10 +92,10 @@ def _written(hints: Hints) -> Object | None:
     found: Object = {}
     for key, kind, names in (("forZones", "zone", hints.zones), ("forNodes", "node", hints.nodes)):
         if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-            raise TypeError(f"{kind}s must be a sequence of names, which are not empty: {names!r}")
+            raise TypeError(f"{kind}s must be a sequence of non-empty names: {names!r}")
         distinct = list(dict.fromkeys(names))
         if len(distinct) > MOST_HINTS:
-            raise ValueError(f"{len(distinct)} {kind}s are more than the {MOST_HINTS} that an endpoint may have")
+            raise ValueError(f"{len(distinct)} {kind}s exceed the limit of {MOST_HINTS} for an endpoint")
         if bad := [name for name in distinct if len(name) > _LONGEST[kind] or not _NAME[kind].fullmatch(name)]:
             raise ValueError(f"{bad[0]!r} is not the name of a {kind}")
         if distinct:

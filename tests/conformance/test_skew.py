@@ -41,7 +41,7 @@ def test_outcome_without_cell_is_named() -> None:
 def test_every_requested_item_is_its_own_case() -> None:
     matrix = Matrix(SKEWS, ASKED, TABLE)
     assert matrix.cases("old").args == ("asked", ["nothing", "field"])
-    with pytest.raises(UsageError, match="there is no skew 'newer'; there are old, new"):
+    with pytest.raises(UsageError, match="unknown skew 'newer'; the matrix has old, new"):
         matrix.cases("newer")
 
 

@@ -66,7 +66,7 @@ def test_servers_are_queried_for_names_only_if_all_run_the_test_image() -> None:
 REFUSED_SERVICES = {
     "headless": (service(clusterIP="None", clusterIPs=["None"]), "is headless"),
     "external name": (service(type="ExternalName", externalName="example.com"), "is ExternalName"),
-    "other proxy": (service(labels={"service.kubernetes.io/service-proxy-name": "mesh"}), "nothing of Service"),
+    "other proxy": (service(labels={"service.kubernetes.io/service-proxy-name": "mesh"}), "cannot probe Service"),
 }
 
 

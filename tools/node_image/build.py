@@ -48,7 +48,7 @@ def find_image(wanted: Wanted) -> str:
     chosen = wanted.choose(version for tag in tags if (version := parse_version(tag)))
     if not chosen:
         raise UnavailableError(
-            f"the engine has no node image of Kubernetes {wanted}: make kind-image KUBERNETES={wanted}"
+            f"the engine has no node image of Kubernetes {wanted}: run `make kind-image KUBERNETES={wanted}`"
         )
     return f"{REPOSITORY}:{chosen[0].tag}"
 

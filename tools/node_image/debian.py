@@ -61,7 +61,7 @@ def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:
-        raise UnavailableError(f"mmdebstrap could not make a Debian {suite}:\n{done.stderr.strip()[-_TAIL:]}")
+        raise UnavailableError(f"mmdebstrap could not build Debian {suite}:\n{done.stderr.strip()[-_TAIL:]}")
     partial.rename(archive)
     return archive
 

@@ -110,7 +110,7 @@ class PodRunner:
             for name in late:
                 self._raise_if_stuck(found.get(name), troubled)
             if late:
-                raise NotYetError(f"{len(late)} of {len(here)} do not run as wanted: {', '.join(late[:4])}")
+                raise NotYetError(f"{len(late)} of {len(here)} pods lack the requested state: {', '.join(late[:4])}")
             return [found[name] for name in here]
 
         found = eventually(
@@ -133,8 +133,8 @@ class PodRunner:
         for namespace, name in sorted(self._terminating):
             if self._is_gone(namespace, name):
                 raise InconclusiveError(
-                    f"pod {namespace}/{name} has ended, after {TERMINATION_SECONDS} s of termination or earlier: this "
-                    "cluster was too slow for the observations in that time"
+                    f"terminating pod {namespace}/{name} has ended, at the latest after {TERMINATION_SECONDS} s: the "
+                    "cluster was too slow to complete the observations before the pod ended"
                 )
 
     def _raise_if_stuck(self, pod: Object | None, troubled: dict[str, float]) -> None:

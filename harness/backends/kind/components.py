@@ -254,7 +254,7 @@ class KindComponents:
         """Return True if only the pod with this start number runs and is healthy, else raise `AssertionError`."""
         starts = self._pods_of(name)
         if starts != [start]:
-            raise AssertionError(f"pods with start numbers {starts} run, instead of only number {start}")
+            raise AssertionError(f"the running pods have start numbers {starts}, instead of only {start}")
         answer = self._get(name, _HEALTH[name])
         if answer != "ok":
             raise AssertionError(f"{_HEALTH[name]} answers {answer[-200:]!r}")
@@ -273,7 +273,7 @@ class KindComponents:
         else:
             version = _BUILD.sub(r"\1", self._get(name, "/metrics"))
         if version != tag:
-            raise AssertionError(f"it reports version {version[:200]!r} instead of {tag}")
+            raise AssertionError(f"{name} reports version {version[:200]!r} instead of {tag}")
         return True
 
     def _get(self, name: str, path: str) -> str:

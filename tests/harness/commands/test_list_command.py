@@ -91,7 +91,7 @@ def test_terminal_shows_the_full_name_on_its_own_line() -> None:
         (["--level", "PERHAPS"], 4, "error: Invalid value for '--level'"),
         (["KEP-2/*", "--level", "MAY"], 5, "no requirement satisfies all patterns and options"),
         (["--mutants", "skips-zone-teir"], 4, "unknown mutant 'skips-zone-teir'; did you mean skips-zone-tier"),
-        (["--mutants", "--feature", "Validation"], 5, "the selected requirements kill none of these mutants"),
+        (["--mutants", "--feature", "Validation"], 5, "the selected requirements detect none of these mutants"),
     ],
 )
 def test_unmatched_pattern_is_reported(arguments: list[str], code: int, said: str) -> None:

@@ -285,7 +285,7 @@ def test_quick_run_selects_requirements_that_kill_most_mutants(certify: Any, wor
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_quick_run_of_requirements_without_mutants_is_a_usage_error(certify: Any, workers: str) -> None:
     run = certify("passes", options=("--td-quick", f"--td-workers={workers}"))
-    assert (run.code, "none of 1 requirements finds a mutant" in run.text, run.folder.exists()) == (4, True, False)
+    assert (run.code, "none of 1 requirements detects a mutant" in run.text, run.folder.exists()) == (4, True, False)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

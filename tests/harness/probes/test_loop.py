@@ -70,7 +70,7 @@ def test_servers_of_one_netns_may_share_a_port_on_different_addresses(wire: Wire
 
 def test_port_in_use_is_reported_and_nothing_stays_open(wire: Wire) -> None:
     wire.loop.serve(wire.server, "a1", [ServerPort("TCP", "IPv4", 80)])
-    with pytest.raises(InconclusiveError, match=r"cannot serve b1 on TCP \*:81 \(IPv4\), TCP \*:80 .*in use"):
+    with pytest.raises(InconclusiveError, match=r"start echo server b1 on TCP \*:81 \(IPv4\), TCP \*:80 .*in use"):
         wire.loop.serve(wire.server, "b1", [ServerPort("TCP", "IPv4", 81), ServerPort("TCP", "IPv4", 80)])
     assert wire.loop.probe([wire.ask(port=81)]) == [REFUSED]
     with pytest.raises(UsageError, match="cannot serve 'SCTP'"):

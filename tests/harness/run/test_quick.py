@@ -63,13 +63,13 @@ def test_the_order_of_collection_changes_nothing() -> None:
 
 def test_unknown_seconds_are_the_median() -> None:
     known = {"KEP-1/x": 30.0, "KEP-1/y": 31.0, "KEP-1/z": 32.0}
-    with pytest.raises(UsageError, match="none of 1 requirements finds a mutant and ends within 30 s"):
+    with pytest.raises(UsageError, match="none of 1 requirements detects a mutant and ends within 30 s"):
         choose(asked(new="a"), known, settings())
     assert choose(asked(new="a"), {}, settings()).ids == ("KEP-1/new",)
 
 
 def test_no_requirement_is_chosen_without_mutants() -> None:
-    with pytest.raises(UsageError, match="finds a mutant"):
+    with pytest.raises(UsageError, match="detects a mutant"):
         choose(asked(a=""), {}, settings())
 
 

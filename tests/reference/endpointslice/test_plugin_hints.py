@@ -109,12 +109,12 @@ def test_heuristic_is_not_called_without_endpoints() -> None:
         (raising(RuntimeError("out of order")), "failed: RuntimeError('out of order')"),
         (lambda *_: None, "'NoneType' object has no attribute 'items'"),
         (lambda endpoints, _: dict.fromkeys(endpoints, "b"), "'str' object has no attribute 'zones'"),
-        (everything(Hints(zones="abc")), "zones must be a sequence of names, which are not empty: 'abc'"),
-        (everything(Hints(zones=[""])), "must be a sequence of names"),
+        (everything(Hints(zones="abc")), "zones must be a sequence of non-empty names: 'abc'"),
+        (everything(Hints(zones=[""])), "must be a sequence of non-empty names"),
         (everything(Hints(zones=["rack 7"])), "'rack 7' is not the name of a zone"),
         (everything(Hints(nodes=["A1"])), "'A1' is not the name of a node"),
-        (everything(Hints(zones=list("abcdefghi"))), "9 zones are more than the 8 that an endpoint may have"),
-        (lambda *_: {STRANGER: Hints(zones=["a"])}, "an endpoint that it was not given: Endpoint(address='192.0.2.1'"),
+        (everything(Hints(zones=list("abcdefghi"))), "9 zones exceed the limit of 8 for an endpoint"),
+        (lambda *_: {STRANGER: Hints(zones=["a"])}, "endpoint that is not among its arguments: Endpoint(address='"),
     ],
 )
 def test_invalid_result_removes_hints_and_names_the_heuristic(answer: Answer, said: str) -> None:
