@@ -53,8 +53,8 @@ def kind_image(
     """Build a node image for kind without an image registry, and print its name.
 
     The image is built from Debian packages and Go modules, and loaded into the container engine: see
-    docs/kind-image.md. VERSION is a Kubernetes release like 1.34.2, or 1.34 for its latest patch. The default is the
-    latest release.
+    docs/kind-image.md. VERSION is a Kubernetes release like 1.34.2, or 1.34 for its latest patch release. The
+    default is the latest release.
     """
     from rich.console import Console
 

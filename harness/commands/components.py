@@ -76,7 +76,7 @@ def fetch(
 ) -> None:
     """Fetch one or more versions of a component, and print their paths.
 
-    A VERSION is like 1.34.2, or like 1.34 for its latest patch. The default is the latest version.
+    VERSION is a release like 1.34.2, or 1.34 for its latest patch release. The default is the latest version.
     """
     from harness.binaries import Cache, inventory
 

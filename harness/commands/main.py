@@ -36,8 +36,8 @@ def main() -> None:
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that lets a shell complete commands, options and values.
 
-    For one session, run `source <(trafficdist completion bash)` in bash or zsh, or `trafficdist completion fish |
-    source` in fish.
+    For one session in bash, run `source <(trafficdist completion bash)`. In zsh, replace bash with zsh. In fish, run
+    `trafficdist completion fish | source`.
     """
     kind = get_completion_class(shell)
     assert kind is not None

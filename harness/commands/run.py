@@ -43,7 +43,7 @@ class _Run(GroupedCommand):
     "--options-file",
     metavar="FILE",
     type=PLACE,
-    help="YAML file with options (the names below without the leading dashes) and additional options; see "
+    help="YAML file with the options below, without their leading dashes, and with the additional options in "
     "docs/command.md.",
 )
 @click.option("-v", "--verbose", count=True, help="Also show pytest's output.")

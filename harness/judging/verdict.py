@@ -176,7 +176,7 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
         return every_probe("silence", rates, clients=clients)
     if isinstance(expected, AnyOf):
         if not expected.pods:
-            raise ValueError("no pod may answer: use TIMED_OUT, REFUSED or NO_ANSWER")
+            raise ValueError("AnyOf needs at least one pod: if no pod may answer, use TIMED_OUT, REFUSED or NO_ANSWER")
         return every_probe("no-loss", rates, clients=clients)
     if isinstance(expected, EqualShares):
         return even_shares(len(expected.pods), rates).plan

@@ -111,8 +111,8 @@ def positive(text: str) -> float:
 def limit(text: str) -> str:
     name, _, number = text.partition("=")
     if name not in DEFAULTS or re.fullmatch(f"[0-9]{{1,6}}|{MOST}", number) is None:
-        names = f"with a name of {', '.join(DEFAULTS)}"
-        raise UsageError(f"{text!r}: expected NAME=NUMBER {names}, and a number from 0 (no limit) to {MOST:,}")
+        names = f"with NAME {' or '.join(DEFAULTS)}"
+        raise UsageError(f"{text!r}: expected NAME=NUMBER, {names}, and NUMBER from 0 (no limit) to {MOST:,}")
     return text
 
 

@@ -90,8 +90,8 @@ class ContainerEngine:
         text = words.strip()[-_TAIL:]
         if "permission denied" in text and "sock" in text:
             return UnavailableError(
-                f"{self.name} runs, but you may not use it; join its group (`sudo usermod -aG {self.name} $USER`, then "
-                f"log in again)\n{text}"
+                f"{self.name} runs, but you lack permission to use it; join its group (`sudo usermod -aG {self.name} $USER`, "
+                f"then log in again)\n{text}"
             )
         if any(words in text for words in ("Cannot connect to", "error during connect", "failed to connect to")):
             return UnavailableError(

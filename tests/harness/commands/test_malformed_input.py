@@ -321,7 +321,7 @@ def test_an_odd_value_is_refused_by_name_or_can_be_reported(option: Option) -> N
         ("seed", "-1", "is not a number from 0 to 9223372036854775807"),
         ("seed", "9" * 5000, "has 5,000 characters"),
         ("time-scale", "nan", "is not a number above 0 and below 1000"),
-        ("limits", "memory=-1", "expected NAME=NUMBER with a name of memory, processes, log, and a number from 0"),
+        ("limits", "memory=-1", "expected NAME=NUMBER, with NAME memory or processes or log, and NUMBER from 0"),
         ("converges-within", "inf", "is not a number above 0 and below 1000"),
         ("kubernetes-version", "banana", "is not a Kubernetes version"),
         (
