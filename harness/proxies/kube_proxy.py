@@ -221,7 +221,7 @@ def require(mode: str, version: Version) -> None:
     if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
         raise UnavailableError(
             "IPVS mode needs the kernel module ip_vs (CONFIG_IP_VS), which is not loaded: run `modprobe ip_vs` as root "
-            "of the machine"
+            "on the machine"
         )
     if mode == "nftables" and version < Version(1, 29, 0):
         raise UnavailableError(

@@ -70,8 +70,8 @@ def index(again: bool, place: Path, suite: str) -> None:
     """Create the index of the shelf from its reports: index.html, and a section in README.md.
 
     The index shows which requirements each implementation meets, by feature, and since which version. For unmet
-    requirements, it shows the reasons, and deviations that projects document (stated.yaml). For each report, it shows the
-    date and the suite version, and whether it is verified, made with an older catalogue, or expired. The results of
+    requirements, it shows the reasons, and deviations that projects document (stated.yaml). For each report, it shows
+    the date and the suite version, and whether it is verified, made with an older catalogue, or expired. The results of
     verification are cached in index.json, and are valid while no file of the report changes.
     """
     import datetime

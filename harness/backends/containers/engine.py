@@ -90,7 +90,7 @@ class ContainerEngine:
         text = words.strip()[-_TAIL:]
         if "permission denied" in text and "sock" in text:
             return UnavailableError(
-                f"{self.name} runs, but you lack permission to use it; join its group (`sudo usermod -aG {self.name} $USER`, "
+                f"{self.name} runs, but you lack access to it; join its group (`sudo usermod -aG {self.name} $USER`, "
                 f"then log in again)\n{text}"
             )
         if any(words in text for words in ("Cannot connect to", "error during connect", "failed to connect to")):
