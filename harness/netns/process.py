@@ -248,7 +248,7 @@ def run(
             own, real = Path(folder) / str(number), Path(path).resolve()
             own.write_text(text, encoding="utf-8")
             if not real.exists():
-                raise UnavailableError(f"{path} cannot be replaced for a program: this machine has no such file")
+                raise UnavailableError(f"cannot mount a replacement for {path}: this machine has no such file")
             pairs += [str(own), str(real)]
         launcher = [sys.executable, "-I", "-S", "-c", _FILES_LAUNCHER, *pairs, "--"] if pairs else []
         whole = [*launcher, program, *command[1:]]
@@ -264,7 +264,7 @@ def run(
                 env=_environment({}),
             )
     if pairs and ended.returncode == _NO_MOUNT:
-        raise UnavailableError(f"files cannot be replaced for a program here: {ended.stderr.strip()}")
+        raise UnavailableError(f"cannot mount replacement files for a program: {ended.stderr.strip()}")
     return ended
 
 

@@ -286,7 +286,7 @@ def test_a_kernel_without_ipv6_costs_its_requirements(monkeypatch: pytest.Monkey
 
 def test_unreplaceable_resolv_conf_is_reported_with_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise UnavailableError("files cannot be replaced for a program here: unshare: Operation not permitted")
+        raise UnavailableError("cannot mount replacement files for a program: unshare: Operation not permitted")
 
     monkeypatch.setattr(process, "run", refuse)
     *_, files = check.examine(MACHINE, FAMILIES)

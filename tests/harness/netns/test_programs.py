@@ -38,7 +38,7 @@ def test_no_other_program_is_needed(namespace: Namespace, monkeypatch: pytest.Mo
 
 def test_failed_mount_is_reported(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_FILES_LAUNCHER", process._FILES_LAUNCHER.replace("unshare(0x20000)", "unshare(-1)"))
-    with pytest.raises(UnavailableError, match="files cannot be replaced for a program here: unshare: Invalid"):
+    with pytest.raises(UnavailableError, match="cannot mount replacement files for a program: unshare: Invalid"):
         run(namespace, [sys.executable, "-c", ""], files={RESOLV_CONF: ""})
 
 
