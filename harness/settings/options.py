@@ -137,7 +137,7 @@ _JUDGED = (
     Option("follow", "Source to follow if the text of a KEP and released Kubernetes differ: kep or released. "
            "[default: kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
     Option("converges-within", "Seconds, multiplied by --time-scale, within which the implementation promises to apply "
-           f"every change; a later change is a failure. Without it, a run waits up to {FAR:g} s and reports the time. "
+           f"every change; a later change is a failure. If unset, a run waits up to {FAR:g} s and reports the time. "
            "[default: 5 for the reference and kube-proxy, 10 with kube-controller-manager]",
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
     Option("limits", "Limits of all programs on a node: memory=MB, processes=NUMBER, log=MB. The limits in a "
