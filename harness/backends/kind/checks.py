@@ -91,7 +91,7 @@ def check_engine(name: str, facts: EngineFacts, wanted: KindConfig) -> None:
         free = shutil.disk_usage(root).free
         raise UnavailableError(
             f"only {free / 1e9:.1f} GB are free in {root}, where {name} stores images and containers; a cluster needs "
-            f"{_DISK / 1e9:.0f} GB; free some (`{name} system df` shows the use)"
+            f"{_DISK / 1e9:.0f} GB; free some space (`{name} system df` shows what uses it)"
         )
 
 
