@@ -85,7 +85,7 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 if len(found) == most:
                     more = "one document" if most == 1 else f"{most} documents"
-                    raise _InvalidYamlError(f"it has more than {more}", event.start_mark)
+                    raise _InvalidYamlError(f"the text has more than {more}", event.start_mark)
                 self._named = {}  # anchors are local to their document
                 found.append(self._value(next(self._events), 0))
         return found
@@ -103,7 +103,7 @@ class _Reader:
     def _count(self, number: int, event: Any) -> None:
         self._number += number
         if self._number > MAX_VALUES:
-            raise _InvalidYamlError(f"it has more than {MAX_VALUES:,} values", event.start_mark)
+            raise _InvalidYamlError(f"the text has more than {MAX_VALUES:,} values", event.start_mark)
 
     def _alias(self, event: Any) -> Any:
         if event.anchor not in self._named:
