@@ -71,7 +71,7 @@ class YamlNode:
             raise self.error(f"{', '.join(sorted(missing))} is missing")
         if unknown := found - required - optional:
             raise self.error(
-                f"unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(required | optional))}"
+                f"unknown {', '.join(sorted(unknown))}; allowed: {', '.join(sorted(required | optional))}"
             )
 
 

@@ -62,7 +62,7 @@ _EXAMPLES = examples(
 )  # fmt: skip
 @click.option(
     "--fail-on", "threshold", type=click.Choice(["crossing", "failing", "never"]), default="crossing",
-    help="When to exit with code 1: crossing (some node does not give a Service what it requests), failing "
+    help="When to exit with code 1: crossing (a Service does not get what it requests on some node), failing "
     "(connections fail), or never. [default: crossing]",
 )  # fmt: skip
 @click.pass_context

@@ -188,7 +188,7 @@ def compare(reports: Sequence[str], *, changes: bool, issues: str | None) -> int
     Shows which features each implementation supports, and the requirements whose verdicts differ. A REPORT is a
     report.yaml file or the folder of a run. If `trafficdist verify` refuses a report, the page shows the first reason.
 
-    With --changes, there are two REPORTs. They may also be folders with several runs, which are matched by name. A
+    --changes compares two REPORTs, which may also be folders with several runs; runs are matched by name. A
     removed requirement is a change. A new requirement is listed, and is a change only if it is not met.
     """
     if changes or issues:

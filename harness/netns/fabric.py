@@ -85,7 +85,7 @@ class _NodePods:
             number = 2 + (self.last - 1 + step) % addresses.MAX_PODS
             if number not in self.by_number:
                 return number
-        raise UsageError(f"node {node} has no address for another pod: it has {addresses.MAX_PODS} pods")
+        raise UsageError(f"node {node} has no address for another pod: it already has {addresses.MAX_PODS} pods")
 
 
 class Network:

@@ -135,7 +135,7 @@ def test_a_document_may_say_where_its_text_is() -> None:
         ("[KEP-1/works]}", "[KEP-1/works], status: open}", r":10: a statement with requirements must have no status"),
         ("says: It works., ", "", r":10: says is missing"),
         ("says: It works.", "says: ''", r":10: expected a string"),
-        ("says: It works.", "says: It works., note: x", r":10: unknown note; known are because, key"),
+        ("says: It works.", "says: It works., note: x", r":10: unknown note; allowed: because, key"),
         ("says: It works.", "says: It works., key: again", r":10: key is listed twice"),
         ("requirements: [KEP-1/works]", "requirements: KEP-1/works", r":10: expected a list"),
         ("documents:", "documents: [", r"coverage.yaml: "),

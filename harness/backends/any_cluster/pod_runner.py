@@ -133,7 +133,7 @@ class PodRunner:
         for namespace, name in sorted(self._terminating):
             if self._is_gone(namespace, name):
                 raise InconclusiveError(
-                    f"terminating pod {namespace}/{name} has ended, at the latest after {TERMINATION_SECONDS} s: the "
+                    f"terminating pod {namespace}/{name} has ended, after at most {TERMINATION_SECONDS} s: the "
                     "cluster was too slow to complete the observations before the pod ended"
                 )
 

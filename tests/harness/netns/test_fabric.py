@@ -222,7 +222,7 @@ def test_removed_pods_address_is_reused_last() -> None:
 def test_node_without_free_address_raises_an_error() -> None:
     gone = Host("gone", None, {})  # type: ignore[arg-type]
     pods = fabric._NodePods(dict.fromkeys(range(2, 255), gone))
-    with pytest.raises(UsageError, match="node a1 has no address for another pod: it has 253 pods"):
+    with pytest.raises(UsageError, match="node a1 has no address for another pod: it already has 253 pods"):
         pods.free_number("a1")
 
 

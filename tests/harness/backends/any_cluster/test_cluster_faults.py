@@ -138,7 +138,7 @@ def test_early_end_of_a_terminating_pod_is_inconclusive(
     backend.begin_termination(namespace, "leaving")
     backend.check_instruments()
     eventually(lambda: not backend.api.list("pods", namespace), describe="the pod to end")
-    with pytest.raises(InconclusiveError, match=r"terminating pod td-.*/leaving has ended, at the latest after 30 s"):
+    with pytest.raises(InconclusiveError, match=r"terminating pod td-.*/leaving has ended, after at most 30 s"):
         backend.check_instruments()
     backend.delete_namespace(namespace)
     backend.check_instruments()
