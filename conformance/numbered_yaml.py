@@ -70,9 +70,7 @@ class YamlNode:
         if missing := required - found:
             raise self.error(f"{', '.join(sorted(missing))} is missing")
         if unknown := found - required - optional:
-            raise self.error(
-                f"unknown {', '.join(sorted(unknown))}; allowed: {', '.join(sorted(required | optional))}"
-            )
+            raise self.error(f"unknown {', '.join(sorted(unknown))}; allowed: {', '.join(sorted(required | optional))}")
 
 
 def compose(text: str, file: str) -> YamlNode:

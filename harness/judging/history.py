@@ -249,7 +249,7 @@ def read(path: Path) -> RecordedHistory:
         raise UsageError(f"{path}, line 1: the list of workers is invalid, so no run wrote this file")
     if "merged" in first and (last["kind"] != "end" or torn):
         number = len(records) + 1
-        raise UsageError(f"{path}, line {number}: the end of the history is missing; this line and all later lines were removed")
+        raise UsageError(f"{path}, line {number}: the rest of the history is missing: this and all later lines")
     complete = last["kind"] == "end" and all(each["kind"] != "broken-off" for each in records)
     return RecordedHistory(
         tuple(records), complete, torn.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest()

@@ -130,7 +130,7 @@ class NftSocket(NetlinkSocket):
         try:
             self._socket.send(b"".join(parts))
         except OSError as error:
-            raise KernelError(f"cannot send a transaction of {len(messages)} messages", error.errno or errno.EIO) from error
+            raise KernelError(f"cannot send {len(messages)} netlink messages", error.errno or errno.EIO) from error
         self._raise_errors(first, messages)
 
     def commit_all(self, messages: Iterable[Message]) -> None:

@@ -43,8 +43,8 @@ Exit codes:
 def add(runs: Sequence[str], place: Path, suite: str) -> int:
     """Add the report of a finished RUN to the shelf, unless `trafficdist verify` rejects it.
 
-    The report's folder is <kubernetes minor>/<organization>-<project>/<version>-<mode>, without the mode if no proxy was
-    judged. The folder contains README.md, report.yaml, run.jsonl.xz (the history) and evidence.txt (excerpts for unmet
+    The report's folder is <kubernetes minor>/<organization>-<project>/<version>-<mode>, without the mode if no proxy
+    was judged. It contains README.md, report.yaml, run.jsonl.xz (the history) and evidence.txt (excerpts for unmet
     requirements). A newer report replaces an older one. Reports from unreleased versions are shown as not verified.
     """
     from harness.plugin.suite import catalogue

@@ -254,7 +254,7 @@ class KindComponents:
         """Return True if only the pod with this start number runs and is healthy, else raise `AssertionError`."""
         starts = self._pods_of(name)
         if starts != [start]:
-            raise AssertionError(f"label {static_pods.START_LABEL} of the running pods has values {starts}, not only {start}")
+            raise AssertionError(f"running pods: label {static_pods.START_LABEL} has values {starts}, not [{start}]")
         answer = self._get(name, _HEALTH[name])
         if answer != "ok":
             raise AssertionError(f"{_HEALTH[name]} answers {answer[-200:]!r}")

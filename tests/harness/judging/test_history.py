@@ -263,7 +263,7 @@ def test_a_merged_history_without_its_end_is_refused(tmp_path: Path, path: Path)
     *lines, last = (tmp_path / "run.jsonl").read_bytes().splitlines(keepends=True)
     for left in ([*lines, last[:-20]], lines, lines[:5], lines[:1]):
         (tmp_path / "run.jsonl").write_bytes(b"".join(left))
-        with pytest.raises(UsageError, match=r"line \d+: the end of the history is missing"):
+        with pytest.raises(UsageError, match=r"line \d+: the rest of the history is missing"):
             read(tmp_path / "run.jsonl")
 
 
