@@ -192,7 +192,7 @@ def test_address_of_a_pod_that_could_not_be_detached_is_not_given_again(monkeypa
                 network.remove_pod(pod)
         others = [network.add_pod("a1").addresses for _ in range(2)]
         assert pod.addresses not in others
-        with pytest.raises(UsageError, match="it has 3 pods"):
+        with pytest.raises(UsageError, match="it already has 3 pods"):
             network.add_pod("a1")
 
 
