@@ -1,6 +1,7 @@
 """Find the service proxy of a node from its pods, and how the proxy uses hints.
 
-docs/families.md has the sources for proxies other than kube-proxy. Some of these proxies route the connections of pods
+docs/implementation-differences.md has the sources for proxies other than kube-proxy. Some of these proxies route the
+connections of pods
 even if kube-proxy also runs on the node.
 """
 

@@ -1,4 +1,4 @@
-"""The programs that may serve Services on nodes, for `doctor` and `explain`. Source: docs/families.md."""
+"""The programs that may serve Services on nodes, for `doctor` and `explain`. See docs/implementation-differences.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ SERVICE_PROXIES = (
     ServiceProxy("OVN-Kubernetes", "ovnkube-node", ("app=ovnkube-node",), "serves Services itself", "none",
                  "reads no hints"),
     ServiceProxy("Kube-OVN", "kube-ovn", (), "serves Services itself if its load balancer is enabled", "",
-                 "is not examined in docs/families.md"),
+                 "is not examined in docs/implementation-differences.md"),
     *(ServiceProxy("", each) for each in ("kindnet", "kube-flannel", "aws-node", "weave-net")),
 )  # fmt: skip
 

@@ -66,7 +66,7 @@ def test_small_proxy_is_certified(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_proxy_in_user_space_meets_each_must(tmp_path: Path) -> None:
-    """No requirement demands address translation. families.md lists what is optional and unmet."""
+    """No requirement demands address translation. implementation-differences.md lists what is optional and unmet."""
     ended, report = _run(RECIPE.with_name("user-space.yaml"), tmp_path)
     assert ended.returncode == 0, ended.stdout[-3000:]
     assert {each["id"] for each in report["tests"] if each["verdict"] == "failed"} <= {

@@ -190,7 +190,7 @@ def cilium(setting: str, asked: Object, *slices: Object) -> Diagnosis:
 
 
 def test_cilium_prefers_the_node_by_its_name_and_then_uses_any_endpoint() -> None:
-    """See docs/families.md, node hints: Cilium reads nodeName, and has no zone tier."""
+    """See docs/implementation-differences.md, node hints: Cilium reads nodeName, and has no zone tier."""
     found = cilium("true", service(asks="PreferSameNode"), of_slice(*EACH_ZONE))
     assert {name: each.tier for each in found.routes for name in each.nodes} == {
         "a1": "node", "a2": "anywhere", "b1": "node", "b2": "anywhere", "c1": "node",

@@ -1,4 +1,4 @@
-"""The page on proxy families agrees with the catalogue on requirements, levels and features."""
+"""The page on differences between implementations agrees with the catalogue on requirements, levels and features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.conformance.cases import SCENARIOS
 from tests.docs.documented_commands import ROOT
 from trafficdist import Feature
 
-PAGE = (ROOT / "docs/families.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/implementation-differences.md").read_text(encoding="utf-8")
 FEATURES = {each.name: each for each in vars(features).values() if isinstance(each, Feature)}
 LEVELS = {each: scenario.requirement.level.name for each, scenario in SCENARIOS.items()}
 ROW = re.compile(r"^\| `([A-Z]+(?:-\d+)?/[a-z0-9-]+)` \| (\w+) \|.*\| (.*) \|$", re.MULTILINE)
