@@ -38,7 +38,7 @@ from trafficdist import (
 
 _PART = """
 
-@requirement({!r}, {!r}, level=MUST, features={{CLUSTER_IP}}, source="docs/grid.md")
+@requirement({!r}, {!r}, level=MUST, features={{CLUSTER_IP}}, source="docs/feature-grid.md")
 {}"""
 
 

@@ -31,7 +31,7 @@ RUN = {page: [shown for shown in commands(page) if shown.text not in NOT_RUN] fo
 SOME = "test_prefer_same_node_falls_back or test_client_uses_endpoints_hinted_for_its_zone"
 REQUIREMENTS = {
     "docs/generated.md": "generated",
-    "docs/grid.md": "test_cluster_ip_hints",
+    "docs/feature-grid.md": "test_cluster_ip_hints",
     "docs/node-level-topology.md": "test_clients_use_endpoints_of_their_node",
     "docs/topology-aware-dns.md": "test_headless_service_has_its_ready_endpoints",
     "docs/topology-keys.md": "test_keys_are_stored_in_their_order",
