@@ -220,7 +220,7 @@ format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: $(VENV)/.dev  ## measure the figures in docs/figures.md again (takes some minutes)
+benchmarks: $(VENV)/.dev  ## measure the figures in docs/performance.md again (takes some minutes)
 	for each in benchmarks/*.py; do $(BIN)/python $$each $(ARGS) || exit 1; done
 
 clean:  ## remove the virtual environment and all caches
