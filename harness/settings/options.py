@@ -187,7 +187,7 @@ _SELECTION = (
     Option("run-test", "Run only requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
     Option("generate", "Run only generated scenarios, for a time (60s, 10m) or up to a number (500). The seed "
-           "determines the scenarios. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
+           "determines the scenarios. See docs/generated-scenarios.md.", metavar="TIME|COUNT", check=check_amount),
     Option("replay", "Run only the scenarios in this file, which --generate printed.", metavar="FILE",
            check=parsing.scenarios),
     Option("quick", "Run only requirements that together detect many mutants in 30 s on two CPUs. The run is "

@@ -30,7 +30,7 @@ pytestmark = [
 RUN = {page: [shown for shown in commands(page) if shown.text not in NOT_RUN] for page in PAGES}
 SOME = "test_prefer_same_node_falls_back or test_client_uses_endpoints_hinted_for_its_zone"
 REQUIREMENTS = {
-    "docs/generated.md": "generated",
+    "docs/generated-scenarios.md": "generated",
     "docs/feature-grid.md": "test_cluster_ip_hints",
     "docs/node-level-topology.md": "test_clients_use_endpoints_of_their_node",
     "docs/topology-aware-dns.md": "test_headless_service_has_its_ready_endpoints",
