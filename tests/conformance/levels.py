@@ -2,7 +2,7 @@
 
 A MUST has such a sentence, or needs an extended feature. For any other requirement, the file says why it is not a MUST.
 
-    python -m tests.conformance.levels                 # write docs/levels.md
+    python -m tests.conformance.levels                 # write docs/requirement-levels.md
     python -m tests.conformance.levels quotes FILE...  # print quotes that occur in none of these documents
 """
 
