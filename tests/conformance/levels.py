@@ -20,7 +20,7 @@ from harness.plugin.suite import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "levels.yaml"
-PAGE = ROOT / "docs" / "levels.md"
+PAGE = ROOT / "docs" / "requirement-levels.md"
 
 FORCE = re.compile(
     r"\b(must|will|shall|is|are|cannot|never|do not)\b"
