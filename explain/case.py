@@ -6,7 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from explain.causes import SHOWN, Finding, Predicted, listed, texts
+from explain.causes import SHOWN, Finding, Prediction, listed, texts
 from explain.cluster import Cluster
 from explain.routes import Route
 from explain.wish import KEYS, OFF, has_annotation, wish_of
@@ -25,7 +25,7 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
 @dataclass(frozen=True)
-class Question:
+class ServicePorts:
     """The ports of a Service, in one IP family, whose endpoints are in the same EndpointSlices."""
 
     family: str
@@ -107,7 +107,7 @@ class Case:
     def families(self) -> list[str]:
         return sorted({each["addressType"] for each in self.slices})
 
-    def questions(self, by_proxies: Sequence[Route]) -> list[Question]:
+    def questions(self, by_proxies: Sequence[Route]) -> list[ServicePorts]:
         """Return the ports and families of the Service, grouped by their slices."""
         ports = {port_name(each): each for each in self.spec.get("ports") or ()}
         used = {one["addressType"] for _, one in self.endpoints}
@@ -120,7 +120,7 @@ class Case:
         for (of_family, mine), names in groups.items():
             routes = tuple(each for each in by_proxies if each.family == of_family and each.port in names)
             chosen, slices = tuple(ports[each] for each in names), tuple(self.slices[number] for number in mine)
-            made.append(Question(of_family, chosen, slices, routes))
+            made.append(ServicePorts(of_family, chosen, slices, routes))
         return made
 
     def kubectl(self, words: str) -> str:
@@ -350,9 +350,9 @@ class Case:
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
 
     def of_slices(self, text: str) -> str:
-        """Return a sentence about the slices, as `Predicted` if the slices were not read from the cluster."""
+        """Return a sentence about the slices, as `Prediction` if the slices were not read from the cluster."""
         seen = self.cluster.objects
-        return Predicted(text) if seen.supposed or "endpointslices" in seen.unread else text
+        return Prediction(text) if seen.supposed or "endpointslices" in seen.unread else text
 
     @property
     def _conditions(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ SHOWN = 6
 """The maximum number of names in a sentence."""
 
 
-class Weight(enum.IntEnum):
+class Effect(enum.IntEnum):
     """The effect of a cause: connections fail, leave the preferred zone, go as requested, or are unaffected (NOTE)."""
 
     FAILS = 0
@@ -27,7 +27,7 @@ class Weight(enum.IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, Weight.NOTE
+FAILS, CROSSES, AS_ASKED, NOTE = Effect.FAILS, Effect.CROSSES, Effect.AS_ASKED, Effect.NOTE
 
 
 SEVERITIES = {FAILS: "error", CROSSES: "warning", AS_ASKED: "info", NOTE: "info"}
@@ -43,7 +43,7 @@ class Cause:
     """
 
     id: str
-    weight: Weight
+    weight: Effect
     means: str
     remedy: str
     source: str
@@ -62,11 +62,11 @@ def texts(name: str) -> Any:
 def causes() -> dict[str, Cause]:
     """Return all causes by id, in file order."""
     content: dict[str, dict[str, Any]] = texts("causes")
-    weights = {each.word: each for each in Weight}
+    weights = {each.word: each for each in Effect}
     return {name: Cause(name, weights[each.pop("weight")], **each) for name, each in content.items()}
 
 
-class Predicted(str):
+class Prediction(str):
     """A sentence of evidence that was derived from assumptions or predictions, and not read from objects."""
 
     __slots__ = ()
@@ -91,17 +91,17 @@ class Finding:
 
     @property
     def seen(self) -> list[str]:
-        return [each for each in self.evidence if not isinstance(each, Predicted)]
+        return [each for each in self.evidence if not isinstance(each, Prediction)]
 
     @property
     def predicted(self) -> list[str]:
-        return [each for each in self.evidence if isinstance(each, Predicted)]
+        return [each for each in self.evidence if isinstance(each, Prediction)]
 
     @property
     def severity(self) -> str:
         return SEVERITIES[self.cause.weight]
 
-    def weighing(self, weight: Weight) -> "Finding":
+    def weighing(self, weight: Effect) -> "Finding":
         """Return the finding with another weight."""
         return replace(self, cause=replace(self.cause, weight=weight))
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
-from explain.probe_evidence import Plan, Seen, named, plan
+from explain.probe_evidence import ProbeOutcomes, ProbePlan, named, plan
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster.clients import Clients
@@ -46,7 +46,7 @@ PERMISSIONS = tuple(each for each in RULES if _RESOURCES & {*each.resources} and
 
 def ask(
     diagnosis: Diagnosis, cluster: Cluster, *, kubeconfig: str, context: str, registry: str, say: Say
-) -> tuple[Plan, list[Seen]]:
+) -> tuple[ProbePlan, list[ProbeOutcomes]]:
     """Probe each predicted route of a Service from a client pod on one of the nodes that use the route.
 
     Raises `UsageError` if the Service has no cluster IP, `DistrustError` while a run uses the cluster,
@@ -70,7 +70,7 @@ def ask(
             raise UnavailableError(errors.of(error, server=api.server)) from error
 
 
-def _asked(api: Api, wanted: Plan, run_id: str, registry: str, held: HeldLease) -> list[Seen]:
+def _asked(api: Api, wanted: ProbePlan, run_id: str, registry: str, held: HeldLease) -> list[ProbeOutcomes]:
     with contextlib.ExitStack() as begun:
         runner = PodRunner(api, run_labels(run_id), registry, TROUBLED_SECONDS)
         begun.callback(runner.close)
@@ -86,7 +86,7 @@ def _asked(api: Api, wanted: Plan, run_id: str, registry: str, held: HeldLease) 
         return _outcomes(wanted, clients, dialer)
 
 
-def _require_addresses(api: Api, wanted: Plan) -> None:
+def _require_addresses(api: Api, wanted: ProbePlan) -> None:
     """Raise `UsageError` if an address no longer belongs to the Service, because another Service may now use it."""
     metadata = wanted.service["metadata"]
     now = api.get("services", metadata["namespace"], metadata["name"])
@@ -98,7 +98,7 @@ def _require_addresses(api: Api, wanted: Plan) -> None:
         raise UsageError(f"{said}, which has {theirs}: only its own addresses can be probed")
 
 
-def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:
+def _outcomes(wanted: ProbePlan, clients: Clients, dialer: Dialer) -> list[ProbeOutcomes]:
     asked = [(clients.pod_of(pod_client(each.node)), each) for each in wanted.questions]
     probes = [Probe(client, "TCP", each.address, each.number) for client, each in asked]
     if not wanted.told:
@@ -108,13 +108,13 @@ def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:
         outcomes = dialer.probe([each for each in probes for _ in range(times)], read=Reached)
         seen = [outcomes[begin : begin + times] for begin in range(0, len(outcomes), times)]
     counted = [
-        Seen(question, Counter(named(each, question.family, wanted) for each in outcomes))
+        ProbeOutcomes(question, Counter(named(each, question.family, wanted) for each in outcomes))
         for question, outcomes in zip(wanted.questions, seen, strict=True)
     ]
     return [replace(each, direct=_directly(each, clients, dialer)) if each.lost else each for each in counted]
 
 
-def _directly(seen: Seen, clients: Clients, dialer: Dialer) -> Counter[Observation]:
+def _directly(seen: ProbeOutcomes, clients: Clients, dialer: Dialer) -> Counter[Observation]:
     """Return the outcomes of connections directly to the pods, as a control that does not involve the proxy."""
     client = clients.pod_of(pod_client(seen.question.node))
     return Counter(dialer.connect(Probe(client, "TCP", address, port)) for address, port in seen.question.targets)

@@ -9,9 +9,9 @@ from datetime import timedelta
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from explain.components import API_SERVER, CONTROLLER, PROXY, Proof, proof
+from explain.components import API_SERVER, CONTROLLER, PROXY, MinimumRelease, proof
 from explain.objects import CALICO, Objects, kubelet_version
-from explain.programs import Program, numbers_of, program_of
+from explain.programs import ProxyProgram, numbers_of, program_of
 from harness.api.client import Object
 from harness.checks.service_proxies import Reads
 from harness.guest.lease_record import moment
@@ -47,7 +47,7 @@ class Node:
     name: str
     zone: str
     version: Version
-    program: Program
+    program: ProxyProgram
     age: str
     counts: bool
     milli_cpu: int
@@ -78,7 +78,7 @@ class Cluster:
     `proven` is the oldest release that can have written the objects (before any `--if`), if no version is reported.
     """
 
-    def __init__(self, objects: Objects, follow: Reading, proven: Proof | None = None) -> None:
+    def __init__(self, objects: Objects, follow: Reading, proven: MinimumRelease | None = None) -> None:
         self.objects = objects
         images = [_image(each, CONTROLLER) for each in objects.managers]
         self.controller_image = min(filter(None, images), default="")
@@ -87,7 +87,7 @@ class Cluster:
         self.known_by = next((name for name, each in versions.items() if each), "")
         tag = self.controller_image.rpartition(":")[2]
         known = version_of(tag) or version_of(objects.version)
-        self.proven = proven or (Proof() if known else proof(objects.services, objects.endpointslices))
+        self.proven = proven or (MinimumRelease() if known else proof(objects.services, objects.endpointslices))
         self.known_at_least = "" if known else self._at_least(kubelet)
         version = known or max(version_of(kubelet) or NEWEST, self.proven.version)
         gates = objects.gates.get(API_SERVER, {})  # all components are assumed to agree about topology keys
@@ -103,7 +103,7 @@ class Cluster:
 
     def _at_least(self, kubelet: str) -> str:
         """Return the minimum version of a control plane whose version is unknown: kubelets are never newer."""
-        known = Proof(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
+        known = MinimumRelease(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
         known = max(known, self.proven, key=lambda each: each.version)
         return f"not known, at least 1.{known.version[1]} ({known.by})" if known.version > OLDEST else ""
 
@@ -113,15 +113,15 @@ class Cluster:
         return {found.name: found for found in map(self._node, objects)}
 
     @cached_property
-    def alike(self) -> Mapping[tuple[str, Version, Program], list[str]]:
+    def alike(self) -> Mapping[tuple[str, Version, ProxyProgram], list[str]]:
         """The names of nodes by zone, kube-proxy release and service proxy."""
-        groups: dict[tuple[str, Version, Program], list[str]] = defaultdict(list)
+        groups: dict[tuple[str, Version, ProxyProgram], list[str]] = defaultdict(list)
         for name, each in self.nodes.items():
             groups[each.zone, each.version, each.program].append(name)
         return groups
 
     @cached_property
-    def others(self) -> Mapping[Program, list[str]]:
+    def others(self) -> Mapping[ProxyProgram, list[str]]:
         """The service proxies other than kube-proxy, with their nodes."""
         programs = dict.fromkeys(each.program for each in self.nodes.values() if each.program.is_other)
         return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
@@ -146,7 +146,7 @@ class Cluster:
 
     def _node(self, node: Object) -> Node:
         name, kubelet = str(node["metadata"]["name"]), kubelet_version(node)
-        program, proxy = self._programs.get(name, (Program(), None))
+        program, proxy = self._programs.get(name, (ProxyProgram(), None))
         known_by, status = f"kubelet {kubelet}" if kubelet else self.known_by, node.get("status") or {}
         reported = [each.get("status") for each in status.get("conditions") or () if each.get("type") == "Ready"]
         return Node(
@@ -162,7 +162,7 @@ class Cluster:
         )
 
     @cached_property
-    def _programs(self) -> Mapping[str, tuple[Program, Object | None]]:
+    def _programs(self) -> Mapping[str, tuple[ProxyProgram, Object | None]]:
         pods: dict[str, list[Object]] = defaultdict(list)
         for each in self.objects.proxies:
             pods[str((each.get("spec") or {}).get("nodeName", ""))].append(each)

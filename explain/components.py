@@ -29,28 +29,28 @@ _Source = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class MinimumRelease:
     """The oldest release of a control plane that can have written a cluster's objects, and an object as evidence."""
 
     version: Version = OLDEST
     by: str = ""
 
 
-def proof(services: Iterable[Object], slices: Iterable[Object]) -> Proof:
+def proof(services: Iterable[Object], slices: Iterable[Object]) -> MinimumRelease:
     """Return the oldest possible release according to a cluster's objects, if all feature gates have their defaults."""
-    found, modes = [Proof()], {}
+    found, modes = [MinimumRelease()], {}
     for each in services:
         metadata, value = each["metadata"], (each.get("spec") or {}).get("trafficDistribution")
         name = (metadata.get("namespace", ""), metadata["name"])
         if value:
             minor = 34 if value in ("PreferSameZone", "PreferSameNode") else 31
-            found.append(Proof((1, minor), f"Service {'/'.join(name)} has trafficDistribution {value}"))
+            found.append(MinimumRelease((1, minor), f"Service {'/'.join(name)} has trafficDistribution {value}"))
         elif TOPOLOGY_MODE in (annotations := metadata.get("annotations") or {}):
             modes[name] = TOPOLOGY_AWARE_HINTS not in annotations
     for one in slices if any(modes.values()) else ():
         name = (one["metadata"].get("namespace", ""), service_name(one))
         if modes.get(name) and is_managed(one) and any_hints(one):
-            found.append(Proof((1, 27), f"{TOPOLOGY_MODE} gave hints to Service {'/'.join(name)}"))
+            found.append(MinimumRelease((1, 27), f"{TOPOLOGY_MODE} gave hints to Service {'/'.join(name)}"))
     return max(found, key=lambda each: each.version)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from explain.case import Case, distinct, nodes_of, zones_of
-from explain.causes import Finding, Predicted, found, listed, many
+from explain.causes import Finding, Prediction, found, listed, many
 from explain.hint_patches import give_hints
 from explain.numbers import floating_point_refuses, overloads
 from explain.placement import more
@@ -157,7 +157,7 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     where = f"all nodes that count ({len(counted)}) are in zone {zones[0]}" if zones else "no node that counts is ready"
     left_out = [each.name for each in case.cluster.nodes.values() if not each.counts]
     more = f"; not ready, or of the control plane: {listed(left_out)}" if left_out else ""
-    evidence = (Predicted(f"the controller refuses: {refusal.message}"), *case.events)
+    evidence = (Prediction(f"the controller refuses: {refusal.message}"), *case.events)
     return found("one-zone", where + more, evidence=evidence, remedy=f"kubectl get nodes -L {ZONE}")
 
 
@@ -173,7 +173,7 @@ def _overloaded(case: Case, refusal: Refusal, shares: ZoneShares, endpoints: int
 def _cpu(case: Case, shares: ZoneShares) -> str:
     of_zones = ", ".join(f"{zone} {weight / shares.total:.0%}" for zone, weight in shares.weights.items())
     said = f"CPU of the zones: {of_zones}"
-    return Predicted(said) if case.cluster.objects.supposed else said
+    return Prediction(said) if case.cluster.objects.supposed else said
 
 
 def _instead(case: Case) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from explain import service_intent
-from explain.case import Case, Question, distinct, zones_of
-from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, Weight, found, many
+from explain.case import Case, ServicePorts, distinct, zones_of
+from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Effect, Finding, found, many
 from explain.choosers import to_pods
 from explain.cluster import Cluster
 from explain.controller_hints import hints
@@ -107,7 +107,7 @@ Causes = Sequence[tuple[Finding, Sequence[str]]]
 """The causes of some routes, each with its nodes. A cause without nodes explains all these routes."""
 
 
-def _causes_of(routes: Sequence[Route], findings: Iterable[Finding], least: Weight) -> Causes:
+def _causes_of(routes: Sequence[Route], findings: Iterable[Finding], least: Effect) -> Causes:
     left, causes = [{*each.nodes} for each in routes], []
     scopes = {one: [scope(one, each) for each in routes] for one in findings if one.cause.weight <= least}
     known = [one for one, of_routes in scopes.items() if any(of_routes)]
@@ -279,7 +279,7 @@ def _of_ports(
         yield about(one, mine, by_proxies, named=bool(first.ports))
 
 
-def _of_question(case: Case, question: Question, known: set[str], *, to_hints: bool) -> Iterator[Finding]:
+def _of_question(case: Case, question: ServicePorts, known: set[str], *, to_hints: bool) -> Iterator[Finding]:
     if not question.ready:
         yield from (
             service_intent.not_ready(case, question) if question.endpoints else service_intent.lacking(case, question)

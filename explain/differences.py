@@ -14,7 +14,7 @@ from reference.proxy.objects import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RouteDifference:
     """A Service whose routes differ, with both headlines. `failing` is true if connections fail in the second cluster.
 
     `example` compares the routes of one node. `lines` includes `example` if both headlines are equal.
@@ -36,7 +36,7 @@ class Difference:
             yield f"  example   {self.example}"
 
 
-def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Difference]:
+def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[RouteDifference]:
     """Return the Services that exist in only one cluster, or whose routes differ on a node of both clusters."""
     names = sorted(each for each in before.services.keys() | after.services.keys() if namespace in {"", each[0]})
     found = []
@@ -46,7 +46,7 @@ def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Di
         if nodes or (said != says and not (was and now)):
             failing = any("fails" in each for routes in now.values() for each in routes.values())
             example = _example(nodes[0], was[nodes[0]], now[nodes[0]]) if nodes else ""
-            found.append(Difference("/".join(name), nodes, said, says, failing, example))
+            found.append(RouteDifference("/".join(name), nodes, said, says, failing, example))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from explain.case import Case, Question, slice_port
+from explain.case import Case, ServicePorts, slice_port
 from explain.causes import Finding, found, listed, many
 from harness.api.client import Object
 from reference.endpointslice.labels import MANAGED_BY
@@ -51,7 +51,7 @@ def give_family(case: Case, family: str) -> str:
     return f"{look}; then give the pods addresses of family {family}"
 
 
-def give_port(case: Case, question: Question, slices: Sequence[Object]) -> str:
+def give_port(case: Case, question: ServicePorts, slices: Sequence[Object]) -> str:
     """Return how to add the ports and the IP family of `question` to the ready endpoints in these slices."""
     mine = [one for one in slices if one["addressType"] == question.family]
     if not mine:

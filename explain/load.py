@@ -18,7 +18,7 @@ from reference.proxy.objects import canonical
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ZoneLoad:
     """Endpoints in a zone with the same load. `even` is the share that each endpoint would have under even load."""
 
     zone: str
@@ -32,7 +32,7 @@ class Share:
         return self.share / self.even
 
 
-def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients: str) -> list[Share]:
+def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients: str) -> list[ZoneLoad]:
     """Return the load of endpoints, grouped by zone and share, for the first port of each IP family.
 
     `clients` is "nodes", "cpu", or shares of zones like "a=5,b=3". Raises `UsageError`.
@@ -48,7 +48,7 @@ def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients
         for address in route.endpoints:
             borne[address] = borne.get(address, 0.0) + heavy / len(route.targets)
     alike = Counter((zones.get(address, ""), round(each / total, 6)) for address, each in borne.items() if total)
-    return [Share(zone, count, share, even) for (zone, share), count in sorted(alike.items())]
+    return [ZoneLoad(zone, count, share, even) for (zone, share), count in sorted(alike.items())]
 
 
 def _weights(clients: str, cluster: Cluster) -> Callable[[str], float]:

@@ -23,7 +23,7 @@ _HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "fix", "
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ServiceRow:
     """A Service: its request ("" for none), the number of nodes that do not meet it, the first cause, and the fix."""
 
     service: str
@@ -46,7 +46,7 @@ class Row:
 class Overview:
     """The Services that request topology or that fail. `silent` is the number of all other Services."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ServiceRow, ...]
     silent: int
     nodes: int | None
     unread: tuple[str, ...]
@@ -87,20 +87,21 @@ def overview(cluster: Cluster, namespace: str = "") -> Overview:
     return Overview(tuple(rows), sum(not each.asks for each in every), nodes, unread)
 
 
-def _row(service: Any, cluster: Cluster) -> Row:
+def _row(service: Any, cluster: Cluster) -> ServiceRow:
     metadata = service["metadata"]
     name = f"{metadata.get('namespace', '')}/{metadata['name']}"
     try:
         found = diagnose(service, cluster)
         asks = asked_in_words(service, cluster.features, found.wish) if found.wish else ""
     except (*UNREADABLE, AttributeError) as error:
-        return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
+        says = f"its objects cannot be read: {error!r}"
+        return ServiceRow(name, "?", len(cluster.nodes), says, wanting=True, failing=True)
     if not found.wanting:
-        return Row(name, asks, 0, answer(found))
+        return ServiceRow(name, asks, 0, answer(found))
     first, unmet, fails = found.reason, len(found.unmet), bool(found.failing)
     assert first is not None, "each route that falls short has a finding"
     remedy = first.remedy or first.cause.remedy
-    return Row(name, asks, unmet, answer(found), first.cause.id, remedy, first.also, wanting=True, failing=fails)
+    return ServiceRow(name, asks, unmet, answer(found), first.cause.id, remedy, first.also, wanting=True, failing=fails)
 
 
 def _text(view: Overview) -> str:

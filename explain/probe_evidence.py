@@ -46,7 +46,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlannedProbe:
     """A probe from a client pod on a node to an address of the Service, and the endpoints that are expected to answer.
 
     `targets` are the addresses and ports of at most `CONTROLS` of these endpoints.
@@ -63,14 +63,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProbePlan:
     """The probes of a Service. `servers` are its endpoints by address. `told` is true if servers return their names.
 
     `left_out` lists the parts that are not probed, with the reasons.
     """
 
     service: Object
-    questions: tuple[Question, ...]
+    questions: tuple[PlannedProbe, ...]
     servers: Mapping[str, Server]
     told: bool
     left_out: tuple[str, ...]
@@ -81,13 +81,13 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProbeOutcomes:
     """The outcomes of one probe, counted. `Reached` contains the address of an endpoint, or "" if it is unknown.
 
     `direct` are the outcomes of connections to the endpoints themselves, if the Service did not answer.
     """
 
-    question: Question
+    question: PlannedProbe
     outcomes: Mapping[Observation, int]
     direct: Mapping[Observation, int] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class Seen:
         return "connects" if "" in reached else "as expected"
 
 
-def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
+def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> ProbePlan:
     """Return the probes of a Service from `ready` nodes, which accept pods. Raises `UsageError` if there are no probes.
 
     Only cluster IPs are probed, and only over TCP, because a UDP probe would send data to the server.
@@ -128,7 +128,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         raise UsageError(f"{said}; only cluster IPs can be probed")
     numbers = {port_name(each): each["port"] for each in spec["ports"]}
     slices = cluster.slices.get((metadata["namespace"], metadata["name"]), ())
-    questions: list[Question] = []
+    questions: list[PlannedProbe] = []
     left_out: list[str] = []
     for route in (each for each in found_now.routes if each.clients == "internal"):
         if not route.port.endswith("/TCP"):
@@ -136,7 +136,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         elif route.family in addresses and (node := _client(route, ready, [each.node for each in questions])):
             address, number, targets = addresses[route.family], numbers[route.port], route.targets[:CONTROLS]
             asked = (node, route.zone, route.family, address, number, route.port, route.endpoints, targets)
-            questions.append(Question(*asked))
+            questions.append(PlannedProbe(*asked))
         else:
             accept = "accepts no pods" if len(route.nodes) == 1 else "none of them accepts pods"
             left_out.append(f"{listed(route.nodes)}: {accept}")
@@ -148,10 +148,10 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         raise UsageError(f"--probe: cannot probe Service {metadata['namespace']}/{metadata['name']}: {why}")
     pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
     servers = _servers(slices, pods)
-    return Plan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))
+    return ProbePlan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))
 
 
-def _of_each_zone(questions: Sequence[Question]) -> list[str]:
+def _of_each_zone(questions: Sequence[PlannedProbe]) -> list[str]:
     """Return the nodes in an order that takes one node of each zone before the second node of any zone."""
     zones = {each.node: each.zone for each in questions}
     places = [*zones.values()]
@@ -182,7 +182,7 @@ def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
     return bool(images) and all(each and all(_TEST_IMAGE in one for one in each) for each in images)
 
 
-def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: Cluster) -> Diagnosis:
+def with_seen(found_now: Diagnosis, plan: ProbePlan, seen: Sequence[ProbeOutcomes], cluster: Cluster) -> Diagnosis:
     """Return the diagnosis after a probe. A contradiction of the prediction becomes the first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
@@ -211,21 +211,21 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: C
     return replace(found_now, findings=findings, seen_crossing=crossing, seen_failing=lost)
 
 
-def _names(addresses: Sequence[str], plan: Plan) -> str:
+def _names(addresses: Sequence[str], plan: ProbePlan) -> str:
     named = [plan.servers[each] for each in addresses if each in plan.servers]
     by_zone = Counter(each.zone or "(none)" for each in named)
     zones = ", ".join(f"zone {zone}" for zone in sorted(by_zone))
     return f"{listed(sorted(each.name for each in named))} ({zones})" if named else ""
 
 
-def _outcomes(seen: Seen, plan: Plan) -> str:
+def _outcomes(seen: ProbeOutcomes, plan: ProbePlan) -> str:
     """Return the outcomes in words, like "web-1 of zone a 30x, no answer 2x"."""
     return ", ".join(
         f"{_outcome(each, plan)} {count}x" for each, count in sorted(seen.outcomes.items(), key=lambda pair: -pair[1])
     )
 
 
-def _outcome(outcome: Observation, plan: Plan) -> str:
+def _outcome(outcome: Observation, plan: ProbePlan) -> str:
     match outcome:
         case Reached(pod=""):
             return "a connection"
@@ -239,7 +239,7 @@ def _outcome(outcome: Observation, plan: Plan) -> str:
     return f"not known ({outcome.why})"
 
 
-def shown(plan: Plan, seen: Sequence[Seen]) -> Iterator[Any]:
+def shown(plan: ProbePlan, seen: Sequence[ProbeOutcomes]) -> Iterator[Any]:
     asked = sum(sum(each.outcomes.values()) for each in seen)
     who = "only whether they could connect, because the servers do not return their names"
     who = "the servers run the standard test image, and return their names" if plan.told else who
@@ -254,7 +254,7 @@ def shown(plan: Plan, seen: Sequence[Seen]) -> Iterator[Any]:
     yield table
 
 
-def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
+def as_json(plan: ProbePlan, seen: Sequence[ProbeOutcomes]) -> dict[str, Any]:
     rows = [
         fields(each.question, "node zone address port family")
         | {
@@ -267,7 +267,7 @@ def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
     return {"told": plan.told, "left_out": list(plan.left_out), "rows": rows}
 
 
-def named(outcome: Observation, family: Family, plan: Plan) -> Observation:
+def named(outcome: Observation, family: Family, plan: ProbePlan) -> Observation:
     """Return an outcome with the address of an endpoint instead of the name that its server returned.
 
     An unknown name is marked with a question mark.

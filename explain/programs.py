@@ -25,7 +25,7 @@ _KNOWN_TO_CILIUM = ({"PreferSameZone", "PreferSameNode"}, (1, 20)), ({"PreferClo
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProxyProgram:
     """A service proxy, with the version and the image of its pod.
 
     `name` is "" if no proxy pod was found. kube-proxy is then assumed. `reads` are the hints that it follows, `does`
@@ -49,7 +49,7 @@ class Program:
     def title(self) -> str:
         return f"{self.name} {self.version}".rstrip()
 
-    def of(self, *, annotated: bool) -> "Program":
+    def of(self, *, annotated: bool) -> "ProxyProgram":
         """Return the program with the hints that it uses for a Service with (`annotated`) or without the annotation."""
         return replace(self, reads="none") if self.annotated and not annotated else self
 
@@ -104,15 +104,15 @@ def numbers_of(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-def program_of(pods: Sequence[Object], cilium: Object | None) -> tuple[Program, Object | None]:
+def program_of(pods: Sequence[Object], cilium: Object | None) -> tuple[ProxyProgram, Object | None]:
     """Return the service proxy among these pods of a node, and its pod. `cilium` is the data of Cilium's ConfigMap."""
     found = [(made, pod) for pod in pods if (made := _of_pod(pod, cilium)) is not None]
     certain = [each for each in found if each[0].name in _BESIDE or (each[0].is_other and not each[0].when)]
     kube_proxy = [each for each in found if not each[0].is_other]
-    return next(iter([*certain, *kube_proxy, *found]), (Program(), None))
+    return next(iter([*certain, *kube_proxy, *found]), (ProxyProgram(), None))
 
 
-def _of_pod(pod: Object, cilium: Object | None) -> Program | None:
+def _of_pod(pod: Object, cilium: Object | None) -> ProxyProgram | None:
     known = recognise(pod["metadata"]["name"], pod["metadata"].get("labels"))
     if known is None:
         return None
@@ -136,7 +136,7 @@ def _of_pod(pod: Object, cilium: Object | None) -> Program | None:
         given = [each.partition("=")[2] for one in containers for each in settings(one).get("args", ())]
         when = when if not given else "never" if "false" in given else ""
     annotated = known.name == "Calico eBPF" and bool(version) and not reads
-    return None if when == "never" else Program(known.name, version, image, reads, when, does, annotated)
+    return None if when == "never" else ProxyProgram(known.name, version, image, reads, when, does, annotated)
 
 
 def settings(container: Object) -> Object:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Literal
 
-from explain.case import Case, Question, condition, distinct, nodes_of, zones_of
+from explain.case import Case, ServicePorts, condition, distinct, nodes_of, zones_of
 from explain.causes import CROSSES, FAILS, NOTE, SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
@@ -30,7 +30,7 @@ Gate ServiceTopology is on, kube-proxy is too old, the node has no zone, no endp
 """
 
 
-def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
+def faults(case: Case, question: ServicePorts) -> dict[Fault, set[str]]:
     """Return the faults, each with its nodes. A node may have several faults."""
     found, cluster, by_node = defaultdict[Fault, set[str]](set), case.cluster, case.wish == "node"
     ready = [each for each, _ in question.ready]
@@ -85,7 +85,7 @@ def _needed(case: Case, version: Version, here: bool) -> str:
 
 
 def of_places(
-    case: Case, question: Question, known: AbstractSet[str], of_hints: Sequence[Finding]
+    case: Case, question: ServicePorts, known: AbstractSet[str], of_hints: Sequence[Finding]
 ) -> Iterator[Finding]:
     """Yield why nodes (except `known` nodes) use distant endpoints. `of_hints` are the findings about the hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
@@ -199,7 +199,7 @@ def _unlisted(case: Case, zones: Sequence[str]) -> list[str]:
     return sorted(pod for pod, on in case.unlisted.items() if on in nodes and nodes[on].zone in zones)
 
 
-def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], question: Question) -> Finding:
+def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], question: ServicePorts) -> Finding:
     known = [each for each, _ in question.endpoints]
     here = [(each, one) for each, one in case.endpoints if case.cluster.zone(each) in zones]
     mine = sorted({name_of(each): each for each in known if case.cluster.zone(each) in zones}.items())

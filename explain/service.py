@@ -14,7 +14,7 @@ from explain import dump, objects, probe_evidence
 from explain.causes import many
 from explain.cluster import Cluster, ServiceName
 from explain.diagnosis import Diagnosis, diagnose
-from explain.differences import Difference, differences
+from explain.differences import RouteDifference, differences
 from explain.load import shares
 from explain.objects import Objects
 from explain.overview import FORMATS, Overview, overview
@@ -41,7 +41,7 @@ class Source:
     follow: Reading = "released"
 
 
-Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.Plan, list[probe_evidence.Seen]]]
+Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.ProbePlan, list[probe_evidence.ProbeOutcomes]]]
 """A function that probes a Service from client pods."""
 
 
@@ -101,7 +101,7 @@ def explain_all(namespace: str, source: Source, *, form: str, console: Console) 
 
 def explain_diff(
     namespace: str, source: Source, other: str, *, version: str, form: str, console: Console
-) -> list[Difference]:
+) -> list[RouteDifference]:
     """Print and return the Services whose routes differ from those in another dump, or after an upgrade."""
     with gc_paused():
         before, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")

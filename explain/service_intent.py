@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from explain.case import PROXY_NAME, Case, Question, condition, distinct, has_port, port_name
+from explain.case import PROXY_NAME, Case, ServicePorts, condition, distinct, has_port, port_name
 from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
@@ -155,7 +155,7 @@ def nobody(case: Case) -> Finding | None:
     return found("empty-slices", evidence=seen, remedy=remedy, why=why)
 
 
-def not_ready(case: Case, question: Question) -> Iterator[Finding]:
+def not_ready(case: Case, question: ServicePorts) -> Iterator[Finding]:
     """Yield findings that say why no endpoint of some ports is ready. Terminating endpoints may still work."""
     endpoints = [each for each, _ in question.endpoints]
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
@@ -174,7 +174,7 @@ def not_ready(case: Case, question: Question) -> Iterator[Finding]:
         )
 
 
-def lacking(case: Case, question: Question) -> Iterator[Finding]:
+def lacking(case: Case, question: ServicePorts) -> Iterator[Finding]:
     """Yield findings that say why no endpoint has some ports of the Service in one IP family."""
     of_family = [one for one in case.slices if one["addressType"] == question.family]
     if not any(one.get("endpoints") for one in of_family):

@@ -8,8 +8,8 @@ from rich.table import Column, Table
 from explain.causes import AS_ASKED, Finding, listed, many
 from explain.cluster import Cluster
 from explain.diagnosis import Causes, Diagnosis
-from explain.load import Share
-from explain.programs import Program
+from explain.load import ZoneLoad
+from explain.programs import ProxyProgram
 from explain.routes import Route, described, nodes_of
 from reference.features import GATES
 
@@ -138,9 +138,9 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
         yield _table(diagnosis)
 
 
-def served_by(cluster: Cluster) -> Mapping[tuple[str, Program], Sequence[str]]:
+def served_by(cluster: Cluster) -> Mapping[tuple[str, ProxyProgram], Sequence[str]]:
     """Return the nodes by service proxy. The key includes a text that says how the proxy and its version are known."""
-    found: dict[tuple[str, Program], list[str]] = {}
+    found: dict[tuple[str, ProxyProgram], list[str]] = {}
     for each in cluster.nodes.values():
         found.setdefault((each.served_by, each.program), []).append(each.name)
     return found
@@ -184,7 +184,7 @@ def _table(diagnosis: Diagnosis) -> Table:
 
 
 def supposition(
-    assumed: Sequence[str], clients: str, before: Diagnosis, then: Diagnosis, bears: Sequence[Share]
+    assumed: Sequence[str], clients: str, before: Diagnosis, then: Diagnosis, bears: Sequence[ZoneLoad]
 ) -> Iterator[Any]:
     metadata = before.service["metadata"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(before)}"
@@ -208,7 +208,7 @@ ASSUMES = (
 )
 
 
-def _bears(bears: Sequence[Share]) -> Table:
+def _bears(bears: Sequence[ZoneLoad]) -> Table:
     table = Table("zone", "endpoints", "each bears", "of an even share", box=None, pad_edge=False, header_style="bold")
     for each in bears:
         table.add_row(each.zone or "(none)", str(each.endpoints), f"{each.share:.1%}", f"{each.load:.0%}")

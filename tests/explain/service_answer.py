@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from explain.diagnosis import Diagnosis
 from explain.objects import Objects
-from explain.overview import Row
+from explain.overview import ServiceRow
 from harness.api.client import Object
 from tests.explain.cluster_builders import ZONE
 
@@ -22,7 +22,7 @@ class ServiceAnswer:
 
     found: Diagnosis
     says: str
-    row: Row | None
+    row: ServiceRow | None
     service: Object
     slices: list[Object]
     objects: Objects

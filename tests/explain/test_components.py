@@ -8,7 +8,7 @@ import pytest
 
 from explain import objects
 from explain.cluster import Cluster
-from explain.components import Proof, proof, read_gates
+from explain.components import MinimumRelease, proof, read_gates
 from explain.diagnosis import diagnose
 from explain.what_if import supposed
 from harness.api.client import Api, Object
@@ -109,7 +109,11 @@ def test_unknown_control_plane_is_as_new_as_its_objects_prove(
 
 def test_hints_prove_a_release_older_than_that_of_the_field() -> None:
     assert proof([by_annotation()], [of_slice(*EACH_ZONE)]).version == (1, 27)
-    assert proof([by_annotation()], [of_slice(*unhinted("a1"))]) == proof([OLD], [of_slice(*EACH_ZONE)]) == Proof()
+    assert (
+        proof([by_annotation()], [of_slice(*unhinted("a1"))])
+        == proof([OLD], [of_slice(*EACH_ZONE)])
+        == MinimumRelease()
+    )
 
 
 def test_release_that_is_known_counts_whatever_is_stored() -> None:

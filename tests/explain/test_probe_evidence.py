@@ -9,7 +9,7 @@ import pytest
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
 from explain.objects import Objects
-from explain.probe_evidence import MOST_CLIENTS, Plan, Question, Seen, Verdict, named, plan, with_seen
+from explain.probe_evidence import MOST_CLIENTS, PlannedProbe, ProbeOutcomes, ProbePlan, Verdict, named, plan, with_seen
 from explain.text import answer
 from harness.api.client import Object
 from harness.errors import UsageError
@@ -19,7 +19,7 @@ from tests.explain.cluster_builders import EACH_ZONE, ZONES, agent, endpoint, no
 PORTS = [{"port": 80, "protocol": "TCP", "name": "web"}, {"port": 53, "protocol": "UDP", "name": "dns"}]
 
 
-def planned(seen: Objects, ready: Sequence[str] = tuple(ZONES)) -> Plan:
+def planned(seen: Objects, ready: Sequence[str] = tuple(ZONES)) -> ProbePlan:
     cluster = Cluster(seen, "released")
     return plan(diagnose(seen.services[0], cluster), cluster, ready)
 
@@ -99,8 +99,8 @@ VERDICTS: list[tuple[Mapping[Observation, int], Sequence[str], Verdict]] = [
 def test_outcomes_are_compared_with_what_is_expected(
     outcomes: Mapping[Observation, int], expected: Sequence[str], verdict: Verdict
 ) -> None:
-    asked = Question("a1", "a", "IPv4", "10.96.0.9", 80, "80/TCP", tuple(expected))
-    assert Seen(asked, outcomes).verdict == verdict
+    asked = PlannedProbe("a1", "a", "IPv4", "10.96.0.9", 80, "80/TCP", tuple(expected))
+    assert ProbeOutcomes(asked, outcomes).verdict == verdict
 
 
 def test_answer_is_attributed_to_the_named_endpoint_or_to_an_unknown_one() -> None:
@@ -114,7 +114,7 @@ def test_answer_is_attributed_to_the_named_endpoint_or_to_an_unknown_one() -> No
 def told(outcome: Observation) -> Diagnosis:
     seen, found = objects(), planned(objects())
     cluster = Cluster(seen, "released")
-    answers = [Seen(each, {outcome: 66}) for each in found.questions if each.node == "a1"]
+    answers = [ProbeOutcomes(each, {outcome: 66}) for each in found.questions if each.node == "a1"]
     return with_seen(diagnose(seen.services[0], cluster), found, answers, cluster)
 
 
@@ -143,7 +143,7 @@ def test_unexpected_observation_is_the_first_cause(outcome: Observation, said: s
 def test_proxy_is_not_blamed_where_the_pod_itself_refuses(direct: Mapping[Observation, int], cause: str) -> None:
     seen, found = objects(), planned(objects())
     cluster = Cluster(seen, "released")
-    answers = [Seen(each, {REFUSED: 10}, direct) for each in found.questions]
+    answers = [ProbeOutcomes(each, {REFUSED: 10}, direct) for each in found.questions]
     assert found.questions[0].targets == ((EACH_ZONE[0]["addresses"][0], 8080),)
     assert with_seen(diagnose(seen.services[0], cluster), found, answers, cluster).findings[0].cause.id == cause
 
@@ -153,6 +153,6 @@ def test_probe_can_tell_whether_another_program_follows_hints(told: bool, known:
     cilium = [agent(each, "cilium", "cilium:v1.18.0", k8s_app="cilium") for each in ZONES]
     seen = objects(proxies=cilium)
     cluster, found = Cluster(seen, "released"), planned(seen)
-    answers = [Seen(each, {Reached(each.expected[0] if told else ""): 66}) for each in found.questions]
+    answers = [ProbeOutcomes(each, {Reached(each.expected[0] if told else ""): 66}) for each in found.questions]
     said = answer(with_seen(diagnose(seen.services[0], cluster), found, answers, cluster))
     assert said.startswith("connections stay in the zone" if known else "it is not known")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from explain import objects as files
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
-from explain.load import Share, shares
+from explain.load import ZoneLoad, shares
 from explain.objects import Objects
 from explain.what_if import supposed
 from harness.commands.main import main
@@ -60,7 +60,7 @@ def first_cause(found: Diagnosis) -> str:
     return found.findings[0].cause.id if found.findings else ""
 
 
-def bears(seen: Objects, clients: str, *assumed: str) -> list[Share]:
+def bears(seen: Objects, clients: str, *assumed: str) -> list[ZoneLoad]:
     found, cluster = then(seen, *assumed)
     return shares(found, cluster.slices[WEB], cluster, clients)
 
