@@ -15,7 +15,7 @@ from explain.diagnosis import Diagnosis
 from explain.probe_evidence import ProbeOutcomes, ProbePlan, named, plan
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
-from harness.backends.any_cluster.clients import Clients
+from harness.backends.any_cluster.clients import ClientPods
 from harness.backends.any_cluster.dialing import Dialer
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.errors import UnavailableError, UsageError
@@ -78,7 +78,7 @@ def _asked(api: Api, wanted: ProbePlan, run_id: str, registry: str, held: HeldLe
         dialer = Dialer(api, partial(liveness.begin_watch, api, lambda: names))
         begun.callback(dialer.close)
         topology = Topology("cluster", tuple(Node(each, "") for each in wanted.nodes))
-        clients = Clients(api, runner, topology, prefix=f"td-{run_id}-main", worker=0, node_addresses=lambda _: {})
+        clients = ClientPods(api, runner, topology, prefix=f"td-{run_id}-main", worker=0, node_addresses=lambda _: {})
         begun.callback(clients.delete)
         clients.make()
         held.check()
@@ -98,7 +98,7 @@ def _require_addresses(api: Api, wanted: ProbePlan) -> None:
         raise UsageError(f"{said}, which has {theirs}: only its own addresses can be probed")
 
 
-def _outcomes(wanted: ProbePlan, clients: Clients, dialer: Dialer) -> list[ProbeOutcomes]:
+def _outcomes(wanted: ProbePlan, clients: ClientPods, dialer: Dialer) -> list[ProbeOutcomes]:
     asked = [(clients.pod_of(pod_client(each.node)), each) for each in wanted.questions]
     probes = [Probe(client, "TCP", each.address, each.number) for client, each in asked]
     if not wanted.told:
@@ -114,7 +114,7 @@ def _outcomes(wanted: ProbePlan, clients: Clients, dialer: Dialer) -> list[Probe
     return [replace(each, direct=_directly(each, clients, dialer)) if each.lost else each for each in counted]
 
 
-def _directly(seen: ProbeOutcomes, clients: Clients, dialer: Dialer) -> Counter[Observation]:
+def _directly(seen: ProbeOutcomes, clients: ClientPods, dialer: Dialer) -> Counter[Observation]:
     """Return the outcomes of connections directly to the pods, as a control that does not involve the proxy."""
     client = clients.pod_of(pod_client(seen.question.node))
     return Counter(dialer.connect(Probe(client, "TCP", address, port)) for address, port in seen.question.targets)

@@ -32,7 +32,7 @@ from harness.scenario.affinity import (
 )
 from harness.scenario.cluster import Cluster, set_addresses
 from harness.scenario.concurrent_traffic import (
-    Question,
+    ExpectedTraffic,
     expect_concurrent_first_answers,
     expect_concurrent_traffic,
     expect_traffic_during,

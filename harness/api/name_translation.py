@@ -15,7 +15,7 @@ _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameTranslation:
     nodes: Mapping[str, str] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
     hostnames: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Names:
 
     def incoming(self, value: Any) -> Any:
         """Return an object, or part of an object, in which the topology's names replace those of the cluster."""
-        return _translated(value, Names(_inverse(self.nodes), _inverse(self.zones), _inverse(self.hostnames)))
+        return _translated(value, NameTranslation(_inverse(self.nodes), _inverse(self.zones), _inverse(self.hostnames)))
 
     def node(self, name: str) -> str:
         return self.nodes.get(name, name)
@@ -45,7 +45,7 @@ class Names:
 
 
 class TranslatingApi(Api):
-    def __init__(self, kubeconfig: "Kubeconfig | Mapping[str, Any]", names: Names, **options: Any) -> None:
+    def __init__(self, kubeconfig: "Kubeconfig | Mapping[str, Any]", names: NameTranslation, **options: Any) -> None:
         super().__init__(kubeconfig, **options)
         self._names = names
 
@@ -60,7 +60,7 @@ def _inverse(names: Mapping[str, str]) -> dict[str, str]:
     return {theirs: ours for ours, theirs in names.items()}
 
 
-def _translated(value: Any, names: Names) -> Any:
+def _translated(value: Any, names: NameTranslation) -> Any:
     if isinstance(value, list):
         return [_translated(each, names) for each in value]
     if not isinstance(value, dict):
@@ -73,7 +73,7 @@ def _translated(value: Any, names: Names) -> Any:
     return made
 
 
-def _field(key: str, value: Any, names: Names) -> Any:
+def _field(key: str, value: Any, names: NameTranslation) -> Any:
     if isinstance(value, str):
         match key:
             case "nodeName":

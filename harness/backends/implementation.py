@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # adapters are imported only when used
     from harness.proxies.proxy import MakeProxy, Proxy
 
 
-class Parts(Protocol):
+class ReferenceComponents(Protocol):
     """The components of the reference implementation, each of which a mutant may replace."""
 
     @property
@@ -49,7 +49,7 @@ class Implementation:
     services: Mapping[str, Any] = field(default_factory=dict)
 
 
-def reference(parts: Parts | None = None) -> Implementation:
+def reference(parts: ReferenceComponents | None = None) -> Implementation:
     """Return the reference implementation, whose modules are imported at boot. `parts` replaces its components."""
 
     def control_plane(release: "Release") -> "ControlPlane":

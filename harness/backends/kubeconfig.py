@@ -17,7 +17,7 @@ from harness.api.name_translation import TranslatingApi
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen
 from harness.backends.any_cluster.barrier import Barrier, ProbeSender, StableSlices, ZoneCanary
-from harness.backends.any_cluster.clients import Clients
+from harness.backends.any_cluster.clients import ClientPods
 from harness.backends.any_cluster.dialing import Bypass, Dialer, SteadyProbes
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
@@ -95,7 +95,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
                 self.api, self._labels, self._target.registry, self._kubelet_patience, server=self._server_pod
             )
             begun.callback(self._pod_runner.close)
-            self._clients = Clients(
+            self._clients = ClientPods(
                 self.api,
                 self._pod_runner,
                 self.topology,

@@ -16,7 +16,7 @@ from typing import Any, Self
 from harness import eventually, threads
 from harness.api import requests
 from harness.api.client import Api, Object, RefusedError
-from harness.api.name_translation import Names, TranslatingApi
+from harness.api.name_translation import NameTranslation, TranslatingApi
 from harness.backends.component_sync import ComponentSync, ProxyLiveness
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets
@@ -64,11 +64,11 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         families: Sequence[str] = addresses.FAMILIES,
         implementation: Implementation | None = None,
         release: Release | None = None,
-        names: Names | None = None,
+        names: NameTranslation | None = None,
     ) -> None:
         """`release` is the release of all components at boot. `names` translates names of nodes in API objects."""
         super().__init__(topology, families)
-        self.names = names or Names()
+        self.names = names or NameTranslation()
         self.release = release or Release()
         self._implementation = implementation or reference()
         self._off: dict[str, NodeStatusReporter] = {}

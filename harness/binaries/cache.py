@@ -39,7 +39,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     component: str
     version: Version
     path: Path
@@ -62,22 +62,22 @@ class Cache:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or default_folder()
 
-    def entries(self, component: str = "") -> list[Entry]:
+    def entries(self, component: str = "") -> list[CacheEntry]:
         """Return all binaries, ordered by component (as in `COMPONENTS`) and version."""
-        found: list[Entry] = []
+        found: list[CacheEntry] = []
         for name in [component] if component else COMPONENTS:
             versions = sorted(filter(None, (parse_version(each.name) for each in self._home(name).glob("v*"))))
             found += filter(None, (self.get(name, version) for version in versions))
         return found
 
-    def get(self, component: str, version: Version) -> Entry | None:
+    def get(self, component: str, version: Version) -> CacheEntry | None:
         folder = self._home(component) / version.tag
         binary = folder / component
-        return Entry(component, version, binary, _read_origin(folder)) if binary.is_file() else None
+        return CacheEntry(component, version, binary, _read_origin(folder)) if binary.is_file() else None
 
     def put(
         self, component: Binary, version: Version, binary: Path, origin: Origin, files: Mapping[str, str] | None = None
-    ) -> Entry:
+    ) -> CacheEntry:
         """Move a binary from `workspace` into the cache atomically. `files` are additional files by name."""
         folder = self._home(component.name) / version.tag
         with explained_errors(folder):
@@ -91,9 +91,9 @@ class Cache:
             _settle(binary)
             binary.rename(folder / component.name)
             _settle(folder)
-        return Entry(component.name, version, folder / component.name, origin)
+        return CacheEntry(component.name, version, folder / component.name, origin)
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: CacheEntry) -> None:
         """Remove a binary and its files. Processes that run the binary are not affected."""
         entry.path.unlink(missing_ok=True)
         shutil.rmtree(entry.path.parent, ignore_errors=True)
@@ -132,7 +132,7 @@ def find(component: str, version: str = "", *, cache: Cache | None = None) -> Pa
     return find_entry(component, version, cache=cache).path
 
 
-def find_entry(component: str, version: str = "", *, cache: Cache | None = None) -> Entry:
+def find_entry(component: str, version: str = "", *, cache: Cache | None = None) -> CacheEntry:
     """Return a component's binary with its version and origin, like `find`."""
     component_named(component)  # raises `UsageError`
     wanted = parse_wanted(version)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.binaries.cache import explained_errors
-from harness.binaries.progress import Watcher
+from harness.binaries.progress import Reporter
 from harness.errors import UnavailableError, UsageError
 from harness.model.files import sha256_of
 
@@ -39,7 +39,7 @@ class Fetcher:
         """Download a small text from the first mirror that has it. Raises `FileMissingError`, `UnavailableError`."""
         return self._first(urls, self._text)
 
-    def file(self, urls: Sequence[str], target: Path, sha256: str, watcher: Watcher) -> str:
+    def file(self, urls: Sequence[str], target: Path, sha256: str, watcher: Reporter) -> str:
         """Download a file with this checksum, and return its URL. Raises `FileMissingError`, `UnavailableError`."""
         return self._first(urls, lambda url: self._file(url, target, sha256, watcher))
 
@@ -59,7 +59,7 @@ class Fetcher:
         with _explained_errors(url), self._open(url) as answer:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
-    def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
+    def _file(self, url: str, target: Path, sha256: str, watcher: Reporter) -> str:
         """Download from one mirror. Retry if the connection is lost after some data, otherwise raise the error."""
         target.unlink(missing_ok=True)
         for left in reversed(range(self.attempts)):
@@ -105,7 +105,7 @@ def _explained_errors(url: str) -> Iterator[None]:
         raise ConnectionLostError(f"{url}: {reason or type(error).__name__}") from None
 
 
-def _write(answer: http.client.HTTPResponse, url: str, target: Path, watcher: Watcher) -> None:
+def _write(answer: http.client.HTTPResponse, url: str, target: Path, watcher: Reporter) -> None:
     total, done = int(answer.headers.get("Content-Length") or 0), 0
     with explained_errors(target):
         file = target.open("wb")

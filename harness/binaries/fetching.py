@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from harness.binaries.cache import Cache, Entry, Origin
+from harness.binaries.cache import Cache, CacheEntry, Origin
 from harness.binaries.component import Binary, version_of
-from harness.binaries.progress import Watcher
+from harness.binaries.progress import Reporter
 from harness.binaries.release import Releases
-from harness.binaries.versions import Version, Wanted
+from harness.binaries.versions import Version, VersionSpec
 from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 
@@ -38,7 +38,7 @@ class Source(Protocol):
     name: str
 
     def resolve(
-        self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
+        self, component: Binary, wanted: VersionSpec, watcher: Reporter, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], NewBinary]]:
         """Return a wanted version that is not in `without`, and a function that makes its binary in a folder.
 
@@ -55,8 +55,8 @@ class ReleaseSource:
     def resolve(
         self,
         component: Binary,
-        wanted: Wanted,
-        watcher: Watcher,
+        wanted: VersionSpec,
+        watcher: Reporter,
         without: Collection[Version] = (),  # noqa: ARG002  official releases are complete
     ) -> tuple[Version, Callable[[Path], NewBinary]]:
         version = self._releases.resolve(component, wanted)
@@ -69,8 +69,8 @@ class ReleaseSource:
 
 
 def fetch(
-    component: Binary, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
-) -> Entry:
+    component: Binary, wanted: VersionSpec, origin: Source, cache: Cache, watcher: Reporter, *, again: bool = False
+) -> CacheEntry:
     """Fetch a component, unless this exact version is cached. Raises `UsageError`, `UnavailableError`."""
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
@@ -102,9 +102,9 @@ def _get(
     make: Callable[[Path], NewBinary],
     *,
     cache: Cache,
-    watcher: Watcher,
+    watcher: Reporter,
     again: bool,
-) -> Entry:
+) -> CacheEntry:
     def waiting() -> None:
         watcher.say(f"{component.name} {version}: waiting for another process to fetch it")
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from harness.binaries.cache import Cache, Entry
+from harness.binaries.cache import Cache, CacheEntry
 from harness.binaries.component import COMPONENTS, component_named, version_of
 from harness.binaries.download import Fetcher
 from harness.binaries.fetching import GROUP, ReleaseSource, fetch
@@ -27,7 +27,7 @@ From = Literal["release", "source"]
 
 def fetch_all(
     names: Sequence[str], *, origin: From, cache: Cache, mirrors: Sequence[str] = (), jobs: int = 0, again: bool = False
-) -> list[Entry]:
+) -> list[CacheEntry]:
     """Fetch these versions of a component, and print progress on stderr. Raises `UsageError`, `UnavailableError`."""
     component = component_named(names[0])
     wishes = [parse_wanted(text) for text in names[1:] or ("",)]
@@ -88,7 +88,7 @@ def check(cache: Cache, name: str = "") -> tuple[str, bool]:
     return text, not any(line.startswith("BAD") for line in lines)
 
 
-def _trouble(entry: Entry) -> str:
+def _trouble(entry: CacheEntry) -> str:
     source = _source_of(entry)
     again = f"repair it with `trafficdist components fetch {entry.component} {entry.version} --again --from {source}`"
     if entry.origin is not None and sha256_of(entry.path) != entry.origin.sha256:
@@ -117,11 +117,11 @@ def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
     return f"Removed {freed}." if chosen else f"Nothing to remove in {cache.folder}."
 
 
-def _source_of(entry: Entry) -> str:
+def _source_of(entry: CacheEntry) -> str:
     return entry.origin.source if entry.origin is not None else "source"
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: CacheEntry) -> dict[str, Any]:
     described = asdict(entry.origin) if entry.origin else {"source": _source_of(entry)}
     place = {"component": entry.component, "version": str(entry.version), "path": str(entry.path), "size": entry.size}
     return {**place, **described}

@@ -19,7 +19,7 @@ from rich.progress import (
 _EVERY = 15.0  # seconds between progress lines without a terminal
 
 
-class Watcher:
+class Reporter:
     def say(self, text: str) -> None:
         """Print a line."""
 
@@ -33,7 +33,7 @@ class Watcher:
         """End the task."""
 
 
-class TerminalProgress(Watcher):
+class TerminalProgress(Reporter):
     """Context manager that shows a progress bar on a terminal, or prints a line every 15 seconds elsewhere."""
 
     def __init__(self, console: Console) -> None:

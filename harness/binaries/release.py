@@ -20,8 +20,8 @@ from pathlib import Path
 from harness.binaries.cache import explained_errors
 from harness.binaries.component import ETCD, KIND, Binary
 from harness.binaries.download import Fetcher, FileMissingError
-from harness.binaries.progress import Watcher
-from harness.binaries.versions import Version, Wanted, parse_version
+from harness.binaries.progress import Reporter
+from harness.binaries.versions import Version, VersionSpec, parse_version
 from harness.errors import UnavailableError, UsageError
 
 KUBERNETES_MIRROR = "https://dl.k8s.io"
@@ -38,7 +38,7 @@ class Releases:
     fetcher: Fetcher = field(default_factory=Fetcher)
     listing: str = ""
 
-    def resolve(self, component: Binary, wanted: Wanted) -> Version:
+    def resolve(self, component: Binary, wanted: VersionSpec) -> Version:
         """Return the version that a request selects. Raises `UsageError` if no version matches."""
         if component.program or not (component.kubernetes or component.name in _ON_GITHUB):
             raise UsageError(f"official binaries of {component.name} are not available: compile it with --from source")
@@ -56,7 +56,7 @@ class Releases:
             raise UnavailableError(f"{name} should contain a version, but contains {answer[:80]!r}")
         return version
 
-    def _resolve_on_github(self, component: Binary, wanted: Wanted) -> Version:
+    def _resolve_on_github(self, component: Binary, wanted: VersionSpec) -> Version:
         """Find a version in GitHub's list of releases, because mirrors have no such list."""
         listing = self.listing or f"https://api.github.com/repos/{_ON_GITHUB[component.name]}/releases?per_page=100"
         name = component.name
@@ -73,7 +73,7 @@ class Releases:
             raise UsageError(f"there is no release of {name} {wanted}; the releases are {there}")
         return chosen[0]
 
-    def fetch(self, component: Binary, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
+    def fetch(self, component: Binary, version: Version, folder: Path, watcher: Reporter) -> tuple[Path, str]:
         """Download a binary to `folder`. Return its path and URL. Raises `UsageError`, `UnavailableError`."""
         base, sums, archive = _paths(component, version)
         target = folder / (archive or component.name)

@@ -42,7 +42,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class VersionSpec:
     """A requested version: an exact version, the latest patch of a minor version, or the latest version."""
 
     text: str
@@ -67,15 +67,15 @@ def parse_version(text: str) -> Version | None:
     return Version(int(found[1]), int(found[2]), int(found[3]), found[4] or "") if found else None
 
 
-def parse_wanted(text: str) -> Wanted:
+def parse_wanted(text: str) -> VersionSpec:
     """Parse a requested version. "" means the latest. Raises `UsageError`."""
     if text in ("", NEWEST, "latest"):
-        return Wanted(NEWEST)
+        return VersionSpec(NEWEST)
     version = parse_version(text)
     if version is not None:
-        return Wanted(str(version), exact=version)
+        return VersionSpec(str(version), exact=version)
     minor = _MINOR.fullmatch(text)
     if minor is None:
         raise UsageError(f"version {text!r}: expected one like 1.34.2, 1.34 for its latest patch, or {NEWEST}")
     series = f"{int(minor[1])}.{int(minor[2])}"
-    return Wanted(series, series=series)
+    return VersionSpec(series, series=series)

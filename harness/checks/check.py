@@ -15,7 +15,7 @@ from harness.model.requirements import Profile, Requirement
 S_contra = TypeVar("S_contra", contravariant=True)  # a Check[object] fits any subject
 
 
-class State(enum.StrEnum):
+class CheckState(enum.StrEnum):
     """The state of a checked property. `UNKNOWN` is not a failure: the check was not possible, or not requested."""
 
     OK = "ok"
@@ -28,7 +28,7 @@ class State(enum.StrEnum):
 class Finding:
     """The result of a check. `found` is a sentence without a full stop. `features` lists what a run cannot test."""
 
-    state: State
+    state: CheckState
     found: str
     remedy: str = ""
     name: str = ""
@@ -38,11 +38,11 @@ class Finding:
 
 
 def unknown(found: str, remedy: str = "") -> Finding:
-    return Finding(State.UNKNOWN, found, remedy)
+    return Finding(CheckState.UNKNOWN, found, remedy)
 
 
 def unusable(found: str, remedy: str = "") -> Finding:
-    return Finding(State.UNUSABLE, found, remedy)
+    return Finding(CheckState.UNUSABLE, found, remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Check(Generic[S_contra]):
     ask: Callable[[S_contra], str | Finding | Iterable[str | Finding]]
     remedy: str = ""
     costs: str = ""
-    fault: State = State.UNUSABLE
+    fault: CheckState = CheckState.UNUSABLE
     gates: bool = False
 
     def findings(self, subject: S_contra) -> list[Finding]:
@@ -68,10 +68,10 @@ class Check(Generic[S_contra]):
             found = [Finding(self.fault, str(error))]
         except (RefusedError, InconclusiveError, DistrustError) as error:
             found = [unknown(f"cannot be checked: {errors.of(error)}")]
-        return [self._completed(Finding(State.OK, each) if isinstance(each, str) else each) for each in found]
+        return [self._completed(Finding(CheckState.OK, each) if isinstance(each, str) else each) for each in found]
 
     def _completed(self, finding: Finding) -> Finding:
-        faulty = finding.state in (State.LACKS, State.UNUSABLE)
+        faulty = finding.state in (CheckState.LACKS, CheckState.UNUSABLE)
         counted = finding.features or finding.lacks != Needs()
         return replace(
             finding,
@@ -86,14 +86,14 @@ def examine(table: Sequence[Check[S_contra]], subject: S_contra) -> list[Finding
     found: list[Finding] = []
     for check in table:
         found += check.findings(subject)
-        if check.gates and found[-1].state is State.UNUSABLE:
+        if check.gates and found[-1].state is CheckState.UNUSABLE:
             break
     return found
 
 
 def require(table: Sequence[Check[S_contra]], subject: S_contra) -> None:
     """Raise `UnavailableError` with all findings that prevent a run, and how to fix them."""
-    found = [each for each in examine(table, subject) if each.state is State.UNUSABLE]
+    found = [each for each in examine(table, subject) if each.state is CheckState.UNUSABLE]
     if found:
         raise UnavailableError("; ".join(": ".join(filter(None, (each.found, each.remedy))) for each in found))
 
@@ -101,13 +101,13 @@ def require(table: Sequence[Check[S_contra]], subject: S_contra) -> None:
 def exit_code(findings: Iterable[Finding]) -> ExitCode:
     """Return 12 if a run is not possible, else 11 if an ability is missing, else 0."""
     states = {finding.state for finding in findings}
-    if State.UNUSABLE in states:
+    if CheckState.UNUSABLE in states:
         return ExitCode.DISTRUST
-    return ExitCode.PARTIAL if State.LACKS in states else ExitCode.PASSED
+    return ExitCode.PARTIAL if CheckState.LACKS in states else ExitCode.PASSED
 
 
 @dataclass(frozen=True, slots=True)
-class LostRequirements:
+class UnjudgedRequirements:
     profile: Profile
     lost: tuple[str, ...]
     of: int
@@ -126,7 +126,7 @@ def costs(
     needs: Mapping[str, Needs],
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
-) -> list[LostRequirements]:
+) -> list[UnjudgedRequirements]:
     """Return which requirements cannot be judged because of the findings, by profile. Omit unaffected profiles."""
     lacks = list(findings)
     found = []
@@ -134,7 +134,7 @@ def costs(
         mine = sorted((each for each in requirements if each.profile == profile), key=lambda each: each.id)
         lost = tuple(each.id for each in mine if any(_takes(lack, each, needs) for lack in lacks))
         if lost:
-            found.append(LostRequirements(profile, lost, len(mine)))
+            found.append(UnjudgedRequirements(profile, lost, len(mine)))
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.api.client import Api, Object, Response, path_of
-from harness.checks.check import Check, Finding, State, unknown, unusable
+from harness.checks.check import Check, CheckState, Finding, unknown, unusable
 from harness.checks.service_proxies import recognise
 from harness.guest import errors, leftovers
 from harness.guest.labels import new_run_id, run_labels
@@ -83,7 +83,7 @@ def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, 
     remedy += ("" if known else ", in a version that has them") + ("" if seen else "; if enabled, set --feature-gates")
     features = frozenset[str]().union(*(_FEATURES_OF_GATES[gate] for gate in off))
     found = f"disabled or missing: {', '.join(off)}, according to {source}"
-    return Finding(State.LACKS, found, remedy, features=features)
+    return Finding(CheckState.LACKS, found, remedy, features=features)
 
 
 def _feature_gates(server: CheckedServer) -> str | Finding:
@@ -95,7 +95,7 @@ def _permissions(server: CheckedServer) -> str | list[Finding]:
     if not server.reached.denied:
         return f"everything that a run needs, as granted by {errors.MANIFEST}"
     return [
-        Finding(State.LACKS, str(each), costs=f"no requirement, but {each.rule.without}")
+        Finding(CheckState.LACKS, str(each), costs=f"no requirement, but {each.rule.without}")
         if each.rule.without
         else unusable(str(each))
         for each in server.reached.denied
@@ -149,7 +149,7 @@ def _admission(server: CheckedServer) -> str | Finding:
     privileged = _try_namespace(server.api, "privileged")
     if privileged.code >= 400:
         why = errors.of_answer(privileged, doing="create a namespace for pods with host network")
-        return Finding(State.LACKS, f"no pods with host network: {why}")
+        return Finding(CheckState.LACKS, f"no pods with host network: {why}")
     return "namespaces can be created, even for pods with host network (clients on nodes)"
 
 
@@ -191,7 +191,7 @@ def _zones(nodes: CheckedNodes) -> str | Finding:
     parts.append(f"no node for {', '.join(missing)}")
     wanted = " and ".join(str(len([node for node in topology.nodes if node.zone == zone])) for zone in topology.zones)
     remedy = f"{len(topology.zones)} zones (label {ZONE_LABEL}) with {wanted} nodes provide all"
-    return Finding(State.LACKS, "; ".join(parts), remedy, lacks=Needs(nodes=frozenset(missing)))
+    return Finding(CheckState.LACKS, "; ".join(parts), remedy, lacks=Needs(nodes=frozenset(missing)))
 
 
 def _why_not(node: Object) -> str:
@@ -213,7 +213,7 @@ def _families(nodes: CheckedNodes) -> str | Finding:
     found += f", pods {' and '.join(of_pods)}" if of_pods else "; nodes do not report the families of pods"
     if len(of_services) == 2 and len(of_pods) in {0, 2}:
         return found
-    return Finding(State.LACKS, found, features=OF_BOTH_FAMILIES)
+    return Finding(CheckState.LACKS, found, features=OF_BOTH_FAMILIES)
 
 
 _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
@@ -245,7 +245,7 @@ def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:
     for why, remedy, group in _ABILITIES:
         if some := missing & group:
             names = ", ".join(sorted(some))
-            yield Finding(State.LACKS, f"no {names}: {why}", remedy, lacks=Needs(frozenset(map(str, some))))
+            yield Finding(CheckState.LACKS, f"no {names}: {why}", remedy, lacks=Needs(frozenset(map(str, some))))
             missing -= some
 
 

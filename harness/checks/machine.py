@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.checks.check import Check, Finding, State, unusable
+from harness.checks.check import Check, CheckState, Finding, unusable
 from harness.errors import UnavailableError
 from harness.model.cluster_options import OF_BOTH_FAMILIES
 from harness.netns import kernel, process, sandbox
@@ -65,7 +65,7 @@ def _kernel(families: Sequence[str]) -> Iterator[str | Finding]:
     for feature in missing:
         text = kernel.explain([feature])
         if feature == kernel.IPV6 and tuple(families) != ("IPv6",):
-            yield Finding(State.LACKS, text, "--families IPv4 does not need it", features=OF_BOTH_FAMILIES)
+            yield Finding(CheckState.LACKS, text, "--families IPv4 does not need it", features=OF_BOTH_FAMILIES)
         else:
             yield unusable(text)
     if not missing:
@@ -84,7 +84,7 @@ MACHINE: tuple[Check[Sequence[str]], ...] = (
     LIMITS,
     Check("network namespaces", _namespaces, gates=True),
     Check("kernel", _kernel),
-    Check("files of pods", _files_of_pods, fault=State.LACKS,
+    Check("files of pods", _files_of_pods, fault=CheckState.LACKS,
           remedy="create an /etc/resolv.conf, and let containers mount: --security-opt apparmor=unconfined",
           costs="requirements whose clients are programs with their own resolv.conf are not judged "
           "(one of profile dns)"),

@@ -34,7 +34,7 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
 
     Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if a run is not possible.
     """
-    from harness.checks.check import State, exit_code
+    from harness.checks.check import CheckState, exit_code
     from harness.commands.console import console
     from harness.commands.findings import JudgedSuite, matters, show
     from harness.run.plan import check_claims
@@ -47,7 +47,7 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     if suite == PUBLISHED:  # a run collects another suite first, which may have features of its own
         check_claims(settings)
     found, counted = examine_run(settings), JudgedSuite()
-    if any(each.state is State.LACKS for each in found):
+    if any(each.state is CheckState.LACKS for each in found):
         counted = _suite(settings, suite, verbose=verbose)
         found = [each for each in found if matters(each, counted)]
     show(found, counted, console())

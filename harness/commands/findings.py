@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.checks.check import Finding, State, costs, exit_code
+from harness.checks.check import CheckState, Finding, costs, exit_code
 from harness.model.abilities import Ability
 from harness.model.needs import Needs
 from harness.model.requirements import Profile, Requirement
@@ -43,7 +43,7 @@ def show(findings: Sequence[Finding], suite: JudgedSuite, console: Console) -> N
         table.add_row(Text(each.state, _STYLES[each.state]), each.name, _text(each, suite))
     console.print(table)
     console.print()
-    lacks = [each for each in findings if each.state is State.LACKS]
+    lacks = [each for each in findings if each.state is CheckState.LACKS]
     together, more = list(_costs(lacks, suite)), any(Ability.OPEN_CONNECTIONS in each.lacks.abilities for each in lacks)
     if together and (len(lacks) > 1 or more):
         console.print(Text(f"Together: {'at least ' if more else ''}" + "; ".join(together)))
@@ -54,7 +54,7 @@ def show(findings: Sequence[Finding], suite: JudgedSuite, console: Console) -> N
 
 def _text(finding: Finding, suite: JudgedSuite) -> Text:
     text = Text(finding.found)
-    lost = _costs([finding], suite, named=None if suite.verbose else 3) if finding.state is State.LACKS else ()
+    lost = _costs([finding], suite, named=None if suite.verbose else 3) if finding.state is CheckState.LACKS else ()
     for cost in (*lost, *([finding.costs] if finding.costs else [])):
         text.append(f"\ncosts: {cost}", "yellow")
     if finding.remedy:

@@ -34,7 +34,7 @@ def raise_for(judgement: Judgement, message: str) -> NoReturn:
     raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, message)
 
 
-class Cause(enum.StrEnum):
+class VerdictCause(enum.StrEnum):
     """The cause of a verdict on a test. Only a verdict with the cause `OBSERVED` can be derived from judgements."""
 
     OBSERVED = "observed"
@@ -48,9 +48,9 @@ class Cause(enum.StrEnum):
 
 
 _NOT_OBSERVED = {
-    Verdict.SKIPPED: Cause.NOT_TRIED,
-    Verdict.INCONCLUSIVE: Cause.EXCEPTION,
-    Verdict.FAILED: Cause.OWN_CODE,
+    Verdict.SKIPPED: VerdictCause.NOT_TRIED,
+    Verdict.INCONCLUSIVE: VerdictCause.EXCEPTION,
+    Verdict.FAILED: VerdictCause.OWN_CODE,
 }
 
 
@@ -66,16 +66,16 @@ def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
     return Judgement(decisive.verdict, first_line(decisive.message))
 
 
-def cause(judgements: Sequence[Judgement], verdict: Verdict, ended_by: Judgement | None) -> Cause:
+def cause(judgements: Sequence[Judgement], verdict: Verdict, ended_by: Judgement | None) -> VerdictCause:
     """Return the cause of the verdict on a phase. `ended_by` is the judgement that ended the phase, if any."""
     decisive = _decisive(judgements)
     if verdict is Verdict.SKIPPED and judgements and decisive is None:
-        return Cause.SKIPPED_LATER
+        return VerdictCause.SKIPPED_LATER
     if verdict is not Verdict.PASSED:
-        return _NOT_OBSERVED[verdict] if ended_by is None or ended_by != decisive else Cause.OBSERVED
+        return _NOT_OBSERVED[verdict] if ended_by is None or ended_by != decisive else VerdictCause.OBSERVED
     if not judgements:
-        return Cause.NOTHING_JUDGED
-    return Cause.OBSERVED if decisive is None else Cause.OVERRULED
+        return VerdictCause.NOTHING_JUDGED
+    return VerdictCause.OBSERVED if decisive is None else VerdictCause.OVERRULED
 
 
 def _decisive(judgements: Sequence[Judgement]) -> Judgement | None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.judging.story import ComparedValues, Story, WindowStory
+from harness.judging.case_events import CaseEvents, ComparedValues, WindowRecord
 from harness.judging.timeline import Change
-from harness.judging.verdict import AnyOf, EqualShares, Mark, Verdict, grid, pods_of
+from harness.judging.verdict import AnyOf, CellMark, EqualShares, Verdict, grid, pods_of
 from harness.model.outcomes import Refused, TimedOut
 
 LEFT_NODE = "leave the client's node, although it has the expected endpoints"
@@ -55,7 +55,7 @@ class Difference:
     sure: bool = True
 
 
-def differences(story: Story) -> list[Difference]:
+def differences(story: CaseEvents) -> list[Difference]:
     """Return the differences that a scenario's failed windows and comparisons show, without repetitions."""
     found: dict[tuple[str, bool], list[frozenset[str]]] = {}
     for text, conditions in _observed(story):
@@ -70,7 +70,7 @@ def differences(story: Story) -> list[Difference]:
 _MAYBE = "maybe: "
 
 
-def _observed(story: Story) -> Iterator[tuple[str, frozenset[str]]]:
+def _observed(story: CaseEvents) -> Iterator[tuple[str, frozenset[str]]]:
     for window in story.windows:
         if window.judgement is not None and window.judgement.verdict is Verdict.FAILED:
             yield from _of_window(window, story.changes)
@@ -82,7 +82,7 @@ def _observed(story: Story) -> Iterator[tuple[str, frozenset[str]]]:
 # Windows
 
 
-def _of_window(window: WindowStory, changes: Sequence[Change]) -> Iterator[tuple[str, frozenset[str]]]:
+def _of_window(window: WindowRecord, changes: Sequence[Change]) -> Iterator[tuple[str, frozenset[str]]]:
     service, kind = window.of
     before = [each for each in changes if each.at <= window.at]
     endpoints, family = _Endpoints(before, service), _family(before, service)
@@ -91,15 +91,15 @@ def _of_window(window: WindowStory, changes: Sequence[Change]) -> Iterator[tuple
         expected = window.expectation[row.client]
         asked = _conditions(f"{row.client} {window.title}", kind) | family
         client = _Client.of(row.client)
-        marked = {mark: [name for name, cell in row.cells.items() if cell.mark is mark] for mark in Mark}
-        for column in marked[Mark.WRONG]:
+        marked = {mark: [name for name, cell in row.cells.items() if cell.mark is mark] for mark in CellMark}
+        for column in marked[CellMark.WRONG]:
             for text in _of_outcome(column, expected, client, endpoints, during=bool(window.flows)):
                 yield text, asked
-        unseen = marked[Mark.UNSEEN]
-        if unseen and not marked[Mark.WRONG]:
-            stays = client.zone and all(_zone(each) == client.zone for each in marked[Mark.RIGHT])
+        unseen = marked[CellMark.UNSEEN]
+        if unseen and not marked[CellMark.WRONG]:
+            stays = client.zone and all(_zone(each) == client.zone for each in marked[CellMark.RIGHT])
             yield NARROW if stays and all(_zone(each) != client.zone for each in unseen) else UNSEEN, asked
-        if marked[Mark.UNEVEN]:
+        if marked[CellMark.UNEVEN]:
             yield UNEVEN, asked
 
 

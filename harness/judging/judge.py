@@ -13,10 +13,10 @@ from typing import Any
 from harness.errors import UsageError
 from harness.judging import comparison, verdict
 from harness.judging import history_format as as_json
-from harness.judging.conclusion import Cause, cause, conclude
+from harness.judging.case_events import SETTLED, CaseEvents, ComparedValues, WindowRecord
+from harness.judging.conclusion import VerdictCause, cause, conclude
 from harness.judging.differences import Difference, differences
 from harness.judging.results import CaseResult, Result, severity
-from harness.judging.story import SETTLED, ComparedValues, Story, WindowStory
 from harness.judging.timeline import Change, Timed, gaps, longest_gap
 from harness.judging.verdict import Judgement, Tally, Verdict
 from harness.model.privacy import private
@@ -35,7 +35,7 @@ class RejudgedCase:
 
     stated: CaseResult
     derived: CaseResult
-    cause: Cause
+    cause: VerdictCause
     number: int  # position among the planned cases of the requirement
 
     def take_in(self, other: "RejudgedCase") -> None:
@@ -47,7 +47,7 @@ class RejudgedCase:
 
 
 @dataclass(slots=True)
-class Judged:
+class JudgedRun:
     """All cases of a run, their requirements, and the facts that the run recorded about itself."""
 
     cases: dict[Key, RejudgedCase] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Judged:
     fails_with: dict[Key, str] = field(default_factory=dict)  # the fewest random values with which a case still fails
     allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
     """Steps and attachments of each case, in Allure's form."""
-    stories: dict[Key, Story] = field(default_factory=dict)  # the events of each case that has ended
+    stories: dict[Key, CaseEvents] = field(default_factory=dict)  # the events of each case that has ended
     differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)  # of failed cases
     contradictions: list[str] = field(default_factory=list)
     """Contradictions between records that are individually valid. Unmodified runs never write contradictory records."""
@@ -72,11 +72,11 @@ class Judged:
     def derived(self) -> list[Result]:
         return self._results({key: each.derived for key, each in self.cases.items()})
 
-    def causes(self) -> dict[str, Cause]:
+    def causes(self) -> dict[str, VerdictCause]:
         """Return the cause of the verdict on each requirement. It is OBSERVED only if all cases have this cause."""
-        found: dict[str, Cause] = {}
+        found: dict[str, VerdictCause] = {}
         for (requirement, _), each in self.cases.items():
-            if found.get(requirement, Cause.OBSERVED) is Cause.OBSERVED:
+            if found.get(requirement, VerdictCause.OBSERVED) is VerdictCause.OBSERVED:
                 found[requirement] = each.cause
         return found
 
@@ -103,7 +103,7 @@ class Judged:
         )
 
 
-def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
+def judge(records: Sequence[Mapping[str, Any]], where: Path) -> JudgedRun:
     """Judge the records of a history. Raises `UsageError` with the line number of the first invalid record."""
     judge = Judge()
     for number, record in enumerate(records, start=1):
@@ -121,16 +121,16 @@ _STRINGS = {
 
 @dataclass(slots=True)
 class _Worker:
-    windows: dict[int, WindowStory] = field(default_factory=dict)  # by number
+    windows: dict[int, WindowRecord] = field(default_factory=dict)  # by number
     judgements: list[Judgement] = field(default_factory=list)  # since the last verdict
-    story: Story = field(default_factory=Story)  # of the current test
+    story: CaseEvents = field(default_factory=CaseEvents)  # of the current test
 
 
 class Judge:
     """Judges a history record by record. `judged` is the result of all records read so far."""
 
     def __init__(self) -> None:
-        self.judged = Judged()
+        self.judged = JudgedRun()
         self._workers: dict[str, _Worker] = {}
 
     def read(self, record: Mapping[str, Any], where: str) -> None:
@@ -158,7 +158,7 @@ class Judge:
                 if key in self.judged.cases:
                     worker.story.give_titles(self.judged.cases[key].stated.observed)
                     self.judged.stories[key] = worker.story
-                worker.story = Story()
+                worker.story = CaseEvents()
             case "shrunk":
                 self.judged.fails_with[record["test"], record["parameters"]] = str(parse_draw(record["draw"]))
             case "steps":
@@ -167,7 +167,8 @@ class Judge:
                 for key, result in _never_began(record):
                     self._note(key[0], record)
                     number = len(self.judged.cases)  # the cases of a requirement are listed in the order of the plan
-                    self.judged.cases[key] = RejudgedCase(result, replace(result), Cause(record["cause"]), number)
+                    why = VerdictCause(record["cause"])
+                    self.judged.cases[key] = RejudgedCase(result, replace(result), why, number)
             case "run":
                 self.judged.distrust = tuple(map(str, record["facts"].get("distrust", ())))
                 self.judged.interrupted = bool(record["facts"].get("interrupted"))
@@ -200,7 +201,7 @@ class Judge:
             case "convergence" if record["what"] == SETTLED:
                 worker.story.took_up.append(record["mono"])
 
-    def _observed(self, record: Mapping[str, Any], window: WindowStory) -> None:
+    def _observed(self, record: Mapping[str, Any], window: WindowRecord) -> None:
         """Add the counts of a client. For steady traffic, the counts must match the recorded requests."""
         counted = as_json.read_tally(record["tally"])
         window.tallies.setdefault(record["client"], Tally()).add(counted)
@@ -214,11 +215,12 @@ class Judge:
                 self.judged.contradictions.append(f"the counts of {of} differ from those of its requests")
 
     def _add_verdict(self, record: Mapping[str, Any], worker: _Worker) -> None:
-        why = Cause(record["cause"])
-        stated = CaseResult.from_record(record, never_began=why is Cause.NOT_RUN, worker=record.get("worker", ""))
+        why = VerdictCause(record["cause"])
+        not_run = why is VerdictCause.NOT_RUN
+        stated = CaseResult.from_record(record, never_began=not_run, worker=record.get("worker", ""))
         derived = replace(stated)
         self._doubt(record, why, worker)
-        if why is Cause.OBSERVED:
+        if why is VerdictCause.OBSERVED:
             concluded = _concluded(stated, worker.judgements, record["phase"])
             derived.verdict, derived.message = concluded.verdict, concluded.message
             if (derived.verdict, derived.message) != (stated.verdict, stated.message):
@@ -233,7 +235,7 @@ class Judge:
         else:  # the first phase, or the final verdict of the run
             self.judged.cases[key] = new
 
-    def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
+    def _doubt(self, record: Mapping[str, Any], why: VerdictCause, worker: _Worker) -> None:
         """Record each contradiction between the cause, counts or verdict in this record and earlier records."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
@@ -270,11 +272,11 @@ def _has_gap(samples: Sequence[Timed], recorded: float) -> bool:
     return any(abs(each - recorded) <= _ROUNDED_MS for each in (longest_gap(samples), longest_of_all))
 
 
-def _window(record: Mapping[str, Any]) -> WindowStory:
+def _window(record: Mapping[str, Any]) -> WindowRecord:
     expectation = {client: as_json.read_expected(each) for client, each in record["expectation"].items()}
     service, kind = record.get("of", ("", ""))
     plans = verdict.plans(expectation, as_json.read_rates(record["rates"]))
-    return WindowStory(record["mono"], expectation, plans, (str(service), str(kind)))
+    return WindowRecord(record["mono"], expectation, plans, (str(service), str(kind)))
 
 
 def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
@@ -290,7 +292,7 @@ def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) 
 
 def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
     common: dict[str, Any] = {key: record.get(key, "") for key in ("reason", "message", "explanation")}
-    common["never_began"] = record["cause"] == Cause.NOT_RUN
+    common["never_began"] = record["cause"] == VerdictCause.NOT_RUN
     for document, slugs in record["tests"].items():
         for slug, parameters in slugs.items():
             for each in parameters or [""]:
@@ -307,7 +309,7 @@ def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
     return {**found, "sentence": requirement.sentence, "source": requirement.source} if story else found
 
 
-def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -> list[dict[str, Any]]:
+def closing(results: Sequence[Result], judged: JudgedRun, run: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the records that add these results to a history, followed by a record with facts about the run."""
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
@@ -334,8 +336,8 @@ def _stated(case: CaseResult) -> tuple[str, str, str]:
     return str(case.verdict), str(case.reason), private(case.message)
 
 
-def _cause(case: CaseResult) -> Cause:
-    return Cause.NOT_RUN if case.never_began else cause((), Verdict(case.verdict), None)
+def _cause(case: CaseResult) -> VerdictCause:
+    return VerdictCause.NOT_RUN if case.never_began else cause((), Verdict(case.verdict), None)
 
 
 def described(requirement: Requirement, case: CaseResult) -> dict[str, Any]:

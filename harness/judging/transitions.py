@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from harness.judging.story import Story, WindowStory
+from harness.judging.case_events import CaseEvents, WindowRecord
 from harness.judging.timeline import Change, Timed, longest_gap
 from harness.judging.verdict import Tally, pods_of
 from harness.model.outcomes import Reached
@@ -31,7 +31,7 @@ class ExpectedChange:
     former: frozenset[str]
 
 
-def transitions(story: Story) -> list[dict[str, Any]]:
+def transitions(story: CaseEvents) -> list[dict[str, Any]]:
     """Return the measurements for each window with steady traffic in a scenario, in the form of the report."""
     return [
         {"traffic": window.title, "clients": [_client(story, window, client) for client in window.flows]}
@@ -40,7 +40,7 @@ def transitions(story: Story) -> list[dict[str, Any]]:
     ]
 
 
-def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
+def _client(story: CaseEvents, window: WindowRecord, client: str) -> dict[str, Any]:
     samples = window.flows[client]
     tally = window.tallies[client]
     found = phases(story, window, client)
@@ -57,7 +57,7 @@ def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
     }
 
 
-def phases(story: Story, flow: WindowStory, client: str) -> list[ExpectedChange]:
+def phases(story: CaseEvents, flow: WindowRecord, client: str) -> list[ExpectedChange]:
     """Return the changes during steady traffic that are followed by a window with an expectation for this client."""
     times = [at for at, _ in flow.flows[client]]
     if not times:
@@ -65,7 +65,7 @@ def phases(story: Story, flow: WindowStory, client: str) -> list[ExpectedChange]
     stated = [each for each in story.windows if each.of == flow.of and client in each.expectation and not each.flows]
     changes = [each for each in story.changes if concerns(each, flow.of[0])]
     found: list[ExpectedChange] = []
-    before: WindowStory | None = None
+    before: WindowRecord | None = None
     for window in stated:
         since = before.at if before else 0.0
         mine = [each for each in changes if max(since, times[0]) < each.at <= min(window.at, times[-1])]
@@ -82,7 +82,7 @@ def phases(story: Story, flow: WindowStory, client: str) -> list[ExpectedChange]
     return found
 
 
-def _all_pods(window: WindowStory) -> frozenset[str]:
+def _all_pods(window: WindowRecord) -> frozenset[str]:
     return frozenset[str]().union(*map(pods_of, window.expectation.values()))
 
 

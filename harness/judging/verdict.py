@@ -23,7 +23,7 @@ from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unkn
 from harness.model.texts import as_table, column_widths
 
 
-class Mark(enum.Enum):
+class CellMark(enum.Enum):
     NONE = "·"
     RIGHT = "✓"
     WRONG = "✗ not allowed"
@@ -34,26 +34,26 @@ class Mark(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GridCell:
     """The number of a client's probes with one outcome, and the mark that the grid shows next to it."""
 
     count: int
-    mark: Mark
+    mark: CellMark
 
     def __str__(self) -> str:
-        return "·" if self.mark is Mark.NONE else f"{self.count} {self.mark.value}"
+        return "·" if self.mark is CellMark.NONE else f"{self.count} {self.mark.value}"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GridRow:
     """A client, its expectation in words, and its cells by column."""
 
     client: str
     expected: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, GridCell]
 
 
-def render(pods: Sequence[str], rows: Sequence[Row]) -> str:
+def render(pods: Sequence[str], rows: Sequence[GridRow]) -> str:
     """Return the grid as text. Columns of outcomes without an answer appear only if they have a count above 0."""
     others = dict.fromkeys(column for row in rows for column in row.cells if column not in pods)
     columns = [*pods, *(each for each in others if any(row.cells[each].count for row in rows))]
@@ -254,7 +254,7 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
 
 def grid(
     expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]
-) -> tuple[list[str], list[Row]]:
+) -> tuple[list[str], list[GridRow]]:
     """Return the pods (the columns) and the rows of the grid that `judge` shows as text."""
     pods, clients = _clients(expectation, tallies, planned)
     return pods, [client.row() for client in clients]
@@ -271,7 +271,7 @@ def _clients(
     ]
 
 
-OFFENCES = (Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN)
+OFFENCES = (CellMark.WRONG, CellMark.UNEVEN, CellMark.UNSEEN)
 
 
 class _Client:
@@ -288,14 +288,14 @@ class _Client:
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
         self.verdict = self._verdict([cell.mark for _, cell in self.cells])
 
-    def _verdict(self, marks: Sequence[Mark]) -> Verdict:
+    def _verdict(self, marks: Sequence[CellMark]) -> Verdict:
         if any(each in marks for each in OFFENCES):
             return Verdict.FAILED
-        doubtful = Mark.UNKNOWN in marks or Mark.UNSURE in marks or self.known < self.needed
+        doubtful = CellMark.UNKNOWN in marks or CellMark.UNSURE in marks or self.known < self.needed
         return Verdict.INCONCLUSIVE if doubtful else Verdict.PASSED
 
-    def row(self) -> Row:
-        return Row(self.name, self._wanted(), dict(self.cells))
+    def row(self) -> GridRow:
+        return GridRow(self.name, self._wanted(), dict(self.cells))
 
     def reasons(self, verdict: Verdict) -> list[str]:
         """Return the reasons for this verdict, one for each cell that causes it."""
@@ -303,7 +303,7 @@ class _Client:
         if verdict is Verdict.FAILED:
             offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
             # A wrong answer is more informative than a missing answer.
-            return [self._clause(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
+            return [self._clause(*each) for each in sorted(offences, key=lambda each: each[1].mark is CellMark.UNSEEN)]
         found = [
             f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
         ]
@@ -311,28 +311,28 @@ class _Client:
             found = [f"{self.name} has {self.known} observations, and the stated error rates need {self.needed}"]
         return found
 
-    def _pod(self, pod: str) -> Cell:
+    def _pod(self, pod: str) -> GridCell:
         count = self.tally.pods[pod]
         if count and pod not in self.allowed:
-            return Cell(count, Mark.WRONG)
+            return GridCell(count, CellMark.WRONG)
         if count:
             fewest, most = self.bounds
-            return Cell(count, Mark.RIGHT if fewest <= count <= most else Mark.UNEVEN)
+            return GridCell(count, CellMark.RIGHT if fewest <= count <= most else CellMark.UNEVEN)
         if pod not in self.allowed or isinstance(self.expected, AnyOf):
-            return Cell(0, Mark.NONE)
+            return GridCell(0, CellMark.NONE)
         # An unknown outcome may have come from this endpoint, and too few probes may miss it by chance.
         sure = not self.tally.unknown and self.known >= self.needed
-        return Cell(0, Mark.UNSEEN if sure else Mark.UNSURE)
+        return GridCell(0, CellMark.UNSEEN if sure else CellMark.UNSURE)
 
-    def _others(self) -> list[tuple[str, Cell]]:
-        def cell(count: int, wanted: bool) -> Cell:
-            return Cell(count, Mark.NONE if not count else Mark.RIGHT if wanted else Mark.WRONG)
+    def _others(self) -> list[tuple[str, GridCell]]:
+        def cell(count: int, wanted: bool) -> GridCell:
+            return GridCell(count, CellMark.NONE if not count else CellMark.RIGHT if wanted else CellMark.WRONG)
 
         unknown = self.tally.unknown.total()
         return [
             ("timed out", cell(self.tally.timed_out, isinstance(self.expected, TimedOut | NoAnswer))),
             ("refused", cell(self.tally.refused, isinstance(self.expected, Refused | NoAnswer))),
-            ("unknown", Cell(unknown, Mark.UNKNOWN if unknown else Mark.NONE)),
+            ("unknown", GridCell(unknown, CellMark.UNKNOWN if unknown else CellMark.NONE)),
         ]
 
     def _wanted(self) -> str:
@@ -349,10 +349,10 @@ class _Client:
                 return "equally often " + ", ".join(sorted(self.allowed))
         return ", ".join(sorted(self.allowed))
 
-    def _clause(self, column: str, cell: Cell) -> str:
-        if cell.mark is Mark.UNSEEN:
+    def _clause(self, column: str, cell: GridCell) -> str:
+        if cell.mark is CellMark.UNSEEN:
             return f"{self.name} never reached {column} in {self.tally.known} probes, and must reach {self._wanted()}"
-        if cell.mark is Mark.UNEVEN:
+        if cell.mark is CellMark.UNEVEN:
             times = f"{cell.count} times in {self.tally.known} probes"
             return f"{self.name} reached {column} {times}, where an equal share is {self.bounds[0]} to {self.bounds[1]}"
         refused = f"was refused{f' ({how})' if (how := ', '.join(sorted(self.tally.refused_by))) else ''}"

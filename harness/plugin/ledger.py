@@ -13,7 +13,7 @@ import pytest
 from harness.errors import DistrustError, UsageError
 from harness.judging.exit_codes import ExitCode, ExitConditions, exit_code
 from harness.judging.history import HistoryParts
-from harness.judging.judge import Judge, Judged
+from harness.judging.judge import Judge, JudgedRun
 from harness.judging.results import Case, CaseResult, Result, situation
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.privacy import private
@@ -60,7 +60,7 @@ class Ledger:
     def _plan(self) -> Plan:
         return self._run.known_plan() or Plan()
 
-    def _judged(self) -> Judged:
+    def _judged(self) -> JudgedRun:
         try:
             for record in self._parts.new(self._run.folder.histories()):
                 self._judge.read(record, f"worker {record['worker']}")
@@ -68,7 +68,7 @@ class Ledger:
             self._distrust(f"the history of the run: {error}")
         return self._judge.judged
 
-    def _result_of(self, case: Case, judged: Judged) -> CaseResult:
+    def _result_of(self, case: Case, judged: JudgedRun) -> CaseResult:
         """Return the result of a case. A passed case counts only after its teardown has ended."""
         key = (case.requirement, private(case.parameters))
         known = replace(judged.case(key), nodeid=case.nodeid) if key in judged.cases else None

@@ -37,7 +37,7 @@ def hush(config: pytest.Config) -> None:
         config.option.tbstyle = "short"
 
 
-class Progress:
+class RunProgress:
     def __init__(self, run: Run, ledger: Ledger, config: pytest.Config) -> None:
         self._run = run
         self._ledger = ledger

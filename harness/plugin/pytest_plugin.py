@@ -175,13 +175,13 @@ def pytest_configure(config: pytest.Config) -> None:
     _limit_scenarios(config, run)
     if not run.worker:
         from harness.plugin.ledger import Ledger
-        from harness.plugin.progress import Progress
+        from harness.plugin.progress import RunProgress
 
         run.distributed = getattr(config.option, "dist", "no") != "no"
         _set_up(config, run)
         ledger = Ledger(run)
         config.pluginmanager.register(ledger, "trafficdist_ledger")
-        config.pluginmanager.register(Progress(run, ledger, config), "trafficdist_progress")
+        config.pluginmanager.register(RunProgress(run, ledger, config), "trafficdist_progress")
     if not run.distributed:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
         if config.pluginmanager.hasplugin("allure_pytest"):

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.judging.case_events import CaseEvents
 from harness.judging.judge import Key
 from harness.judging.results import DECISIVE, Result
-from harness.judging.story import Story
 from harness.model.escaping import for_code, for_markdown, for_terminal
 from harness.report import causes
 from harness.report.causes import Cause
@@ -28,7 +28,7 @@ _MOST_PICTURE = 3000
 _LONGEST = 200  # characters of a message
 
 
-def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: Mapping[Key, Story]) -> str:
+def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: Mapping[Key, CaseEvents]) -> str:
     chosen = [each for each in results if not each.left_out]
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     found = causes.of(chosen)
@@ -67,7 +67,7 @@ def _causes(found: Sequence[Cause]) -> Iterator[str]:
         yield ""
 
 
-def _failure(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) -> Iterator[str]:
+def _failure(result: Result, stories: Mapping[Key, CaseEvents], nodes: details.Nodes) -> Iterator[str]:
     """Yield the lines about a failure: sentence, message, map of the first failed window, collapsed explanation."""
     requirement, worst = result.requirement, result.worst
     parameters = f" [{for_markdown(worst.parameters)}]" if worst.parameters else ""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.judging.judge import Judged, Key
+from harness.judging.judge import JudgedRun, Key
 from harness.judging.transitions import reaction_ms, transitions
 
 COLUMNS = (
@@ -19,7 +19,7 @@ COLUMNS = (
 Numbers = Mapping[Key, Sequence[Mapping[str, Any]]]  # measurements of all steady traffic, by case
 
 
-def by_case(judged: Judged) -> dict[Key, list[dict[str, Any]]]:
+def by_case(judged: JudgedRun) -> dict[Key, list[dict[str, Any]]]:
     found = {key: transitions(story) for key, story in judged.stories.items()}
     return {key: each for key, each in sorted(found.items()) if each}
 

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from harness.errors import UsageError
-from harness.judging.conclusion import Cause
+from harness.judging.conclusion import VerdictCause
 from harness.judging.exit_codes import ExitCode, exit_code
 from harness.judging.history import RecordedHistory, read, read_parts
-from harness.judging.judge import Judged, judge
+from harness.judging.judge import JudgedRun, judge
 from harness.judging.results import Result, situation
 from harness.model.files import is_there, shown
 from harness.report.conformance import read_report, test_values
@@ -44,13 +44,13 @@ def place_of(run: str) -> Path:
     return found
 
 
-def derive(history: Path) -> tuple[RecordedHistory, Judged]:
+def derive(history: Path) -> tuple[RecordedHistory, JudgedRun]:
     """Read a history, or the workers' parts of a history in a folder, and derive the results. Raises `UsageError`."""
     recorded = read_parts(history.glob("history-*.jsonl")) if history.is_dir() else read(history)
     return recorded, judge(recorded.records, history)
 
 
-def differences(judged: Judged, report: Mapping[str, Any] | None) -> Iterator[str]:
+def differences(judged: JudgedRun, report: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield each derived verdict or message that differs from the history, or from the report if it exists."""
     results = judged.derived()
     yield from _differences(_verdicts(judged.stated()), _verdicts(results), "the history states")
@@ -132,15 +132,15 @@ def _check_digest(path: Path, recorded: RecordedHistory, report: Mapping[str, An
         )
 
 
-def _counts(judged: Judged) -> str:
+def _counts(judged: JudgedRun) -> str:
     causes = Counter(map(str, judged.causes().values()))
-    derived = causes.pop(Cause.OBSERVED, 0)
+    derived = causes.pop(VerdictCause.OBSERVED, 0)
     stated = "; ".join(f"{number} {name}" for name, number in causes.most_common())
     text = f"{derived + causes.total()} verdicts: {derived} derived again from observations, {causes.total()} as stated"
     return f"{text} ({stated})" if stated else text
 
 
-def _as_json(judged: Judged, found: Sequence[str]) -> dict[str, Any]:
+def _as_json(judged: JudgedRun, found: Sequence[str]) -> dict[str, Any]:
     results, causes = judged.derived(), judged.causes()
     return {
         "verdicts": dict(Counter(str(result.verdict) for result in results)),

@@ -15,12 +15,12 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.judging import history_format
-from harness.judging.conclusion import Cause
+from harness.judging.case_events import ComparedValues, WindowRecord
+from harness.judging.conclusion import VerdictCause
 from harness.judging.history import RecordedHistory
-from harness.judging.judge import Judged, Key
+from harness.judging.judge import JudgedRun, Key
 from harness.judging.results import Result, left_out
 from harness.judging.statistics import DEFAULT_RATES, LAXEST, Rates
-from harness.judging.story import ComparedValues, WindowStory
 from harness.judging.verdict import AnyOf, Expectation, Expected, SkipReason, Verdict, plans
 from harness.model.files import files_in, links_in, sha256_of, sha256_of_folder
 from harness.model.garbage_collection import gc_paused
@@ -65,7 +65,7 @@ class Evidence:
     folder: Path
     report: Mapping[str, Any]
     recorded: RecordedHistory
-    judged: Judged
+    judged: JudgedRun
     catalogue: Mapping[str, Requirement]
     results: Sequence[Result]
     """The results derived from the history, for the requirements of the catalogue."""
@@ -226,7 +226,7 @@ def _verdicts(run: Evidence) -> Iterator[str]:
             yield f"{name} has {why}: no observation proves this"
 
 
-_NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
+_NOT_DERIVED = (VerdictCause.NOTHING_JUDGED, VerdictCause.OVERRULED)
 """Causes of passed verdicts that no observation proves."""
 
 
@@ -284,7 +284,7 @@ _ALWAYS: Mapping[str, Any] = {
 """The expected values that the harness itself sets, by a pattern of the comparison's subject."""
 
 
-def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowStory) -> bool:
+def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowRecord) -> bool:
     expected, rates = foreseen
     return (
         recorded.plans == plans(recorded.expectation, rates)

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.errors import DistrustError
 from harness.judging.history import RecordedHistory, merge
-from harness.judging.judge import Judged, closing
+from harness.judging.judge import JudgedRun, closing
 from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.model import needs
@@ -25,7 +25,7 @@ from harness.run.run import Run
 
 @gc_paused()
 def write_reports(
-    run: Run, results: Sequence[Result], judged: Judged, recorded: RecordedHistory
+    run: Run, results: Sequence[Result], judged: JudgedRun, recorded: RecordedHistory
 ) -> tuple[Path, list[Cause]]:
     """Write all reports. Return the path of the report, and the causes. Raises `DistrustError` if this fails."""
     duration = time.monotonic() - run.started_at
@@ -59,7 +59,7 @@ def _needs(results: Sequence[Result]) -> dict[str, Needs]:
 
 
 def _merge_history(
-    run: Run, results: Sequence[Result], judged: Judged, recorded: RecordedHistory, about: Mapping[str, Any]
+    run: Run, results: Sequence[Result], judged: JudgedRun, recorded: RecordedHistory, about: Mapping[str, Any]
 ) -> None:
     whole = run.folder.parts / "run.jsonl"
     facts = {"interrupted": run.interrupted, "distrust": list(run.distrust), "report": about}

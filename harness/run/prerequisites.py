@@ -10,7 +10,7 @@ from harness.api.kubeconfig import find
 from harness.backends.any_cluster import target
 from harness.backends.containers.reachability import choose
 from harness.checks import program_requirements
-from harness.checks.check import Check, Finding, State, examine, unknown, unusable
+from harness.checks.check import Check, CheckState, Finding, examine, unknown, unusable
 from harness.checks.cluster import NODES, SERVER, CheckedNodes, CheckedServer, gate_version
 from harness.checks.machine import MACHINE
 from harness.control_planes.embedded import features_of
@@ -70,7 +70,7 @@ def _version(reached: ReachedServer) -> Finding:
         features_of(Release("{}.{}".format(*gate_version(reached.version))))
     except UsageError as error:
         return unknown(f"{server}; {error}", "the run assumes the nearest known version")
-    return Finding(State.OK, server)
+    return Finding(CheckState.OK, server)
 
 
 def _control_plane(settings: Settings) -> Iterator[str]:
@@ -99,9 +99,9 @@ def _proxy(settings: Settings) -> Iterator[str | Finding]:
 def _recipe(name: str, recipe: Recipe) -> list[Finding]:
     found = [_program(recipe, each.command[0]) for each in (*recipe.cluster_programs, *recipe.programs)]
     missing = program_requirements.missing(recipe.needs)
+    states = {each: CheckState.UNUSABLE if each in missing else CheckState.OK for each in recipe.needs}
     return found + [
-        Finding(State.UNUSABLE if each in missing else State.OK, missing.get(each, "is here"), name=f"{name}: {each}")
-        for each in recipe.needs
+        Finding(state, missing.get(each, "is here"), name=f"{name}: {each}") for each, state in states.items()
     ]
 
 
@@ -110,7 +110,7 @@ def _program(recipe: Recipe, command: str) -> Finding:
     if path is None:
         fix = "install it, or set its path in key command (CoreDNS: components fetch coredns --from source)"
         return unusable(f"{recipe.name}: program {command} is not installed", fix)
-    return Finding(State.OK, f"{recipe.name} {recipe.version}".rstrip() + f": {path}")
+    return Finding(CheckState.OK, f"{recipe.name} {recipe.version}".rstrip() + f": {path}")
 
 
 def _kind(settings: Settings) -> Iterator[str | Finding]:
@@ -136,7 +136,7 @@ def _installed(tools: "KindTools", recipe: Recipe) -> Iterator[Finding]:
     name = "proxy: images"
     try:
         require_images(tools, recipe)
-        yield Finding(State.OK, f"{recipe.name}: all images in key kind.images are available", name=name)
+        yield Finding(CheckState.OK, f"{recipe.name}: all images in key kind.images are available", name=name)
     except UnavailableError as error:
         yield replace(unusable(str(error)), name=name)
     other = dict.fromkeys(each for each in images_of(recipe) if each not in recipe.installation.images)

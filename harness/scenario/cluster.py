@@ -27,9 +27,9 @@ from harness.backends.protocols import (
 from harness.backends.releases import Releases
 from harness.backends.scenario_backend import ScenarioBackend, Stream
 from harness.errors import EndedError
+from harness.judging.case_events import SETTLED
 from harness.judging.conclusion import raise_for
 from harness.judging.history import History
-from harness.judging.story import SETTLED
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.generation import Generation

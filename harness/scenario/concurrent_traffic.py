@@ -32,7 +32,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExpectedTraffic:
     """A Service address, and the pods that must answer each client. If `kept`, each client must stay with one pod.
 
     The defaults are a random kind of address, the first IP family and the first port of the Service.
@@ -49,7 +49,7 @@ class Question:
 
 def expect_concurrent_traffic(
     cluster: Cluster,
-    questions: Sequence[Question],
+    questions: Sequence[ExpectedTraffic],
     *,
     rates: Rates = DEFAULT_RATES,
     explain: Callable[[str], str] = lambda _: "",
@@ -80,7 +80,7 @@ def expect_concurrent_traffic(
         expect_in_time(cluster, f"traffic of {'; '.join(paths)}", waited)
 
 
-def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
+def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[ExpectedTraffic]) -> None:
     """Check the outcomes of a few probes per client, without a measuring window. Raises `AssertionError`."""
     paths: list[Path] = []
     for each in questions:
@@ -93,12 +93,12 @@ def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Questi
 @contextlib.contextmanager
 def expect_traffic_during(
     cluster: Cluster,
-    questions: Sequence[Question],
+    questions: Sequence[ExpectedTraffic],
     *,
-    answered: Sequence[Question] = (),
+    answered: Sequence[ExpectedTraffic] = (),
     explain: Callable[[str], str] = lambda _: "",
 ) -> Iterator[None]:
-    """Require that only the expected pods answer the clients in these questions (see `Question`) during the block.
+    """Require that only the expected pods answer the clients of each `ExpectedTraffic` during the block.
 
     Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For
     other questions, clients may get no answer or a refusal. `explain` returns details on a failed question.
@@ -137,7 +137,7 @@ def expect_traffic_during(
     )
 
 
-def _paths(cluster: Cluster, question: Question) -> list[Path]:
+def _paths(cluster: Cluster, question: ExpectedTraffic) -> list[Path]:
     target = service_address(cluster, question.service, to=question.to, family=question.family, port=question.port)
     paths = [replace(each, label=f"{each.label} in {question.name}") for each in target.paths(question.expected)]
     return [

@@ -26,7 +26,7 @@ from harness.model.requirements import Feature
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Pod
 from harness.scenario import affinity, concurrent_traffic, dns_answers, eventual_state, hints, traffic, transitions
-from harness.scenario.concurrent_traffic import Question
+from harness.scenario.concurrent_traffic import ExpectedTraffic
 from harness.scenario.eventual_state import metric_text
 from harness.scenario.measuring import PROMISED
 from harness.scenario.paths import names
@@ -221,7 +221,7 @@ def _traffic(
 
 
 def _concurrent_traffic(
-    cluster: _Cluster, asked: Sequence[Question], *, rates: Rates = DEFAULT_RATES, timed: bool = True, **_: Any
+    cluster: _Cluster, asked: Sequence[ExpectedTraffic], *, rates: Rates = DEFAULT_RATES, timed: bool = True, **_: Any
 ) -> None:
     for each in asked:
         expected = {f"{label(who)} in {each.name}": _names(what) for who, what in each.expected.items()}
@@ -233,18 +233,18 @@ def _concurrent_traffic(
     _answered(cluster, asked)
 
 
-def _first_answers(cluster: _Cluster, asked: Sequence[Question]) -> None:
+def _first_answers(cluster: _Cluster, asked: Sequence[ExpectedTraffic]) -> None:
     cluster.expect_equal("wrong first answer", expected="none")
     _answered(cluster, asked)
 
 
-def _answered(cluster: _Cluster, asked: Sequence[Question]) -> None:
+def _answered(cluster: _Cluster, asked: Sequence[ExpectedTraffic]) -> None:
     cluster.record.answered.update(each.service.name for each in asked)
 
 
 @contextlib.contextmanager
 def _traffic_during(
-    cluster: _Cluster, asked: Sequence[Question], *, answered: Sequence[Question] = (), **_: Any
+    cluster: _Cluster, asked: Sequence[ExpectedTraffic], *, answered: Sequence[ExpectedTraffic] = (), **_: Any
 ) -> Iterator[None]:
     yield
     if any(each.expected for each in (*asked, *answered)):

@@ -4,13 +4,13 @@ import functools
 from collections.abc import Mapping
 from typing import Protocol
 
-from harness.backends.implementation import Parts
+from harness.backends.implementation import ReferenceComponents
 from harness.model.entry_points import installed
 
 GROUP = "trafficdist.mutants"
 
 
-class Mutant(Parts, Protocol):
+class Mutant(ReferenceComponents, Protocol):
     """A variant of the reference in which one part is faulty (mutant), or unusual but correct (benign variant)."""
 
     @property
@@ -31,7 +31,7 @@ class Mutant(Parts, Protocol):
 
     @property
     def changes(self) -> frozenset[str]:
-        """The names of the replaced components, as defined in `Parts`."""
+        """The names of the replaced components, as defined in `ReferenceComponents`."""
 
     @property
     def lacks(self) -> frozenset[str]:

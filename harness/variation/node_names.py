@@ -3,19 +3,19 @@
 import itertools
 from collections.abc import Iterator
 
-from harness.api.name_translation import Names
+from harness.api.name_translation import NameTranslation
 from harness.model.topology import Topology
 
 MAX_NODE_NAME = 253  # characters of a DNS subdomain
 MAX_ZONE = 63  # characters of a label value
 
 
-def cloud_names(topology: Topology) -> Names:
+def cloud_names(topology: Topology) -> NameTranslation:
     nodes = dict(zip([node.name for node in topology.nodes], _nodes(), strict=False))
     hostnames = {name: f"host-{number}.example" for number, name in enumerate(nodes, 1)}
     if len(nodes) > 2:  # the hostname label of one node is the name of another
         hostnames[list(nodes)[2]] = list(nodes.values())[1]
-    return Names(nodes, dict(zip(topology.zones, _zones(), strict=False)), hostnames)
+    return NameTranslation(nodes, dict(zip(topology.zones, _zones(), strict=False)), hostnames)
 
 
 def _nodes() -> Iterator[str]:

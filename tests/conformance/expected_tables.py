@@ -19,7 +19,7 @@ from harness.model import manifests
 from harness.model.manifests import TCP, Endpoint, Port
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Client, Pod
-from harness.scenario.concurrent_traffic import Question
+from harness.scenario.concurrent_traffic import ExpectedTraffic
 from harness.scenario.service import Service
 from harness.scenario.service_address import first_family
 from tests.conformance.cases import Scenario
@@ -176,7 +176,7 @@ def expect_traffic(stage: FakeCluster, service: Service, expected: Mapping[Any, 
     stage.say(service, expected, **address)
 
 
-def _expect_together(stage: FakeCluster, questions: Sequence[Question], **_: Any) -> None:
+def _expect_together(stage: FakeCluster, questions: Sequence[ExpectedTraffic], **_: Any) -> None:
     for each in questions:
         stage.say(each.service, each.expected, to=each.to, family=each.family, port=each.port, kept=each.kept)
 

@@ -20,7 +20,7 @@ from explain import probe_evidence
 from explain.clients import PERMISSIONS
 from harness.api.client import Api, Object
 from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.clients import Clients
+from harness.backends.any_cluster.clients import ClientPods
 from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
 from harness.commands.main import main
@@ -232,13 +232,13 @@ def test_former_address_of_a_service_is_not_probed(
     backend: NetnsBackend, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Service gets another address between the explanation and the probe, so its old address is not probed."""
-    before, make = snapshot(backend.api), Clients.make
+    before, make = snapshot(backend.api), ClientPods.make
 
-    def make_and_lose(clients: Clients) -> None:
+    def make_and_lose(clients: ClientPods) -> None:
         make(clients)
         monkeypatch.setattr(Api, "get", lambda *_: {"spec": {"clusterIPs": ["10.96.77.77"]}})
 
-    monkeypatch.setattr(Clients, "make", make_and_lose)
+    monkeypatch.setattr(ClientPods, "make", make_and_lose)
     result = explain("shop/web", "--probe")
     monkeypatch.undo()
     assert (result.exit_code, "only its own addresses can be probed" in result.output) == (4, True), result.output

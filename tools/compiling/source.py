@@ -15,8 +15,8 @@ from typing import Any
 from harness.binaries.cache import explained_errors
 from harness.binaries.component import Binary
 from harness.binaries.fetching import NewBinary, UndeliverableError
-from harness.binaries.progress import Watcher
-from harness.binaries.versions import Version, Wanted, parse_version
+from harness.binaries.progress import Reporter
+from harness.binaries.versions import Version, VersionSpec, parse_version
 from harness.errors import UnavailableError, UsageError
 from tools.compiling import modules
 from tools.compiling.go import Go, find_go
@@ -55,7 +55,7 @@ class FromSource:
         return {version for text in answer.get("Versions") or () if (version := parse_version(text[1:]))}
 
     def resolve(
-        self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
+        self, component: Binary, wanted: VersionSpec, watcher: Reporter, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], NewBinary]]:
         if wanted.exact is None:
             listed = self.available(component)
@@ -81,7 +81,7 @@ class FromSource:
         return self.go.run_json("mod", "download", "-json", f"{component.module}@{version.tag}", folder=Path("/"))
 
     def _compile(
-        self, component: Binary, version: Version, downloaded: Mapping[str, Any], folder: Path, watcher: Watcher
+        self, component: Binary, version: Version, downloaded: Mapping[str, Any], folder: Path, watcher: Reporter
     ) -> NewBinary:
         self._check_disk(folder)
         name = f"{component.name} {version}"
@@ -124,7 +124,7 @@ class FromSource:
                 )
 
 
-def _not_listed(component: Binary, wanted: Wanted, listed: list[Version], why: str = "") -> UsageError:
+def _not_listed(component: Binary, wanted: VersionSpec, listed: list[Version], why: str = "") -> UsageError:
     series = wanted.series or (wanted.exact.series if wanted.exact else "")
     near = [str(each) for each in listed if each.series == series and not each.pre]
     text = f"the Go module proxy has no {component.name} {wanted}"

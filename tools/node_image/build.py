@@ -14,8 +14,8 @@ from pathlib import Path
 
 from harness.backends.containers.engine import ContainerEngine, find_engine
 from harness.binaries.cache import Cache, explained_errors
-from harness.binaries.progress import Watcher
-from harness.binaries.versions import Version, Wanted, parse_version
+from harness.binaries.progress import Reporter
+from harness.binaries.versions import Version, VersionSpec, parse_version
 from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 from tools.compiling.source import FromSource
@@ -30,7 +30,7 @@ _RUNTIME = "runc-without-sys-resource"
 _SCRIPTS = ("usr/local/bin/", "kind/bin/")  # kind's executable files, as a Go module keeps no file modes
 
 
-def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> str:
+def make(recipe: Recipe, *, cache: Cache, watcher: Reporter, jobs: int = 0) -> str:
     """Return the name of the image. Build the image unless it exists. Raises `UsageError` or `UnavailableError`."""
     contents.check(recipe.kubernetes)
     engine = find_engine()
@@ -42,7 +42,7 @@ def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> st
     return name
 
 
-def find_image(wanted: Wanted) -> str:
+def find_image(wanted: VersionSpec) -> str:
     """Return the name of the latest image in the engine for this release. Raises `UnavailableError`."""
     tags = find_engine().ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY).split()
     chosen = wanted.choose(version for tag in tags if (version := parse_version(tag)))
@@ -67,7 +67,7 @@ def put_runtime(folder: Path) -> str:
 class ImageBuilder:
     """Builds node images with one container engine."""
 
-    def __init__(self, engine: ContainerEngine, cache: Cache, watcher: Watcher) -> None:
+    def __init__(self, engine: ContainerEngine, cache: Cache, watcher: Reporter) -> None:
         self._engine = engine
         self._cache = cache
         self._watcher = watcher

@@ -12,8 +12,8 @@ from harness.backends.any_cluster import pods
 from harness.binaries.cache import Cache
 from harness.binaries.component import COREDNS, ETCD, KIND, KUBERNETES_MODULE, Binary, component_named
 from harness.binaries.fetching import fetch
-from harness.binaries.progress import Watcher
-from harness.binaries.versions import Version, Wanted, parse_wanted
+from harness.binaries.progress import Reporter
+from harness.binaries.versions import Version, VersionSpec, parse_wanted
 from harness.errors import UnavailableError, UsageError
 from tools.compiling.source import FromSource
 from tools.node_image import contents, debian, layers
@@ -31,8 +31,8 @@ _CRICTL_VERSION = Version(1, 34, 0)  # works with containerd 1.6 and newer, and 
 class Recipe:
     """The requested image: its Kubernetes release, other releases to include, and Debian's suite and mirror."""
 
-    kubernetes: Wanted
-    also: tuple[Wanted, ...] = ()
+    kubernetes: VersionSpec
+    also: tuple[VersionSpec, ...] = ()
     suite: str = "bookworm"
     mirror: str = ""
     again: bool = False
@@ -54,7 +54,7 @@ class ImageParts:
 class Collector:
     """Collects and compiles parts with one Go installation and one cache."""
 
-    def __init__(self, source: FromSource, cache: Cache, watcher: Watcher) -> None:
+    def __init__(self, source: FromSource, cache: Cache, watcher: Reporter) -> None:
         self._source = source
         self._cache = cache
         self._watcher = watcher
@@ -103,7 +103,9 @@ class Collector:
             return layers.Image((listed.image,), {"/coredns": path}, ("/coredns",))
         return _image_of(listed.image, listed.program, path)
 
-    def _also(self, wanted: Wanted, listed: Sequence[contents.ListedImage], under: bytes) -> Iterator[layers.Image]:
+    def _also(
+        self, wanted: VersionSpec, listed: Sequence[contents.ListedImage], under: bytes
+    ) -> Iterator[layers.Image]:
         for program in contents.REPLACED:
             path, version = self._component(program, wanted)
             image = contents.image_of_release(listed, program, version)
@@ -119,7 +121,7 @@ class Collector:
         program = self._substitute("podroutes", version)
         yield layers.Image((contents.PODROUTES,), {podroutes: program}, (podroutes,), under)
 
-    def _component(self, name: str, wanted: Wanted) -> tuple[Path, Version]:
+    def _component(self, name: str, wanted: VersionSpec) -> tuple[Path, Version]:
         entry = fetch(component_named(name), wanted, self._source, self._cache, self._watcher)
         return entry.path, entry.version
 

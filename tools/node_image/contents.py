@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from harness.binaries.versions import Version, Wanted, parse_version
+from harness.binaries.versions import Version, VersionSpec, parse_version
 from harness.errors import UsageError
 
 OLDEST = Version(1, 31, 0)
@@ -52,7 +52,7 @@ def image_of_release(images: Sequence[ListedImage], program: str, version: Versi
     return f"{like.image.rpartition(':')[0]}:{version.tag}"
 
 
-def check(wanted: Wanted) -> None:
+def check(wanted: VersionSpec) -> None:
     """Raise `UsageError` for a release that is too old. This check comes before any compilation."""
     version = wanted.exact or parse_version(f"{wanted.series}.0")
     if version is not None and version < OLDEST:

@@ -14,7 +14,7 @@ from copy import copy
 from pathlib import Path
 
 from harness.binaries.cache import Cache, explained_errors
-from harness.binaries.progress import Watcher
+from harness.binaries.progress import Reporter
 from harness.errors import UnavailableError
 
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
@@ -31,7 +31,7 @@ _COMMANDS = {
 }
 
 
-def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher: Watcher, again: bool) -> Path:
+def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher: Reporter, again: bool) -> Path:
     """Return an archive of a Debian file system. `packages` has one name, or one # comment, per line.
 
     `again` ignores the cache. Raises `UnavailableError`.

@@ -18,7 +18,7 @@ _TWINS = 3  # additional client pods on each node (twins), which send flows in t
 _BARRIER_PODS = 3  # two alternate, and the third is used if one is on a stopped node
 
 
-class Clients:
+class ClientPods:
     def __init__(
         self,
         api: Api,

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
-from harness.api.name_translation import Names
+from harness.api.name_translation import NameTranslation
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.model.abilities import Ability
 from harness.model.cluster_options import AGNHOST
@@ -37,7 +37,7 @@ class ClusterTarget:
     kubeconfig: str
     context: str
     run_id: str
-    names: Names
+    names: NameTranslation
     topology: Topology
     abilities: frozenset[Ability]
     registry: str = ""
@@ -57,7 +57,7 @@ class ClusterTarget:
     def from_json(cls, values: Mapping[str, Any]) -> "ClusterTarget":
         topology = values["topology"]
         made = {
-            "names": Names(**values["names"]),
+            "names": NameTranslation(**values["names"]),
             "topology": Topology(topology["name"], tuple(Node(**each) for each in topology["nodes"])),
             "abilities": frozenset(map(Ability, values["abilities"])),
             "proxies": tuple(ProxySelector(**each) for each in values["proxies"]),
@@ -65,7 +65,7 @@ class ClusterTarget:
         return cls(**{**values, **made})
 
 
-def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
+def match_nodes(topology: Topology, nodes: Sequence[Object]) -> NameTranslation:
     """Choose a ready node of the cluster for each node of the topology, zone by zone. Prefer nodes of the same name."""
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
@@ -77,10 +77,10 @@ def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
     found: dict[str, str] = {}
     for ours, theirs in zones.items():
         found |= _pairs(wanted[ours], sorted(by_zone[theirs], key=_natural))
-    return Names(found, zones)
+    return NameTranslation(found, zones)
 
 
-def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
+def are_equal(topology: Topology, names: NameTranslation, nodes: list[Object]) -> bool:
     """Return whether the schedulable nodes are exactly those of `THREE_ZONES`, with the same CPU ratios."""
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:

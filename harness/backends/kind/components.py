@@ -29,7 +29,7 @@ from harness.backends.kind.nodes import lift_icmp_limit, ready_nodes, silence_po
 from harness.backends.kind.proxy_pods import KubeProxies, ProxyPods, mode_of
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
-from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
+from harness.binaries.versions import Version, VersionSpec, parse_version, parse_wanted
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model.abilities import Ability
@@ -64,7 +64,7 @@ _PORTS = {_SERVER: 6443, _MANAGER: 10257, _SCHEDULER: 10259}
 _HEALTH = {_SERVER: "/readyz", _MANAGER: "/healthz", _SCHEDULER: "/healthz"}
 
 
-def newest_patch(wanted: Wanted) -> Version:
+def newest_patch(wanted: VersionSpec) -> Version:
     """Return the latest patch of a minor version from https://dl.k8s.io. Raises `UnavailableError` and `UsageError`."""
     try:
         return Releases().resolve(component_named("kube-proxy"), wanted)
@@ -325,7 +325,7 @@ class KindComponents:
             return tag
         return (wanted.exact or self._newest_here(booted, wanted) or newest_patch(wanted)).tag
 
-    def _newest_here(self, booted: str, wanted: Wanted) -> Version | None:
+    def _newest_here(self, booted: str, wanted: VersionSpec) -> Version | None:
         listed = json.loads(self._on_control_plane("crictl", "images", "-o", "json"))["images"]
         prefix = static_pods.image_at(booted, "")
         names = [name for each in listed for name in each.get("repoTags") or () if name.startswith(prefix)]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.judging.verdict import Mark, Row
+from harness.judging.verdict import CellMark, GridRow
 from harness.model.workloads import Client, ClientKind
 
 NOWHERE = "elsewhere"
@@ -27,12 +27,12 @@ class ConnectionKind(enum.StrEnum):
 
 
 _KINDS = {
-    Mark.RIGHT: ConnectionKind.RIGHT,
-    Mark.WRONG: ConnectionKind.WRONG,
-    Mark.UNEVEN: ConnectionKind.WRONG,
-    Mark.UNSEEN: ConnectionKind.MISSING,
-    Mark.UNSURE: ConnectionKind.MISSING,
-    Mark.UNKNOWN: ConnectionKind.UNKNOWN,
+    CellMark.RIGHT: ConnectionKind.RIGHT,
+    CellMark.WRONG: ConnectionKind.WRONG,
+    CellMark.UNEVEN: ConnectionKind.WRONG,
+    CellMark.UNSEEN: ConnectionKind.MISSING,
+    CellMark.UNSURE: ConnectionKind.MISSING,
+    CellMark.UNKNOWN: ConnectionKind.UNKNOWN,
 }
 _ARROWS = {
     ConnectionKind.RIGHT: ("-->", "stroke:#1c7a4a"),
@@ -101,7 +101,7 @@ def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
 
 
 def map_of(
-    nodes: Sequence[tuple[str, str]], pods: Sequence[str], rows: Sequence[Row], *, unrelated: Sequence[str] = ()
+    nodes: Sequence[tuple[str, str]], pods: Sequence[str], rows: Sequence[GridRow], *, unrelated: Sequence[str] = ()
 ) -> ClusterMap:
     """Return the map of a grid with columns `pods`. `nodes` lists names and zones, `unrelated` other running pods."""
     names = [name for name, _ in nodes]

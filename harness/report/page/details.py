@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.judging.case_events import CaseEvents, WindowRecord
 from harness.judging.judge import Key
 from harness.judging.results import CaseResult, Outcome, Result
-from harness.judging.story import Story, WindowStory
 from harness.judging.timeline import Change, Timed, lossy_gaps, said
 from harness.judging.transitions import concerns
-from harness.judging.verdict import Row, Verdict, grid, is_wrong
+from harness.judging.verdict import GridRow, Verdict, grid, is_wrong
 from harness.model.outcomes import Reached, Refused, TimedOut, Unknown
 from harness.model.times import milliseconds, since_start, whole
 from harness.report import reactions
@@ -64,7 +64,7 @@ class Window:
     judged: bool
     message: str
     columns: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[GridRow]
     map: ClusterMap
     timeline: Timeline | None
 
@@ -85,10 +85,10 @@ class Case:
 
 
 def case_of(
-    result: Result, case: CaseResult, stories: Mapping[Key, Story], numbers: reactions.Numbers, nodes: Nodes
+    result: Result, case: CaseResult, stories: Mapping[Key, CaseEvents], numbers: reactions.Numbers, nodes: Nodes
 ) -> Case:
     key = (case.requirement, case.parameters)
-    story = stories.get(key, Story())
+    story = stories.get(key, CaseEvents())
     windows = [_window(story, each, nodes) for each in story.windows if each.plans]
     return Case(
         case,
@@ -103,7 +103,7 @@ def case_of(
     )
 
 
-def _why(case: CaseResult, story: Story) -> str:
+def _why(case: CaseResult, story: CaseEvents) -> str:
     """Return the explanation without grids, messages and the command, which the page shows elsewhere."""
     text = without_command(case)
     for each in story.windows:
@@ -117,7 +117,7 @@ def without_command(case: CaseResult) -> str:
     return case.explanation.removesuffix(f"\n\nAgain:\n{case.rerun}")
 
 
-def _window(story: Story, window: WindowStory, nodes: Nodes) -> Window:
+def _window(story: CaseEvents, window: WindowRecord, nodes: Nodes) -> Window:
     columns, rows = grid(window.expectation, window.tallies, window.plans)
     others = dict.fromkeys(name for row in rows for name in row.cells if name not in columns)
     shown = [*columns, *(each for each in others if any(row.cells[each].count for row in rows))]
@@ -145,7 +145,7 @@ def _running(changes: Sequence[Change]) -> Iterator[str]:
     yield from running
 
 
-def timeline_of(story: Story, window: WindowStory) -> Timeline:
+def timeline_of(story: CaseEvents, window: WindowRecord) -> Timeline:
     times = [at for samples in window.flows.values() for at, _ in samples] or [0.0]
     begin, end = min(times), max(times)
     zero = begin if story.begun is None else story.begun
@@ -178,7 +178,7 @@ def timeline_of(story: Story, window: WindowStory) -> Timeline:
     )
 
 
-def _interval(samples: Sequence[Timed], window: WindowStory, client: str) -> Interval:
+def _interval(samples: Sequence[Timed], window: WindowRecord, client: str) -> Interval:
     if not samples:
         return Interval()
     answers = Counter(each.pod if isinstance(each, Reached) else _NAMES[type(each)] for _, each in samples)

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.judging.exit_codes import ExitCode, exit_code
-from harness.judging.judge import Judged
+from harness.judging.judge import JudgedRun
 from harness.judging.results import DECISIVE, Outcome, Result, count, situation
 from harness.judging.verdict import Verdict
 from harness.model.times import brief, whole
@@ -62,7 +62,7 @@ class Matrix:
 def as_html(
     report: Mapping[str, Any],
     results: Sequence[Result],
-    judged: Judged,
+    judged: JudgedRun,
     numbers: reactions.Numbers,
     *,
     found: Sequence[Cause],

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.judging.judge import Judged
+from harness.judging.judge import JudgedRun
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
 from harness.report import causes, published, reactions
@@ -35,7 +35,7 @@ class FormerRun:
 
     folder: Path
     report: Mapping[str, Any]
-    judged: Judged
+    judged: JudgedRun
     results: Sequence[Result]
     evidence: Callable[[str], str | None]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.api.name_translation import Names
+from harness.api.name_translation import NameTranslation
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.protocols import (
@@ -42,7 +42,7 @@ class _UnusedApi:
 def backend(*abilities: Ability) -> ScenarioBackend:
     """Return a backend that claims these abilities. The backend's class implements only a few of the protocols."""
     api: Any = _UnusedApi()
-    target = ClusterTarget("", "", "abcd1234", Names(), THREE_ZONES, frozenset(abilities))
+    target = ClusterTarget("", "", "abcd1234", NameTranslation(), THREE_ZONES, frozenset(abilities))
     return ScenarioBackend(KubeconfigBackend(target, api))
 
 

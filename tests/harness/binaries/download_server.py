@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 
 from harness.binaries.download import Fetcher
-from harness.binaries.progress import Watcher
+from harness.binaries.progress import Reporter
 from harness.binaries.release import Releases, architecture
 
 
@@ -94,7 +94,7 @@ def releases(*mirrors: Mirror | str, attempts: int = 4) -> Releases:
     return Releases(urls, Fetcher(timeout=5, attempts=attempts, pause=lambda seconds: None), f"{urls[0]}/listing")
 
 
-class ProgressRecorder(Watcher):
+class ProgressRecorder(Reporter):
     """Records progress messages."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness.binaries.cache import Cache, Entry
+from harness.binaries.cache import Cache, CacheEntry
 from harness.binaries.component import component_named
 from harness.binaries.fetching import ReleaseSource, fetch
 from harness.binaries.release import Releases
@@ -16,7 +16,7 @@ from harness.errors import UnavailableError, UsageError
 from tests.harness.binaries.download_server import Mirror, ProgressRecorder, releases, script
 
 
-def get(component: str, version: str, origin: Releases, cache: Cache, *, again: bool = False) -> Entry:
+def get(component: str, version: str, origin: Releases, cache: Cache, *, again: bool = False) -> CacheEntry:
     return fetch(
         component_named(component), parse_wanted(version), ReleaseSource(origin), cache, ProgressRecorder(), again=again
     )

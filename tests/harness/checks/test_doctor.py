@@ -14,7 +14,7 @@ from rich.console import Console
 
 from harness.api.client import Api
 from harness.checks import check, program_requirements
-from harness.checks.check import Finding, State
+from harness.checks.check import CheckState, Finding
 from harness.checks.cluster import gate_version
 from harness.checks.machine import MACHINE
 from harness.commands.findings import JudgedSuite, show
@@ -54,7 +54,7 @@ def test_routes(): ...
 def test_program_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
     recipe = {"name": "mine", "version": "1.0", "command": ["sh", "-c", "exec mine"], "ready": [{"log": "up"}]}
     path = tmp_path / "mine.yaml"
-    for command, state in (("sh", State.OK), ("no-such-dns", State.UNUSABLE)):
+    for command, state in (("sh", CheckState.OK), ("no-such-dns", CheckState.UNUSABLE)):
         path.write_text(yaml.safe_dump(recipe | {"command": [command]}), encoding="utf-8")
         for option in ("dns", "proxy"):
             (found,) = check.examine(IMPLEMENTATION, resolve({option: str(path)}, environment={}))
@@ -88,7 +88,7 @@ def test_uncached_control_plane_is_reported(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
     settings = resolve({"control-plane": "binaries:1.37", "backend": "netns"}, environment={})
     (found,) = check.examine(IMPLEMENTATION, settings)
-    assert (found.name, found.state) == ("control plane", State.UNUSABLE)
+    assert (found.name, found.state) == ("control plane", CheckState.UNUSABLE)
     assert "components fetch kube-controller-manager 1.37" in found.found
 
 
@@ -133,7 +133,7 @@ def examine(kubeconfig: Path) -> Examine:
 
 def test_a_cluster_with_all_nodes_lacks_abilities_only(examine: Examine) -> None:
     found = examine()
-    lacking = {name for name, checks in found.items() if any(each.state is State.LACKS for each in checks)}
+    lacking = {name for name, checks in found.items() if any(each.state is CheckState.LACKS for each in checks)}
     assert lacking == {"abilities"}
     assert "a1 is n-1" in found["zones and nodes"][0].found
     assert found["IP families"][0].found == "Services get IPv4 and IPv6, pods IPv4 and IPv6"
@@ -150,7 +150,7 @@ def test_missing_nodes_are_listed_by_topology(examine: Examine, api: Api) -> Non
     api.delete("nodes", "", "n-5")
     api.patch("nodes", "", "n-4", {"spec": {"unschedulable": True}})
     (found,) = examine()["zones and nodes"]
-    assert (found.state, found.lacks.nodes) == (State.LACKS, {"b2", "c1"})
+    assert (found.state, found.lacks.nodes) == (CheckState.LACKS, {"b2", "c1"})
     assert "n-4 is cordoned" in found.found
 
 
@@ -164,13 +164,13 @@ def test_requested_topology_without_enough_nodes_is_reported(kubeconfig: Path) -
 def test_a_cluster_without_zones_cannot_be_used(examine: Examine, api: Api) -> None:
     for number in range(1, 6):
         api.patch("nodes", "", f"n-{number}", {"metadata": {"labels": {"topology.kubernetes.io/zone": None}}})
-    assert examine()["zones and nodes"][0].state is State.UNUSABLE
+    assert examine()["zones and nodes"][0].state is CheckState.UNUSABLE
 
 
 @pytest.mark.parametrize("server", [Features((1, 33))], indirect=True)
 def test_disabled_gates_cost_their_features(examine: Examine) -> None:
     (found,) = examine()["feature gates"]
-    assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
+    assert (found.state, found.features) == (CheckState.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 
 def test_every_finding_states_its_cost(examine: Examine, server: HttpServer, api: Api, kubeconfig: Path) -> None:
@@ -179,7 +179,7 @@ def test_every_finding_states_its_cost(examine: Examine, server: HttpServer, api
     granted = [rule.as_rbac() for rule in RULES if rule.resources != ("daemonsets",)]
     limited["users"][0]["user"] = {"token": add_user(server, "bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
-    lacks = [each for found in examine().values() for each in found if each.state is State.LACKS]
+    lacks = [each for found in examine().values() for each in found if each.state is CheckState.LACKS]
     assert {each.name for each in lacks} == {"abilities", "permissions", "zones and nodes"}
     assert [each for each in lacks if not (each.costs or each.lacks.abilities or each.lacks.nodes)] == []
 
@@ -190,18 +190,18 @@ def test_missing_permissions_are_listed(examine: Examine, server: HttpServer, ku
     limited["users"][0]["user"] = {"token": add_user(server, "bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
     states = {each.found.split(" (")[0]: each.state for each in examine()["permissions"]}
-    assert states["may not get daemonsets.apps, list daemonsets.apps"] is State.LACKS
-    assert State.UNUSABLE in states.values()
+    assert states["may not get daemonsets.apps, list daemonsets.apps"] is CheckState.LACKS
+    assert CheckState.UNUSABLE in states.values()
 
 
 def test_another_run_on_the_cluster_is_reported(examine: Examine, api: Api) -> None:
     with hold(api, "aaaaaaaa"):
         (found,) = examine()["other runs"]
-    assert (found.state, "in use by run aaaaaaaa" in found.found) == (State.UNUSABLE, True)
+    assert (found.state, "in use by run aaaaaaaa" in found.found) == (CheckState.UNUSABLE, True)
 
 
-@pytest.mark.parametrize(("version", "state"), [("v1.37.2", State.OK), ("v1.33.1", State.UNKNOWN)])
-def test_kubelet_of_another_release_is_reported(examine: Examine, api: Api, version: str, state: State) -> None:
+@pytest.mark.parametrize(("version", "state"), [("v1.37.2", CheckState.OK), ("v1.33.1", CheckState.UNKNOWN)])
+def test_kubelet_of_another_release_is_reported(examine: Examine, api: Api, version: str, state: CheckState) -> None:
     api.patch("nodes", "", "n-1", {"status": {"nodeInfo": {"kubeletVersion": version}}}, subresource="status")
     (found,) = examine()["kubelets"]
     assert (found.state, f"1 x {version}" in found.found) == (state, True), found.found
@@ -237,7 +237,7 @@ def test_command_reads_the_environment_of_a_run(kubeconfig: Path, monkeypatch: p
 
 def test_ids_are_not_truncated_on_a_narrow_terminal() -> None:
     name = f"KEP-1/{'long-' * 20}slug"
-    lack = Finding(State.LACKS, "no x", name="abilities", lacks=Needs(frozenset({"x"})))
+    lack = Finding(CheckState.LACKS, "no x", name="abilities", lacks=Needs(frozenset({"x"})))
     core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
     counted = JudgedSuite(
         [Requirement(name, "It is long.", MUST, (core,), "KEP-1")], {name: lack.lacks}, [core.profile]
@@ -258,7 +258,7 @@ def test_ids_are_not_truncated_on_a_narrow_terminal() -> None:
 )
 def test_number_is_a_lower_bound_if_answers_of_clients_may_show_more(lacking: list[str], said: str) -> None:
     needs = dict(zip(("KEP-1/a", "KEP-1/b"), [Needs(frozenset({each})) for each in (*lacking, "none")], strict=False))
-    lacks = [Finding(State.LACKS, "no x", lacks=Needs(frozenset({each}))) for each in lacking]
+    lacks = [Finding(CheckState.LACKS, "no x", lacks=Needs(frozenset({each}))) for each in lacking]
     core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
     requirements = [Requirement(each, "It is.", MUST, (core,), "KEP-1") for each in needs]
     console = Console(file=io.StringIO(), width=200)
@@ -274,14 +274,14 @@ def test_missing_kubeconfig_exits_with_4(tmp_path: Path) -> None:
 
 
 def test_this_machine_can_be_an_embedded_cluster() -> None:
-    assert {each.state for each in check.examine(MACHINE, FAMILIES)} == {State.OK}
+    assert {each.state for each in check.examine(MACHINE, FAMILIES)} == {CheckState.OK}
 
 
 def test_a_kernel_without_ipv6_costs_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "missing", lambda: [kernel.IPV6, kernel.VETH])
     _, _, six, veth, _ = check.examine(MACHINE, FAMILIES)
-    assert (six.state, six.features) == (State.LACKS, {"IPv6", "DualStack"})
-    assert (veth.state, "modprobe veth" in veth.found) == (State.UNUSABLE, True)
+    assert (six.state, six.features) == (CheckState.LACKS, {"IPv6", "DualStack"})
+    assert (veth.state, "modprobe veth" in veth.found) == (CheckState.UNUSABLE, True)
 
 
 def test_unreplaceable_resolv_conf_is_reported_with_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_unreplaceable_resolv_conf_is_reported_with_its_cost(monkeypatch: pytest
 
     monkeypatch.setattr(process, "run", refuse)
     *_, files = check.examine(MACHINE, FAMILIES)
-    assert (files.name, files.state) == ("files of pods", State.LACKS)
+    assert (files.name, files.state) == ("files of pods", CheckState.LACKS)
     assert "unshare: Operation not permitted" in files.found
     assert "one of profile dns" in files.costs
 

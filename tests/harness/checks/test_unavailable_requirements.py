@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.checks.check import Finding, LostRequirements, State, costs, exit_code, unknown, unusable
+from harness.checks.check import CheckState, Finding, UnjudgedRequirements, costs, exit_code, unknown, unusable
 from harness.checks.cluster import check_gates, check_proxy
 from harness.model.metrics import enabled_gates
 from harness.model.needs import Needs
@@ -24,27 +24,29 @@ def requirement(name: str, feature: Feature = ZONES) -> Requirement:
 
 def lacking(*abilities: str, nodes: tuple[str, ...] = (), features: tuple[str, ...] = ()) -> Finding:
     needs = Needs(frozenset(abilities), frozenset(nodes))
-    return Finding(State.LACKS, "", lacks=needs, features=frozenset(features))
+    return Finding(CheckState.LACKS, "", lacks=needs, features=frozenset(features))
 
 
 def test_missing_feature_costs_the_requirements_that_need_it() -> None:
     needs = {"K/a": Needs(frozenset({"dns"})), "K/b": Needs(nodes=frozenset({"c1"})), "K/d": Needs()}
     requirements = [requirement(name) for name in ("K/a", "K/b", "K/d", "K/e")]
-    assert costs([lacking("dns")], needs, requirements, [PROXY]) == [LostRequirements(PROXY, ("K/a",), 4)]
-    assert costs([lacking(nodes=("b2", "c1"))], needs, requirements, [PROXY]) == [LostRequirements(PROXY, ("K/b",), 4)]
+    assert costs([lacking("dns")], needs, requirements, [PROXY]) == [UnjudgedRequirements(PROXY, ("K/a",), 4)]
+    assert costs([lacking(nodes=("b2", "c1"))], needs, requirements, [PROXY]) == [
+        UnjudgedRequirements(PROXY, ("K/b",), 4)
+    ]
     assert costs([lacking("http")], needs, requirements, [PROXY]) == []
 
 
 def test_several_missing_features_count_each_requirement_once() -> None:
     needs = {"K/a": Needs(frozenset({"dns"}), frozenset({"c1"}))}
     found = costs([lacking("dns"), lacking(nodes=("c1",))], needs, [requirement("K/a")], [PROXY])
-    assert found == [LostRequirements(PROXY, ("K/a",), 1)]
+    assert found == [UnjudgedRequirements(PROXY, ("K/a",), 1)]
 
 
 def test_cost_of_a_feature_counts_in_its_profile() -> None:
     requirements = [requirement("K/a", NODES), requirement("K/b", CLOSE), requirement("K/c")]
     found = costs([lacking(features=("NodeHints", "PreferClose"))], {}, requirements, [PROXY, CONTROLLER])
-    assert found == [LostRequirements(CONTROLLER, ("K/b",), 1), LostRequirements(PROXY, ("K/a",), 2)]
+    assert found == [UnjudgedRequirements(CONTROLLER, ("K/b",), 1), UnjudgedRequirements(PROXY, ("K/a",), 2)]
 
 
 @pytest.mark.parametrize(
@@ -56,14 +58,14 @@ def test_cost_of_a_feature_counts_in_its_profile() -> None:
     ],
 )
 def test_cost_as_a_sentence(lost: tuple[str, ...], named: int | None, said: str) -> None:
-    assert LostRequirements(PROXY, lost, 9).sentence(named=named) == said
+    assert UnjudgedRequirements(PROXY, lost, 9).sentence(named=named) == said
 
 
 @pytest.mark.parametrize(
     ("findings", "code"),
     [
-        ([Finding(State.OK, ""), unknown("")], 0),
-        ([Finding(State.OK, ""), lacking("dns")], 11),
+        ([Finding(CheckState.OK, ""), unknown("")], 0),
+        ([Finding(CheckState.OK, ""), lacking("dns")], 11),
         ([lacking("dns"), unusable("")], 12),
     ],
 )
@@ -81,7 +83,7 @@ def test_gates_are_read_from_metrics() -> None:
     assert enabled_gates(METRICS) == {"PreferSameTrafficDistribution": False, "ServiceTrafficDistribution": True}
     found = check_gates((1, 34), enabled_gates(METRICS))
     assert isinstance(found, Finding)
-    assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
+    assert (found.state, found.features) == (CheckState.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 
 @pytest.mark.parametrize(("version", "off"), [((1, 29), 5), ((1, 30), 5), ((1, 33), 3), ((1, 34), 0), ((1, 40), 0)])
@@ -102,4 +104,4 @@ def test_installed_proxy_is_listed_first() -> None:
 def test_undetected_proxy_is_unknown() -> None:
     found = check_proxy([daemon_set("kube-flannel-ds", "flannel:1")])
     assert isinstance(found, Finding)
-    assert found.state is State.UNKNOWN
+    assert found.state is CheckState.UNKNOWN

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.judging import comparison, verdict
+from harness.judging.case_events import CaseEvents, ComparedValues, WindowRecord
 from harness.judging.differences import (
     ANSWERED,
     HINTED_ELSEWHERE,
@@ -29,7 +30,6 @@ from harness.judging.differences import (
     UNSEEN,
     differences,
 )
-from harness.judging.story import ComparedValues, Story, WindowStory
 from harness.judging.timeline import Change
 from harness.judging.verdict import NO_ANSWER, AnyOf, Expected, Tally
 from harness.model.outcomes import REFUSED as REFUSAL
@@ -40,17 +40,17 @@ ENOUGH = 400
 
 def window(
     client: str, expected: Expected, *seen: Observation, title: str = "", of: tuple[str, str] = ("web", "cluster-ip")
-) -> WindowStory:
+) -> WindowRecord:
     """Return a failed window in which each of these observations occurs often."""
     expectation = {client: expected}
-    made = WindowStory(9.0, expectation, verdict.plans(expectation), of, title=title)
+    made = WindowRecord(9.0, expectation, verdict.plans(expectation), of, title=title)
     made.tallies = {client: Tally.of(each for each in seen for _ in range(ENOUGH))}
     made.judgement = verdict.judge(expectation, made.tallies, made.plans)
     assert made.judgement.verdict == "failed"
     return made
 
 
-def texts(story: Story) -> list[str]:
+def texts(story: CaseEvents) -> list[str]:
     return [each.text for each in differences(story)]
 
 
@@ -76,13 +76,13 @@ A1, A2, B1 = Reached("a1"), Reached("a2"), Reached("b1")
 def test_text_follows_from_client_and_expectation(
     client: str, expected: Expected, seen: list[Observation], text: list[str]
 ) -> None:
-    assert texts(Story(windows=[window(client, expected, *seen)])) == text
+    assert texts(CaseEvents(windows=[window(client, expected, *seen)])) == text
 
 
 def test_lost_connections_of_steady_traffic_are_apart() -> None:
     steady = window("a1", AnyOf(frozenset({"a1"})), A1, TimedOut())
     steady.flows = {"a1": [(1.0, A1), (2.0, TimedOut())]}
-    assert texts(Story(windows=[steady])) == [SILENT_DURING]
+    assert texts(CaseEvents(windows=[steady])) == [SILENT_DURING]
 
 
 def endpoint(node: str, **fields: Any) -> dict[str, Any]:
@@ -111,11 +111,11 @@ def for_zone(zone: str) -> dict[str, Any]:
     ],
 )
 def test_text_follows_from_the_endpoints_that_the_scenario_wrote(changes: list[Change], text: list[str]) -> None:
-    assert texts(Story(changes=changes, windows=[window("a2", {"a1"}, B1)])) == text
+    assert texts(CaseEvents(changes=changes, windows=[window("a2", {"a1"}, B1)])) == text
 
 
 def test_conditions_are_those_of_all_clients_concerned() -> None:
-    story = Story(
+    story = CaseEvents(
         windows=[
             window("node a1", {"a1"}, TimedOut(), title="UDP to the node-port of web, IPv6", of=("web", "node-port")),
             window("a1 in pod at node-port over IPv6 UDP", {"a1"}, TimedOut(), of=("web", "node-port")),
@@ -123,26 +123,26 @@ def test_conditions_are_those_of_all_clients_concerned() -> None:
     )
     (found,) = differences(story)
     assert found.conditions == (IPV6, UDP, "node-port")
-    (found,) = differences(Story(windows=story.windows[:1]))
+    (found,) = differences(CaseEvents(windows=story.windows[:1]))
     assert NODE_CLIENT in found.conditions
 
 
 def test_service_with_ipv6_slices_alone_uses_ipv6() -> None:
     slices = [Change(at, "write slice", {"slice": f"web-slice-ipv{at:.0f}", "endpoints": []}) for at in (6.0, 4.0)]
     for changes, conditions in ((slices[:1], (IPV6,)), (slices, ())):
-        (found,) = differences(Story(changes=changes, windows=[window("a1", {"a1"}, TimedOut())]))
+        (found,) = differences(CaseEvents(changes=changes, windows=[window("a1", {"a1"}, TimedOut())]))
         assert found.conditions == conditions
 
 
 def test_passed_and_unjudged_windows_have_no_difference() -> None:
     made = window("a1", {"a1"}, B1)
     made.judgement = None
-    assert differences(Story(windows=[made])) == []
+    assert differences(CaseEvents(windows=[made])) == []
 
 
 def compared(what: str, expected: Any, observed: Any) -> list[str]:
     judgement = comparison.judge(what, expected, observed)
-    return texts(Story(compared=[ComparedValues(what, judgement.verdict, expected, observed)]))
+    return texts(CaseEvents(compared=[ComparedValues(what, judgement.verdict, expected, observed)]))
 
 
 HINTS = "IPv4 endpoints and hints of service web-1 after at most the declared 5 s"
@@ -192,6 +192,6 @@ def test_comparisons_are_described(what: str, expected: Any, observed: Any, text
 
 def test_wrong_answers_without_expectation_may_mean_several_things() -> None:
     what, observed = "wrong first answer", "b2 in change-36 at cluster-ip over IPv4 UDP reached a2"
-    found = differences(Story(compared=[ComparedValues(what, verdict.Verdict.FAILED, "none", observed)]))
+    found = differences(CaseEvents(compared=[ComparedValues(what, verdict.Verdict.FAILED, "none", observed)]))
     assert [(each.text, each.sure) for each in found] == [(LEFT_NODE, False), (LEFT_ZONE, False), (OTHERS, True)]
     assert {each.conditions for each in found} == {(UDP,)}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.judging.conclusion import Cause
+from harness.judging.conclusion import VerdictCause
 from harness.judging.history import History, merge, read, read_parts, sealed
 from harness.judging.history_format import flow, read_flow, read_rates
 from harness.judging.history_format import rates as as_json
@@ -70,7 +70,7 @@ def test_verdicts_derived_offline_equal_the_online_ones(path: Path) -> None:
         "KEP-1/passes": Verdict.PASSED,
     }
     assert [each.worst.message for each in judged.derived()] == [each.worst.message for each in judged.stated()]
-    assert set(judged.causes().values()) == {Cause.OBSERVED}
+    assert set(judged.causes().values()) == {VerdictCause.OBSERVED}
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_sentence_that_reads_like_a_judgement_is_not_parsed_as_one(tmp_path: Pat
         judgement = history.compare("KEP-1/x", "hints of a1", expected=["a"], observed=None)
         facts = {"level": "MUST", "profile": "service-proxy", "core": True, "number": 0}
         history.verdict("KEP-1/x", "call", judgement.verdict, judgement.message, **facts)
-    assert judge(read(tmp_path / "h").records, tmp_path / "h").causes() == {"KEP-1/x": Cause.OWN_CODE}
+    assert judge(read(tmp_path / "h").records, tmp_path / "h").causes() == {"KEP-1/x": VerdictCause.OWN_CODE}
 
 
 def test_rates_of_a_history_are_those_that_were_written() -> None:

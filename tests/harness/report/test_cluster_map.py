@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.judging.verdict import AnyOf, Cell, Expected, Mark, Row, Tally, grid, plans
+from harness.judging.verdict import AnyOf, CellMark, Expected, GridCell, GridRow, Tally, grid, plans
 from harness.model.outcomes import TIMED_OUT, Observation, Reached
 from harness.report.page.cluster_map import (
     NOWHERE,
@@ -20,16 +20,18 @@ from harness.report.page.cluster_map import (
 NODES = (("a1", "a"), ("a2", "a"), ("b1", "b"))
 
 
-def row(client: str, **cells: Cell) -> Row:
-    return Row(client, "", cells)
+def row(client: str, **cells: GridCell) -> GridRow:
+    return GridRow(client, "", cells)
 
 
-def drawn(*rows: Row, pods: tuple[str, ...] = ("a1", "b1"), unrelated: tuple[str, ...] = ()) -> ClusterMap:
+def drawn(*rows: GridRow, pods: tuple[str, ...] = ("a1", "b1"), unrelated: tuple[str, ...] = ()) -> ClusterMap:
     return map_of(NODES, pods, rows, unrelated=unrelated)
 
 
 def test_clients_and_pods_stand_in_their_nodes_in_their_zones() -> None:
-    found = drawn(row("a1", a1=Cell(9, Mark.RIGHT)), row("node a1", a1=Cell(9, Mark.RIGHT)), row("outside via b1"))
+    found = drawn(
+        row("a1", a1=GridCell(9, CellMark.RIGHT)), row("node a1", a1=GridCell(9, CellMark.RIGHT)), row("outside via b1")
+    )
     nodes = {zone: [(each.name, dict(each.clients), each.pods) for each in some] for zone, some in found.zones.items()}
     assert nodes == {
         "a": [("a1", {"a1": "client", "node a1": "node"}, ["a1"]), ("a2", {}, [])],
@@ -38,29 +40,29 @@ def test_clients_and_pods_stand_in_their_nodes_in_their_zones() -> None:
 
 
 def test_connections_lead_from_the_client_to_the_pod() -> None:
-    found = drawn(row("a1", b1=Cell(3, Mark.WRONG), a1=Cell(1, Mark.NONE))).connections
+    found = drawn(row("a1", b1=GridCell(3, CellMark.WRONG), a1=GridCell(1, CellMark.NONE))).connections
     assert found == [Connection(ConnectionKind.WRONG, "a1", "b1", True, f"3{TIMES}")]
 
 
 def test_a_connection_that_reaches_no_pod_leads_to_its_outcome() -> None:
-    found = drawn(Row("a1", "", {"timed out": Cell(30, Mark.WRONG)})).connections
+    found = drawn(GridRow("a1", "", {"timed out": GridCell(30, CellMark.WRONG)})).connections
     assert found == [Connection(ConnectionKind.WRONG, "a1", "timed out", False, f"30{TIMES}")]
 
 
 def test_what_is_expected_and_never_seen_is_missing() -> None:
-    assert drawn(row("a1", b1=Cell(0, Mark.UNSEEN))).connections == [
+    assert drawn(row("a1", b1=GridCell(0, CellMark.UNSEEN))).connections == [
         Connection(ConnectionKind.MISSING, "a1", "b1", True, "never")
     ]
 
 
 def test_wrong_connections_come_after_all_others() -> None:
-    cells = {"a1": Cell(5, Mark.WRONG), "b1": Cell(0, Mark.UNSEEN)}
-    found = drawn(Row("a1", "", cells), row("a2", a1=Cell(4, Mark.RIGHT))).connections
+    cells = {"a1": GridCell(5, CellMark.WRONG), "b1": GridCell(0, CellMark.UNSEEN)}
+    found = drawn(GridRow("a1", "", cells), row("a2", a1=GridCell(4, CellMark.RIGHT))).connections
     assert [each.kind for each in found] == [ConnectionKind.RIGHT, ConnectionKind.MISSING, ConnectionKind.WRONG]
 
 
 def test_pods_that_no_client_should_reach_are_unrelated() -> None:
-    found = drawn(row("a1", a1=Cell(9, Mark.RIGHT)), pods=("a1",), unrelated=("a1", "b1-2"))
+    found = drawn(row("a1", a1=GridCell(9, CellMark.RIGHT)), pods=("a1",), unrelated=("a1", "b1-2"))
     assert [(each.pods, each.unrelated) for some in found.zones.values() for each in some] == [
         (["a1"], []),
         ([], []),
@@ -69,7 +71,7 @@ def test_pods_that_no_client_should_reach_are_unrelated() -> None:
 
 
 def test_who_is_on_no_known_node_is_elsewhere() -> None:
-    found = drawn(row("z9", a1=Cell(9, Mark.RIGHT)))
+    found = drawn(row("z9", a1=GridCell(9, CellMark.RIGHT)))
     assert [each.name for some in found.zones.values() for each in some] == ["a1", "a2", "b1", NOWHERE]
 
 

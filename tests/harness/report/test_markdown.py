@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from harness.commands.main import main
 from harness.judging.results import CaseResult, Result
-from harness.judging.verdict import Cell, Mark, Row
+from harness.judging.verdict import CellMark, GridCell, GridRow
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.report.markdown import as_markdown
 from harness.report.page.cluster_map import MOST_ARROWS, TIMES, as_mermaid, map_of
@@ -39,16 +39,19 @@ def test_reaches_others(history):
 """
 
 
-def drawn(*rows: Row, pods: tuple[str, ...] = ("a1", "b1")) -> str:
+def drawn(*rows: GridRow, pods: tuple[str, ...] = ("a1", "b1")) -> str:
     return as_mermaid(map_of(NODES, pods, rows))
 
 
-def row(client: str, **cells: Cell) -> Row:
-    return Row(client, "", cells)
+def row(client: str, **cells: GridCell) -> GridRow:
+    return GridRow(client, "", cells)
 
 
 def test_clients_and_pods_are_inside_their_nodes_and_wrong_answers_are_thick_red() -> None:
-    found = drawn(row("a2", a1=Cell(6, Mark.RIGHT), b1=Cell(2, Mark.WRONG)), row("node b1", a1=Cell(0, Mark.UNSEEN)))
+    found = drawn(
+        row("a2", a1=GridCell(6, CellMark.RIGHT), b1=GridCell(2, CellMark.WRONG)),
+        row("node b1", a1=GridCell(0, CellMark.UNSEEN)),
+    )
     assert (
         found
         == f"""\
@@ -78,8 +81,8 @@ flowchart TB
 
 def test_with_many_arrows_right_answers_are_left_out() -> None:
     pods = tuple(f"a1-{number}" for number in range(MOST_ARROWS + 1))
-    cells = {pod: Cell(3, Mark.RIGHT) for pod in pods}
-    found = drawn(Row("a1", "", cells), row("a2", **{pods[0]: Cell(1, Mark.WRONG)}), pods=pods)
+    cells = {pod: GridCell(3, CellMark.RIGHT) for pod in pods}
+    found = drawn(GridRow("a1", "", cells), row("a2", **{pods[0]: GridCell(1, CellMark.WRONG)}), pods=pods)
     assert found.count("-->") == 0
     assert found.count("==>") == 1
 
@@ -108,7 +111,11 @@ def picture(chromium: BrowserPage, mermaid: str, tmp_path: Path) -> Callable[[st
 
 def test_mermaid_shows_foreign_names_unchanged(picture: Callable[[str], str], chromium: BrowserPage) -> None:
     nodes = ((ODD, ODD), ("b1", "b"))
-    shown = map_of(nodes, [ODD, "b1"], [Row(ODD, "", {"b1": Cell(2, Mark.WRONG), "timed out": Cell(3, Mark.WRONG)})])
+    shown = map_of(
+        nodes,
+        [ODD, "b1"],
+        [GridRow(ODD, "", {"b1": GridCell(2, CellMark.WRONG), "timed out": GridCell(3, CellMark.WRONG)})],
+    )
     words = picture(as_mermaid(shown))
     assert words.count('a1"] --> x<script>#`|;%%') >= 3
     assert "timed out" in words

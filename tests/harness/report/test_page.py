@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.eventually import eventually
 from harness.judging.history import sealed
-from harness.judging.judge import Judged
+from harness.judging.judge import JudgedRun
 from harness.report.conformance import read_report
 from harness.report.page import page as maker
 from harness.report.page.rewrite import evidence_in
@@ -258,9 +258,9 @@ def test_evidence_outside_of_the_folder_is_not_shown(run: RunFolder, tmp_path: P
 def test_page_shows_judged_decisions_and_added_service_fields(run: RunFolder) -> None:
     report = read_report(str(run.folder))
     nothing = {"found": [], "read": evidence_in(run.folder)}
-    assert "(decisions)" not in maker.as_html(report, [], Judged(), {}, **nothing)
+    assert "(decisions)" not in maker.as_html(report, [], JudgedRun(), {}, **nothing)
     told = {**report["environment"], "services": {"spec": {"note": "<b>"}}}
-    shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], Judged(), {}, **nothing)
+    shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], JudgedRun(), {}, **nothing)
     assert shown.count("(decisions)") == 2  # the title and the heading of the page
     assert "<dt>Judged by</dt><dd>decisions</dd>" in shown
     assert '<dt>Every Service has</dt><dd>{"spec": {"note": "\\u003cb\\u003e"}}</dd>' in shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.judging.story import Story, WindowStory
+from harness.judging.case_events import CaseEvents, WindowRecord
 from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import AnyOf, Tally
 from harness.model.outcomes import TIMED_OUT, Observation, Reached
@@ -15,9 +15,9 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 def story(*observations: Observation, changes: tuple[Change, ...] = (), took_up: tuple[float, ...] = ()) -> Timeline:
     """Return the timeline of a probe every 10 ms from second 5 on. With 73 probes, each interval has one."""
     samples: list[Timed] = [(5 + number / 100, each) for number, each in enumerate(observations)]
-    window = WindowStory(4.9, {"a1": AnyOf(frozenset({"a1", "b1"}))}, of=("web", "cluster-ip"))
+    window = WindowRecord(4.9, {"a1": AnyOf(frozenset({"a1", "b1"}))}, of=("web", "cluster-ip"))
     window.flows["a1"], window.tallies["a1"] = samples, Tally.of(observations)
-    return timeline_of(Story(list(changes), list(took_up), [window]), window)
+    return timeline_of(CaseEvents(list(changes), list(took_up), [window]), window)
 
 
 def test_gap_is_labelled_with_its_length_and_its_losses_are_in_the_lane() -> None:

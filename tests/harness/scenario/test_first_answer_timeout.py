@@ -16,7 +16,7 @@ from harness.model.outcomes import TIMED_OUT, Observation
 from harness.model.topology import ONE_ZONE
 from harness.probes.loop import Probe
 from harness.scenario.cluster import Cluster
-from harness.scenario.concurrent_traffic import Question, expect_concurrent_first_answers
+from harness.scenario.concurrent_traffic import ExpectedTraffic, expect_concurrent_first_answers
 from harness.scenario.service import endpoint
 
 
@@ -38,5 +38,5 @@ def test_missing_first_answer_does_not_fail_an_implementation_that_answers(
         (pod,) = cluster.run_servers(on=["a1"])
         cluster.publish(service, [endpoint(pod)])
         with pytest.raises(InconclusiveError if answers else UnmetError, match="got no answer"):
-            expect_concurrent_first_answers(cluster, [Question("first", service, {"a1": {pod}})])
+            expect_concurrent_first_answers(cluster, [ExpectedTraffic("first", service, {"a1": {pod}})])
         cluster.close()

@@ -10,7 +10,7 @@ from harness.judging.statistics import Rates
 from harness.judging.verdict import AnyOf
 from harness.plugin.suite import rehearsed
 from harness.scenario import traffic
-from harness.scenario.concurrent_traffic import Question, expect_concurrent_traffic, expect_traffic_during
+from harness.scenario.concurrent_traffic import ExpectedTraffic, expect_concurrent_traffic, expect_traffic_during
 from harness.scenario.eventual_state import controller_metrics, expect_eventually
 from harness.scenario.hints import expect_hints
 from harness.scenario.rehearsal import ExpectedRecords, RehearsableCase, RunFacts, fits, rehearse
@@ -39,7 +39,7 @@ def test_windows_and_comparisons_are_noted_in_order() -> None:
         expect_traffic(three_zones, service, {"a1": {a1}, b1: {again, b1}})
         with expect_no_loss(three_zones, service, from_=["a1"], allowed={a1}):
             expect_outside(three_zones, service, FEW)
-        expect_concurrent_traffic(three_zones, [Question(service.name, service, {"c1": {a1}}, kept=kept)])
+        expect_concurrent_traffic(three_zones, [ExpectedTraffic(service.name, service, {"c1": {a1}}, kept=kept)])
         expect_hints(three_zones, service, {"p2": None, "p1": Hints(("a",))})
 
     found = foreseen(scenario, kept=False)
@@ -76,7 +76,7 @@ def test_flows_changes_and_values_are_noted_when_they_are_compared() -> None:
             controller_metrics(three_zones).expect("syncs", {"result": "success"}, by=1)
         expect_eventually(three_zones, f"answer of {service.object}", str, expected=["yes"], stays=True)
         three_zones.expect_equal("the address", expected=service.object["spec"], observed="")
-        with expect_traffic_during(three_zones, [Question("q", service, {"a1": {a1, b1}})]):
+        with expect_traffic_during(three_zones, [ExpectedTraffic("q", service, {"a1": {a1, b1}})]):
             three_zones.expect_equal("a pair", expected={"a": 1}, observed={})
 
     found = foreseen(scenario)

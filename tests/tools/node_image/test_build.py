@@ -9,7 +9,7 @@ import pytest
 
 from harness.backends.containers.engine import ContainerEngine
 from harness.binaries.cache import Cache
-from harness.binaries.progress import Watcher
+from harness.binaries.progress import Reporter
 from harness.binaries.versions import Version
 from harness.errors import UnavailableError
 from tools.node_image.build import LABEL, ImageBuilder
@@ -55,7 +55,7 @@ def make(engine: FakeEngine, tmp_path: Path) -> Callable[[], str]:
     image = Image(("registry.k8s.io/pause:3.10",), {"/pause": tmp_path / "kubelet"})
     node, texts = {"usr/bin/kubelet": tmp_path / "kubelet"}, {"kind/version": "v1.34.2"}
     parts = ImageParts(Version(1, 34, 2), (image,), node, texts, tmp_path / "kind", tmp_path / "debian.tar", ())
-    return lambda: ImageBuilder(engine, Cache(tmp_path / "cache"), Watcher()).build(parts)
+    return lambda: ImageBuilder(engine, Cache(tmp_path / "cache"), Reporter()).build(parts)
 
 
 def test_same_inputs_build_the_image_once(make: Callable[[], str], engine: FakeEngine) -> None:
@@ -76,7 +76,7 @@ def test_programs_of_the_node_are_executable(make: Callable[[], str], engine: Fa
     assert engine.sent["kind/version"] == 0o644
 
 
-class WatcherWithoutPatience(Watcher):
+class WatcherWithoutPatience(Reporter):
     """Raises an error instead of waiting until another build ends."""
 
     def say(self, line: str) -> None:

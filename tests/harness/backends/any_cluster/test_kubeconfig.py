@@ -14,7 +14,7 @@ import yaml
 import conformance
 from emulator.kubelet.kubelet import Kubelet
 from harness import eventually as eventually_module
-from harness.api.name_translation import Names
+from harness.api.name_translation import NameTranslation
 from harness.backends.any_cluster import barrier, pods
 from harness.backends.any_cluster.barrier import RESTARTED, ZoneCanary
 from harness.backends.any_cluster.pods import ClientPod
@@ -154,7 +154,7 @@ def test_closing_the_backend_closes_its_components(a_kubeconfig: Path) -> None:
             self.closed = True
 
     components = ClosableComponents()
-    target = ClusterTarget(str(a_kubeconfig), "", RUN_ID, Names(), THREE_ZONES, frozenset())
+    target = ClusterTarget(str(a_kubeconfig), "", RUN_ID, NameTranslation(), THREE_ZONES, frozenset())
     KindBackend(target, target.plain_api(), components=components).close()
     assert components.closed
 

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from harness.api.client import Api
-from harness.api.name_translation import Names
+from harness.api.name_translation import NameTranslation
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, match_nodes
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.guest.nodes import NodeChange
@@ -14,7 +14,7 @@ from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 
-NAMES = Names({"a1": "kind-worker", "b1": "kind-worker2"}, {"a": "europe-1a", "b": "europe-1b"})
+NAMES = NameTranslation({"a1": "kind-worker", "b1": "kind-worker2"}, {"a": "europe-1a", "b": "europe-1b"})
 
 
 def node(name: str, zone: str = "", *, ready: bool = True, **spec: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import yaml
 
 from emulator import state as cluster_state
 from emulator.kubelet.images import REGISTRY
-from harness.judging.conclusion import Cause
+from harness.judging.conclusion import VerdictCause
 from harness.plugin.suite import rehearsed
 from harness.report.verification import verify
 from tests.harness.backends.verdicts import JUDGED, trafficdist
@@ -54,7 +54,7 @@ def causes_of_skips(kubeconfig: str, folder: Path, *options: str) -> dict[str, s
 
 def test_requirements_that_are_skipped_later_are_verified(kubeconfig: str, tmp_path: Path) -> None:
     found = causes_of_skips(kubeconfig, tmp_path / "run", "-n2", *[f"--run-test={each}" for each in FEW])
-    assert found == dict.fromkeys(LATE, Cause.SKIPPED_LATER)
+    assert found == dict.fromkeys(LATE, VerdictCause.SKIPPED_LATER)
 
 
 @pytest.mark.slow
@@ -65,8 +65,11 @@ def test_whole_profile_is_verified_and_skips_what_doctor_counts(
     monkeypatch.setenv("COLUMNS", "10000")  # no id is broken into two lines
     doctor = trafficdist("doctor", kubeconfig, "--profile=service-proxy", "-v")
     found = causes_of_skips(kubeconfig, tmp_path / "run", "--profile=service-proxy")
-    assert {each: found.get(each) for each in LATE} == dict.fromkeys(LATE, Cause.SKIPPED_LATER)
-    assert set(found.values()) == {Cause.SKIPPED_LATER, Cause.NOT_TRIED}  # some learn it in their first window
+    assert {each: found.get(each) for each in LATE} == dict.fromkeys(LATE, VerdictCause.SKIPPED_LATER)
+    assert set(found.values()) == {
+        VerdictCause.SKIPPED_LATER,
+        VerdictCause.NOT_TRIED,
+    }  # some learn it in their first window
     tests = yaml.safe_load((tmp_path / "run" / "report.yaml").read_text(encoding="utf-8"))["tests"]
     skipped = {each["id"] for each in tests if each["reason"] in ("unavailable", "ineligible")}
     named = set(re.findall(r"[A-Z0-9-]+/[a-z0-9-]+(?=,| *$)", doctor.stdout, re.MULTILINE))  # a table pads its lines

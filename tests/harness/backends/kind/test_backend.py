@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from harness.api.client import Api
-from harness.api.name_translation import Names
+from harness.api.name_translation import NameTranslation
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget
 from harness.backends.kind.backend import KindBackend
 from harness.backends.kubeconfig import KubeconfigBackend
@@ -39,7 +39,7 @@ class BackendStub:
 
 def backend(*news: str) -> tuple[KindBackend, BackendStub]:
     stub = cast("Any", BackendStub(*news))
-    target = ClusterTarget("", "", "abcd1234", Names(), ONE_ZONE, ALWAYS, backend="kind")
+    target = ClusterTarget("", "", "abcd1234", NameTranslation(), ONE_ZONE, ALWAYS, backend="kind")
     made = KindBackend(target, cast("Api", stub), components=stub)
     made._proxy_exits = made._barrier = stub
     return made, stub

@@ -11,7 +11,7 @@ from harness.backends.containers.engine import EngineFacts, find_engine
 from harness.backends.kind.checks import KindTools
 from harness.backends.kind.installer import load_images, require_images
 from harness.binaries.versions import Version
-from harness.checks.check import State, examine
+from harness.checks.check import CheckState, examine
 from harness.errors import StartError, UnavailableError
 from harness.recipes.recipe import OF_PROXY, parse_recipe
 from harness.run.prerequisites import KIND as CHECKS
@@ -78,7 +78,7 @@ def test_doctor_reports_images_that_nodes_must_pull(install: Install, tmp_path: 
     given = {"backend": "kind", "proxy": str(tmp_path / "mine.yaml"), "kind-image": "kindest/node:v1.34.3"}
     found = [each for each in examine(CHECKS, resolve(given, environment={})) if each.name.startswith("proxy")]
     assert [(each.state, each.found) for each in found] == [
-        (State.OK, "mine: all images in key kind.images are available"),
-        (State.UNKNOWN, "theirs:1: not in docker; the nodes pull them"),
-        (State.UNUSABLE, "mine: program no-such-installer is not installed"),
+        (CheckState.OK, "mine: all images in key kind.images are available"),
+        (CheckState.UNKNOWN, "theirs:1: not in docker; the nodes pull them"),
+        (CheckState.UNUSABLE, "mine: program no-such-installer is not installed"),
     ]

@@ -13,7 +13,7 @@ SETTLED = "all components have worked on what was written"
 
 
 @dataclass(slots=True)
-class WindowStory:
+class WindowRecord:
     """A measuring window that was opened at `at` (monotonic seconds). `of` is the Service and kind of address.
 
     `flows` contains the requests of steady traffic by client. It is empty for other windows.
@@ -40,7 +40,7 @@ class ComparedValues:
 
 
 @dataclass(slots=True)
-class Story:
+class CaseEvents:
     """The events of one case by time (monotonic seconds). `took_up`: the times when all changes were processed.
 
     `begun` is the start of the scenario, or None in older histories. Times in messages are relative to it.
@@ -48,7 +48,7 @@ class Story:
 
     changes: list[Change] = field(default_factory=list)
     took_up: list[float] = field(default_factory=list)
-    windows: list[WindowStory] = field(default_factory=list)
+    windows: list[WindowRecord] = field(default_factory=list)
     compared: list[ComparedValues] = field(default_factory=list)
     begun: float | None = None
 
