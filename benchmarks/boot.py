@@ -21,7 +21,7 @@ from pathlib import Path
 
 from harness.model.topology import grid
 from harness.netns import sandbox
-from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, FAMILIES, GATEWAY, Family, NodePlan, family_of
+from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, FAMILIES, GATEWAY, Family, NodeAddresses, family_of
 from harness.netns.fabric import Network
 from harness.netns.namespace import unshare
 
@@ -118,12 +118,12 @@ def commands() -> Commands:
         ]
     planned["fabric"].append("rule add iif ext table 100 priority 100")
     for number, node in enumerate(TOPOLOGY.nodes, 1):
-        add_node(planned, node.name, NodePlan(number))
+        add_node(planned, node.name, NodeAddresses(number))
     order = sorted(planned, key=lambda netns: ("-" in netns, netns != "fabric"))
     return {netns: planned[netns] for netns in order}
 
 
-def add_node(planned: Commands, node: str, plan: NodePlan) -> None:
+def add_node(planned: Commands, node: str, plan: NodeAddresses) -> None:
     """Return the commands for a node, for the fabric's routes to it, and for its pods."""
     planned["fabric"].append(pair(node, node))
     planned[node] = end(plan.addresses)

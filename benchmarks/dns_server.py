@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from harness.eventually import eventually
 from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from harness.netns import sandbox
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Network, NetworkPeer
 from harness.netns.namespace import Namespace
 from reference.apiserver import ApiServer
 from reference.dns import DnsServer
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def dnsperf(
-    client: Host, there: Host, service: str, options: tuple[str, ...], seconds: int
+    client: NetworkPeer, there: NetworkPeer, service: str, options: tuple[str, ...], seconds: int
 ) -> tuple[float, list[float], int]:
     """Return queries per second, latencies in ms (none unless `options` has -v), and the number of lost queries."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as questions:
@@ -157,7 +157,7 @@ def changing(api: ApiServer, service: str, per_second: int) -> Iterator[None]:
         thread.join()
 
 
-def listening(host: Host) -> Iterator[socket.socket]:
+def listening(host: NetworkPeer) -> Iterator[socket.socket]:
     for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
         sock = host.namespace.socket(socket.AF_INET, kind)
         sock.bind((host.addresses["IPv4"], 53))

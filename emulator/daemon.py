@@ -34,7 +34,7 @@ from harness.model import manifests
 from harness.model.manifests import has_condition
 from harness.model.workloads import external_client, node_client
 from harness.netns import sandbox
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.process import start_time
 from harness.proxies.executable import ExecutableProxy
 from harness.settings.settings import Settings
@@ -136,10 +136,10 @@ class _StateFile:
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder
         self._state = state
-        self._pods: dict[str, Host] = {}
+        self._pods: dict[str, NetworkPeer] = {}
         self._lock = threading.Lock()
 
-    def set_pods(self, hosts: Mapping[Key, Host]) -> None:
+    def set_pods(self, hosts: Mapping[Key, NetworkPeer]) -> None:
         """Record the pods: as NAME in the namespace `default`, and as NAMESPACE/NAME elsewhere."""
         with self._lock:
             self._pods = {

@@ -15,7 +15,7 @@ from harness.dns.dns import PORT
 from harness.dns.reference import listen
 from harness.model.manifests import Endpoint, Port, endpoint_slice, service
 from harness.netns.addresses import SERVICE_CIDRS
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Network, NetworkPeer
 from reference.client.remote import RemoteClient
 from reference.dns import DnsServer
 from reference.features import Features
@@ -56,7 +56,7 @@ class KubeDns:
             self._client.close()
             self._network.remove_pod(pod)
 
-    def _publish(self, pod: Host) -> None:
+    def _publish(self, pod: NetworkPeer) -> None:
         labels = {"k8s-app": NAME, "kubernetes.io/name": "CoreDNS"}
         made = service(NAME, ports=_PORTS, labels=labels, clusterIP=self.address, ipFamilyPolicy="PreferDualStack")
         self._api.create("services", NAMESPACE, made)

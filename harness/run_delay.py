@@ -48,7 +48,7 @@ class ThreadTimes(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ThreadSnapshot:
     """The times of all threads by number, and the CPU time of this process (`used`), at a time in monotonic seconds.
 
     `programs` lists two processes per thread: a child of this process, and its descendant that runs the thread.
@@ -59,7 +59,7 @@ class Sample:
     threads: Mapping[str, ThreadTimes] = field(default_factory=dict)
     programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
-    def lost_since(self, earlier: "Sample") -> float:
+    def lost_since(self, earlier: "ThreadSnapshot") -> float:
         """Return an upper bound of the seconds since an earlier sample in which some thread could not run.
 
         The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable in both
@@ -80,7 +80,7 @@ class Sample:
         waited += sum(self.threads[thread].waited for thread in new) / 1e9
         return min(passed, max(waited, asleep if asleep > LATE else 0.0))
 
-    def ran_since(self, earlier: "Sample") -> Counter[tuple[str, str]]:
+    def ran_since(self, earlier: "ThreadSnapshot") -> Counter[tuple[str, str]]:
         """Return for how many nanoseconds each program has run since an earlier sample."""
         ran: Counter[tuple[str, str]] = Counter()
         for thread, program in self.programs.items():
@@ -89,7 +89,7 @@ class Sample:
         return +ran
 
 
-def sample(without: int = 0) -> Sample:
+def sample(without: int = 0) -> ThreadSnapshot:
     """Return a sample of this process and its descendants, except for the thread with the number `without`."""
     this = Path(f"/proc/{os.getpid()}")
     threads = dict(threads_of(this))
@@ -99,7 +99,7 @@ def sample(without: int = 0) -> Sample:
         for process in family(child):
             for thread, times in threads_of(process):
                 threads[thread], programs[thread] = times, (child.name, process.name)
-    return Sample(time.monotonic(), time.process_time(), threads, programs)
+    return ThreadSnapshot(time.monotonic(), time.process_time(), threads, programs)
 
 
 def family(process: Path) -> Iterator[Path]:
@@ -142,10 +142,10 @@ def of_this_thread() -> float:
 class RunDelay:
     """Samples all threads, in a separate thread, while a wait is in progress."""
 
-    def __init__(self, look: Callable[[int], Sample] = sample) -> None:
+    def __init__(self, look: Callable[[int], ThreadSnapshot] = sample) -> None:
         self._look = look
         self.stopped = False  # whether a program was stopped in the last sample
-        self._last = Sample(time.monotonic(), time.process_time())
+        self._last = ThreadSnapshot(time.monotonic(), time.process_time())
         self._lost: deque[tuple[float, float, float]] = deque(maxlen=_INTERVALS)  # begin, end, lost seconds
         self._ran: deque[tuple[float, Mapping[tuple[str, str], int]]] = deque(maxlen=_INTERVALS)  # end, nanoseconds
         self._mutex, self._sampling = threading.Lock(), threading.RLock()  # an alarm may interrupt a sample
@@ -160,7 +160,7 @@ class RunDelay:
             self._watching += 1
             if self._ended.is_set() or self._thread is None or not self._thread.is_alive():  # a fork has no thread
                 self._ended = threading.Event()
-                self._last = Sample(time.monotonic(), time.process_time())
+                self._last = ThreadSnapshot(time.monotonic(), time.process_time())
                 self._thread = threading.Thread(target=self._watch, args=(self._ended,), name="run-delay", daemon=True)
                 self._thread.start()
         try:
@@ -204,7 +204,7 @@ class RunDelay:
                 return nanoseconds / 1e9, process
         return 0.0, ""
 
-    def note(self, now: Sample) -> None:
+    def note(self, now: ThreadSnapshot) -> None:
         """Record the time that was lost since the last sample, and the time for which programs ran."""
         if self._last.threads and (ran := now.ran_since(self._last)):
             self._ran.append((now.at, ran))

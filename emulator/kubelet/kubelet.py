@@ -20,7 +20,7 @@ from harness.api.client import Api, RefusedError, Watch
 from harness.control_planes.control_plane import KubeletCertificates
 from harness.errors import HarnessError, InconclusiveError
 from harness.event_loop import EventLoop
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Network, NetworkPeer
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -86,7 +86,7 @@ class Kubelet:
         kubeconfig: Mapping[str, Any],
         network: Network,
         *,
-        changed: Callable[[dict[Key, Host]], None] = lambda _hosts: None,
+        changed: Callable[[dict[Key, NetworkPeer]], None] = lambda _hosts: None,
         dns: str = "",
         trust: KubeletCertificates | None = None,
     ) -> None:

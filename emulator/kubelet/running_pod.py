@@ -14,7 +14,7 @@ from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
 from harness.errors import UsageError
 from harness.event_loop import EventLoop
 from harness.netns import sysctls
-from harness.netns.fabric import Host, Network, PodIdentity
+from harness.netns.fabric import Network, NetworkPeer, PodIdentity
 from reference.objects.timestamps import timestamp
 
 Object = dict[str, Any]
@@ -42,7 +42,7 @@ class RunningPod:
         """
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
-        self.host: Host | None = None
+        self.host: NetworkPeer | None = None
         """The netns and addresses of the pod (with hostNetwork, of its node), or None if the pod does not run."""
         self._pod = pod
         self._path = path_of("pods", meta["namespace"], meta["name"])
@@ -131,7 +131,7 @@ class RunningPod:
             self._make_containers(self.host)
         self._started = True
 
-    def _make_containers(self, host: Host) -> None:
+    def _make_containers(self, host: NetworkPeer) -> None:
         meta, spec = self._pod["metadata"], self._pod["spec"]
         self._host_changed()
         if not self._on_node:

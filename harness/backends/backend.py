@@ -10,8 +10,8 @@ from harness.model.outcomes import Observation
 from harness.model.release import Release
 from harness.model.topology import Topology
 from harness.model.workloads import Pod
-from harness.probes.loop import Probe, Sample
-from harness.tracing.path import Followed
+from harness.probes.loop import Probe, SentProbe
+from harness.tracing.path import TracedProbe
 
 TERMINATION_SECONDS = 30  # seconds that a pod still serves after a graceful deletion
 
@@ -53,7 +53,7 @@ class SteadyTraffic(Protocol):
     def asked(self) -> int:
         """The number of probes sent so far."""
 
-    def stop(self) -> list[Sample]:
+    def stop(self) -> list[SentProbe]:
         """Stop sending, and return all samples ordered by start time."""
 
 
@@ -120,7 +120,7 @@ class Backend(Protocol):
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
-    ) -> Followed:
+    ) -> TracedProbe:
         """Trace a probe through the rules of a node. Repeat it a few times, until `is_same` accepts its outcome.
 
         Packets are also captured at the pods `servers`. The result names the evidence that the backend cannot provide.

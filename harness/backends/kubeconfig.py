@@ -38,7 +38,7 @@ from harness.model.topology import ZONE_LABEL
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns.addresses import by_family
 from harness.probes.loop import Probe, SocketSource
-from harness.tracing.path import Followed
+from harness.tracing.path import TracedProbe
 
 API_TIMEOUT = 15.0  # seconds per request, so that a wait for a lost cluster ends within 30 s
 
@@ -331,12 +331,12 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         is_same: Callable[[Observation], bool],  # noqa: ARG002  no probe is repeated
         *,
         servers: Sequence[Pod] = (),  # noqa: ARG002
-    ) -> Followed:
+    ) -> TracedProbe:
         """Return the parts of the packet's path that this backend cannot show, each with a command that shows it."""
         theirs = self._target.names.nodes.get(node, node)
         log = proxy_logs(self.api, [node], self._target.proxies[0])[node]
         lacks = missing(probe, theirs, self._root.format(node=theirs), log)
-        return Followed(missing=tuple(lacks))
+        return TracedProbe(missing=tuple(lacks))
 
     # Hooks of subclasses
 

@@ -35,9 +35,9 @@ from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
 from harness.netns.activity import HUNG_EVERY, LOOKS, HungWatch, IdleWatch
-from harness.netns.fabric import Host, Network, Wiring
+from harness.netns.fabric import Network, NetworkPeer, Wiring
 from harness.probes.control import ControlProbeBlock
-from harness.probes.loop import Loop, Probe, ServerPort
+from harness.probes.loop import Probe, ProbeLoop, ServerPort
 from harness.probes.probe import SocketSource
 from harness.proxies.executable import ExecutableProxy
 from harness.proxies.proxy import ReportsUnfinishedWork
@@ -74,7 +74,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._off: dict[str, NodeStatusReporter] = {}
         self._begun = contextlib.ExitStack()
         self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # functions that return logs, by program
-        self._dns: tuple[ClusterDns, Host] | None = None
+        self._dns: tuple[ClusterDns, NetworkPeer] | None = None
         self._components = ComponentSync(
             (Component.CONTROLLER, Component.PROXY, LOCATOR_CONTROLLER, DNS_SERVER),
             self._is_synced,
@@ -159,7 +159,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             self.network.nodes, self.network.external, self._hosts, self._clients, self._off.keys()
         )
         begun.callback(self._control_targets.close)
-        self._loop = Loop(self._control_targets)
+        self._loop = ProbeLoop(self._control_targets)
         self._loop.start()
         begun.callback(self._loop.close)
         self.control_plane = self._implementation.control_plane(self.release)

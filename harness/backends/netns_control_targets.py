@@ -8,11 +8,11 @@ from harness.model.manifests import TARGET_PORT
 from harness.model.workloads import pod_client
 from harness.netns.addresses import Family
 from harness.netns.conntrack import ConntrackOverflow
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.probes.loop import Server
 from harness.probes.probe import SocketSource
 
-Running = dict[tuple[str, str], tuple[Host, Sequence[Server]]]
+Running = dict[tuple[str, str], tuple[NetworkPeer, Sequence[Server]]]
 """Pods with an echo server, by Kubernetes namespace and name."""
 
 
@@ -21,18 +21,18 @@ class NetnsControlTargets:
 
     def __init__(
         self,
-        nodes: Mapping[str, Host],
-        external: Host,
+        nodes: Mapping[str, NetworkPeer],
+        external: NetworkPeer,
         running: Running,
-        clients: dict[str, Host],
+        clients: dict[str, NetworkPeer],
         off: Collection[str],
     ) -> None:
         self._nodes = nodes
-        self._external: Host | None = external
+        self._external: NetworkPeer | None = external
         self._running = running
         self._clients = clients
         self._off = off
-        self._targets: Callable[[], Mapping[str, Host]] = self.running
+        self._targets: Callable[[], Mapping[str, NetworkPeer]] = self.running
         self._overflows = [ConntrackOverflow(host.namespace) for host in nodes.values()]
 
     def close(self) -> None:
@@ -46,14 +46,14 @@ class NetnsControlTargets:
     def who(self, client: SocketSource) -> str:
         return next((name for name, host in self._all_clients() if host.namespace is client), "")
 
-    def _all_clients(self) -> list[tuple[str, Host]]:
+    def _all_clients(self) -> list[tuple[str, NetworkPeer]]:
         named = [(str(pod_client(node)), host) for node, host in self._clients.copy().items()]
         named += self.running().items()
         named += [(f"node {name}", host) for name, host in self._nodes.items()]
         named += [("outside", self._external)] if self._external else []
         return [(name, host) for name, host in named if host.node not in self._off]
 
-    def of_pod(self, name: str, pod: Host) -> "NetnsControlTargets":
+    def of_pod(self, name: str, pod: NetworkPeer) -> "NetnsControlTargets":
         """Return a copy with this pod as the only destination."""
         made = copy.copy(self)
         made._targets = lambda: {name: pod}
@@ -66,7 +66,7 @@ class NetnsControlTargets:
             name: (host.addresses[of], TARGET_PORT) for name, host in self._targets().items() if of in host.addresses
         }
 
-    def running(self) -> dict[str, Host]:
+    def running(self) -> dict[str, NetworkPeer]:
         """Return the pods with an echo server by name. Pods on disconnected nodes are omitted."""
         pods = {name: host for (_, name), (host, _) in self._running.copy().items()}
         return {name: host for name, host in pods.items() if host.node not in self._off}

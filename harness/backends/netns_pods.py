@@ -11,9 +11,9 @@ from harness.model import manifests
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses
-from harness.netns.fabric import Host, Network, PodIdentity
+from harness.netns.fabric import Network, NetworkPeer, PodIdentity
 from harness.netns.namespace import Namespace
-from harness.probes.loop import Loop, Server, ServerPort
+from harness.probes.loop import ProbeLoop, Server, ServerPort
 
 _ALWAYS = (("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT))
 
@@ -21,15 +21,15 @@ _ALWAYS = (("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT))
 class NetnsPods(PodLifecycle, PodReports):
     api: Api
     network: Network
-    _loop: Loop
+    _loop: ProbeLoop
 
     def __init__(self, topology: Topology, families: Sequence[str]) -> None:
         self.topology = topology
         self.families = addresses.families_of(families)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._clients: dict[str, Host] = {}
-        self._hosts: dict[tuple[str, str], tuple[Host, Sequence[Server]]] = {}
+        self._clients: dict[str, NetworkPeer] = {}
+        self._hosts: dict[tuple[str, str], tuple[NetworkPeer, Sequence[Server]]] = {}
 
     def create_namespace(self, namespace: str) -> None:
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
@@ -110,7 +110,7 @@ class NetnsPods(PodLifecycle, PodReports):
     def node_addresses(self, node: str) -> dict[str, str]:
         return by_family(self.network.nodes[node])
 
-    def host_of(self, client: Client | Pod) -> Host:
+    def host_of(self, client: Client | Pod) -> NetworkPeer:
         with self._lock:
             if isinstance(client, Pod):
                 return self._hosts[client.namespace, client.name][0]
@@ -136,11 +136,13 @@ def _manifest(wanted: WantedPod) -> Object:
     return pod
 
 
-def by_family(host: Host) -> dict[str, str]:
+def by_family(host: NetworkPeer) -> dict[str, str]:
     return {str(family): address for family, address in host.addresses.items()}
 
 
-def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, families: Sequence[str]) -> list[Server]:
+def serve(
+    loop: ProbeLoop, namespace: str, wanted: WantedPod, place: Namespace, *, families: Sequence[str]
+) -> list[Server]:
     """Start a pod's servers for its target and container ports. Raises `InconclusiveError` if a port is in use."""
     listening: dict[str, list[ServerPort]] = {}
     for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):

@@ -11,14 +11,14 @@ from harness.model.outcomes import Observation, Unknown
 from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns import conntrack, http, kernel_state
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import SocketMaker
-from harness.probes.loop import Loop, Probe, Stream
+from harness.probes.loop import Probe, ProbeLoop, Stream
 from harness.probes.probe import SocketSource, from_error
 from harness.tracing import probe_tracing
-from harness.tracing.path import Followed
+from harness.tracing.path import TracedProbe
 
 DATAGRAMS = 256  # probes per batch; a socket buffers 277 (net.core.rmem_default, 768 bytes each)
 
@@ -26,10 +26,10 @@ DATAGRAMS = 256  # probes per batch; a socket buffers 277 (net.core.rmem_default
 class NetnsProbing(ABC):
     """Sends probes from sockets in the netns of clients. List this class before base classes that probe differently."""
 
-    _loop: Loop
+    _loop: ProbeLoop
 
     @abstractmethod
-    def host_of(self, client: Client | Pod) -> Host:
+    def host_of(self, client: Client | Pod) -> NetworkPeer:
         """Return the netns and addresses of a client."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class NetnsProbing(ABC):
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
-    ) -> Followed:
+    ) -> TracedProbe:
         host = self.namespace_of(node_client(node))
         client = probe.namespace.namespace if isinstance(probe.namespace, SocketMaker) else probe.namespace
         places = {client: "client", host: f"node {node}"}
@@ -81,7 +81,7 @@ class NetnsProbing(ABC):
         return probe_tracing.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
 
 
-def kernel_evidence(nodes: Mapping[str, Host]) -> dict[str, str]:
+def kernel_evidence(nodes: Mapping[str, NetworkPeer]) -> dict[str, str]:
     texts = {}
     for name, host in nodes.items():
         texts[f"network-{name}.txt"] = gathered(partial(kernel_state.as_text, host.namespace))

@@ -162,13 +162,13 @@ class ClientNetns(Protocol):
 
 
 @_needs(Ability.OPEN_CONNECTIONS)
-class Connections(Protocol):
+class OpensConnections(Protocol):
     def connect(self, probe: Probe) -> OpenConnection:
         """Open a long-lived connection."""
 
 
 @_needs(Ability.HTTP)
-class HttpRequests(Protocol):
+class SendsHttpRequests(Protocol):
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` if the connection fails."""
 
@@ -229,8 +229,8 @@ class EveryAbility(
     RecordsApiReads,
     PodReports,
     ClientNetns,
-    Connections,
-    HttpRequests,
+    OpensConnections,
+    SendsHttpRequests,
     VirtualAddresses,
     ServesDns,
     RestartsDns,

@@ -35,7 +35,7 @@ from harness.binaries.download import Fetcher
 from harness.binaries.release import Releases
 from harness.binaries.versions import Version, parse_version, parse_wanted
 from harness.control_planes.binaries import BinaryControlPlane
-from harness.control_planes.processes import Processes, Program
+from harness.control_planes.processes import ComponentProgram, Processes
 from harness.errors import DistrustError, HarnessError, UnavailableError
 from harness.guest.labels import RUN_LABEL
 from harness.model.limits import Limits
@@ -75,7 +75,7 @@ class ContainerProcesses(Processes):
             start_new_session=True,  # only the harness handles Ctrl-C
         )
 
-    def find(self, component: str, version: str = "") -> Program:
+    def find(self, component: str, version: str = "") -> ComponentProgram:
         return find_image(self._engine, component, version)
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
@@ -244,12 +244,12 @@ def _require_listener(place: str) -> None:
             sock.connect(path)
 
 
-def find_image(engine: DockerClient, component: str, version: str = "") -> Program:
+def find_image(engine: DockerClient, component: str, version: str = "") -> ComponentProgram:
     """Return the image of a component, and pull it if necessary. Raises `UsageError`, `UnavailableError`."""
     wanted = parse_wanted(version)
     there = _there(engine, component)
     for chosen in wanted.choose(there):
-        return Program(chosen.tag, there[chosen])
+        return ComponentProgram(chosen.tag, there[chosen])
     newest = _newest(component, version)
     if isinstance(newest, str):
         has = f"; it has {', '.join(map(str, sorted(there)))}" if there else ""
@@ -267,7 +267,7 @@ def find_image(engine: DockerClient, component: str, version: str = "") -> Progr
             f"the Docker engine has no image {reference} and cannot pull it ({short(error)}): `docker load` it, or "
             "set TESTCONTAINERS_HUB_IMAGE_NAME_PREFIX to the prefix of a mirror"
         ) from error
-    return Program(newest.tag, image)
+    return ComponentProgram(newest.tag, image)
 
 
 def _there(engine: DockerClient, component: str) -> dict[Version, str]:

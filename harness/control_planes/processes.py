@@ -32,7 +32,7 @@ _EVERY = 0.02  # seconds between two readiness checks
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ComponentProgram:
     """A program of a component: its version, such as "v1.37.1", and its path or image."""
 
     version: str
@@ -46,10 +46,10 @@ class Processes:
         self._running: list[Process] = []
         self._sandbox: ProgramSandbox | None = None
 
-    def find(self, component: str, version: str = "") -> Program:
+    def find(self, component: str, version: str = "") -> ComponentProgram:
         """Find the program of a component in the given version. Raises `UnavailableError`."""
         entry = find_entry(component, version)
-        return Program(entry.version.tag, str(entry.path))
+        return ComponentProgram(entry.version.tag, str(entry.path))
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
         """Start a program, given its path and arguments. Raises `UnavailableError` if the start fails."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 
 if TYPE_CHECKING:  # this module does not import a DNS library
     from harness.control_planes.control_plane import ControlPlane
@@ -17,7 +17,7 @@ class ClusterDns(Protocol):
 
     name: str
 
-    def start(self, pod: Host) -> None:
+    def start(self, pod: NetworkPeer) -> None:
         """Serve DNS over UDP and TCP on port 53 of all addresses of a pod. Call this method only once."""
 
     def stop(self) -> None:

@@ -2,7 +2,7 @@
 
 from harness.control_planes.control_plane import ControlPlane
 from harness.dns.dns import ZONE
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.recipes.programs import Programs
 from harness.recipes.recipe import Recipe
 
@@ -14,7 +14,7 @@ class ExecutableDns:
         self.name = recipe.name
         self._programs = Programs(plane, recipe)
 
-    def start(self, pod: Host) -> None:
+    def start(self, pod: NetworkPeer) -> None:
         """Create the recipe's objects, and start its programs in a pod, in the recipe's order. Raises `StartError`."""
         self._programs.apply_objects()
         values = {"pod_ips": ",".join(pod.addresses.values()), "zone": ZONE}

@@ -8,7 +8,7 @@ from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.dns.dns import PORT
 from harness.errors import EndedError, UnavailableError
 from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.probes.server import bound
 from reference.dns import DnsServer
 from reference.pod_locator import PodLocatorController
@@ -31,7 +31,7 @@ class ReferenceDns:
         self._controller: PodLocatorController | None = None
         self._server = server(plane.client(DNS_SERVER))
 
-    def start(self, pod: Host) -> None:
+    def start(self, pod: NetworkPeer) -> None:
         """Serve DNS on port 53 of all addresses of a pod, and start the PodLocator controller."""
         listen(self._server, pod)
         self.start_locators()
@@ -72,7 +72,7 @@ class ReferenceDns:
         return {}
 
 
-def listen(server: DnsServer, pod: Host) -> None:
+def listen(server: DnsServer, pod: NetworkPeer) -> None:
     for family, address in pod.addresses.items():
         for protocol in ("UDP", "TCP"):
             server.listen(bound(pod.namespace, protocol, family, PORT, address=address))

@@ -40,7 +40,7 @@ def by_family(addresses: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class NodePlan:
+class NodeAddresses:
     number: int
 
     def __post_init__(self) -> None:

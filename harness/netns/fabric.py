@@ -23,7 +23,7 @@ from typing import Protocol, Self
 from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.model.topology import Topology
 from harness.netns import addresses, iproute, kernel, rtnetlink, sysctls
-from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family, NodePlan, family_of
+from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family, NodeAddresses, family_of
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, Request
 
@@ -37,7 +37,7 @@ _NAME_LIMIT = 15  # IFNAMSIZ without the final NUL
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Host:
+class NetworkPeer:
     """A node, a pod or the external client. `node` is the name of the node, or "" for the external client."""
 
     name: str
@@ -59,7 +59,7 @@ class PodIdentity:
 class PodAttachment:
     """A pod to connect to its node, with the pod's MAC address and the name of the new interface on the node."""
 
-    pod: Host
+    pod: NetworkPeer
     of: PodIdentity
     mac: str
     link: str
@@ -71,13 +71,13 @@ class Wiring(Protocol):
     def attach(self, port: PodAttachment) -> None:
         """Connect a pod, whose loopback is up, to its node. Before raising `InconclusiveError`, undo all changes."""
 
-    def detach(self, pod: Host) -> None:
+    def detach(self, pod: NetworkPeer) -> None:
         """Undo `attach`. Raises `InconclusiveError`."""
 
 
 @dataclass(slots=True, eq=False)
 class _NodePods:
-    by_number: dict[int, Host]
+    by_number: dict[int, NetworkPeer]
     last: int = 1
 
     def free_number(self, node: str) -> int:
@@ -96,7 +96,7 @@ class Network:
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
         self.families = addresses.families_of(families)
-        self._plans = {node.name: NodePlan(i) for i, node in enumerate(topology.nodes, 1)}
+        self._plans = {node.name: NodeAddresses(i) for i, node in enumerate(topology.nodes, 1)}
         self._pods = {name: _NodePods({}) for name in self._plans}
         self._lock = threading.RLock()
         self._open: list[Namespace] = []
@@ -110,7 +110,7 @@ class Network:
             self.close()
             raise
 
-    def plan(self, node_name: str) -> NodePlan:
+    def plan(self, node_name: str) -> NodeAddresses:
         """Return the addresses of a node. Raises `UsageError`."""
         if node_name not in self._plans:
             raise UsageError(f"no node {node_name!r}: the cluster has {', '.join(self._plans)}")
@@ -127,7 +127,7 @@ class Network:
         for node in self.nodes.values():
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
-    def add_pod(self, node_name: str, *, name: str = "", of: PodIdentity | None = None) -> Host:
+    def add_pod(self, node_name: str, *, name: str = "", of: PodIdentity | None = None) -> NetworkPeer:
         """Create a pod on a node, with default name NODE-NUMBER. `of` is its identity in the API.
 
         Raises `UsageError` if there is no such node, or no free address on it. Raises `InconclusiveError` if the wiring
@@ -141,7 +141,7 @@ class Network:
             number = pods.free_number(node_name)
             namespace = self._namespace(sysctls.of_host(self.families))
             named = name or f"{node_name}-{number}"
-            pod = Host(named, namespace, self._of_families(plan.pod(number)), node_name)
+            pod = NetworkPeer(named, namespace, self._of_families(plan.pod(number)), node_name)
             try:
                 self._attach_pod(node_name, number, pod, of or PodIdentity("", "", str(uuid.uuid4())))
             except BaseException:
@@ -150,7 +150,7 @@ class Network:
             pods.by_number[number], pods.last = pod, number
             return pod
 
-    def remove_pod(self, pod: Host) -> None:
+    def remove_pod(self, pod: NetworkPeer) -> None:
         """Remove a pod from its node. Idempotent. Raises `InconclusiveError` if the wiring fails to detach it."""
         with self._lock, contextlib.ExitStack() as then:
             for node_name, pods in self._pods.items():
@@ -206,8 +206,9 @@ class Network:
     def _of_families(self, by_family: Mapping[Family, str]) -> dict[Family, str]:
         return {family: by_family[family] for family in self.families}
 
-    def _attach_external(self) -> Host:
-        host = Host("external", self._namespace(sysctls.of_host(self.families)), self._of_families(EXTERNAL_CLIENT))
+    def _attach_external(self) -> NetworkPeer:
+        namespace = self._namespace(sysctls.of_host(self.families))
+        host = NetworkPeer("external", namespace, self._of_families(EXTERNAL_CLIENT))
         requests = [rtnetlink.up(LOOPBACK), _pair("external", _EXTERNAL_LINK, host.namespace)]
         for family in self.families:
             requests += [
@@ -220,8 +221,9 @@ class Network:
         rtnetlink.wait_until_up(self.fabric, _EXTERNAL_LINK)
         return host
 
-    def _attach_node(self, name: str, plan: NodePlan) -> Host:
-        node = Host(name, self._namespace(sysctls.of_router(self.families)), self._of_families(plan.addresses), name)
+    def _attach_node(self, name: str, plan: NodeAddresses) -> NetworkPeer:
+        namespace = self._namespace(sysctls.of_router(self.families))
+        node = NetworkPeer(name, namespace, self._of_families(plan.addresses), name)
         link = _FIRST_NODE_LINK + plan.number
         requests = [_pair(link_of(name, plan), link, node.namespace)]
         for family, node_ip in node.addresses.items():
@@ -235,7 +237,7 @@ class Network:
         rtnetlink.wait_until_up(self.fabric, link)
         return node
 
-    def _attach_pod(self, node_name: str, number: int, pod: Host, of: PodIdentity) -> None:
+    def _attach_pod(self, node_name: str, number: int, pod: NetworkPeer, of: PodIdentity) -> None:
         node, link = self.nodes[node_name], _FIRST_POD_LINK + number
         link_name = _link_name(pod.name, f"pod{number}")
         if self._wiring:
@@ -283,7 +285,7 @@ def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
     return requests
 
 
-def link_of(node_name: str, plan: NodePlan) -> str:
+def link_of(node_name: str, plan: NodeAddresses) -> str:
     return _link_name(node_name, f"node{plan.number}")
 
 

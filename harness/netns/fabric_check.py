@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from harness.errors import DistrustError
 from harness.netns import kernel_state
-from harness.netns.addresses import EXTERNAL_CLIENT, GATEWAY, Family, NodePlan, family_of
+from harness.netns.addresses import EXTERNAL_CLIENT, GATEWAY, Family, NodeAddresses, family_of
 from harness.netns.fabric import FROM_EXTERNAL, Network, link_of
 from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, RoutingRule, blackhole
 
@@ -46,7 +46,7 @@ def faults(wanted: Fabric, there: Fabric) -> list[str]:
     return [f"{place} has no {each}" for place, items in wanted.items() for each in items if each not in there[place]]
 
 
-def expected(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> dict[str, list[Item]]:
+def expected(plans: Mapping[str, NodeAddresses], families: Sequence[Family]) -> dict[str, list[Item]]:
     hosts = {f"node {name}": {family: plan.addresses[family] for family in families} for name, plan in plans.items()}
     hosts["the external client"] = {family: EXTERNAL_CLIENT[family] for family in families}
     found = {"the fabric": _router(plans, families)} | {name: _end(each) for name, each in hosts.items()}
@@ -61,7 +61,7 @@ def seen(network: Network) -> dict[str, set[Item]]:
     return {name: set(kernel_state.read(namespace)) for name, namespace in places.items()}
 
 
-def _router(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> list[Item]:
+def _router(plans: Mapping[str, NodeAddresses], families: Sequence[Family]) -> list[Item]:
     links = {name: link_of(name, plan) for name, plan in plans.items()}
     found: list[Item] = [*_LOOPBACK, *(Link(each, "up", arp=False) for each in ["external", *links.values()])]
     for family in families:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from harness.errors import InconclusiveError
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.isolation import ProgramSandbox
 from harness.netns.namespace import Namespace
 
@@ -114,13 +114,13 @@ class ClientGroups:
     def __init__(self, sandbox_of: Callable[[str], ProgramSandbox]) -> None:
         self._sandbox_of = sandbox_of
         self._lock = threading.Lock()
-        self._makers: dict[Host, SocketMaker] = {}
+        self._makers: dict[NetworkPeer, SocketMaker] = {}
 
     def members(self, node: str) -> str:
         """Return the file to which a root process writes its PID to join the control group of a node."""
         return self._sandbox_of(node).members
 
-    def of(self, host: Host) -> SocketMaker:
+    def of(self, host: NetworkPeer) -> SocketMaker:
         with self._lock:
             for gone in [each for each in self._makers if each.namespace.closed]:
                 self._makers.pop(gone).close()

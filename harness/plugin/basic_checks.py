@@ -24,7 +24,7 @@ from harness.model.workloads import Pod, external_client, pod_client
 from harness.run.plan import Plan
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import ask_dns, dns_name_of
-from harness.scenario.paths import Path
+from harness.scenario.paths import PacketPath
 from harness.scenario.service import AddressKind, Service, placeless
 from harness.scenario.service_address import service_address
 from harness.variation import axes
@@ -135,7 +135,7 @@ class BasicChecks:
         self._cluster.publish(service, [placeless(pod)])
         return service
 
-    def _reached(self, path: Path) -> bool:
+    def _reached(self, path: PacketPath) -> bool:
         seen = self._cluster.backend.part(Probing).glance(path.probes(1))
         return any(isinstance(each, Reached) for each in seen)
 

@@ -31,7 +31,7 @@ _PYTEST: Mapping[Style, str] = {"faint": "light"}  # likewise pytest's name
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class RunStatus:
     """The state of a run: the numbers of finished and of all tests, the seconds left, and the running tests."""
 
     phase: str
@@ -128,7 +128,7 @@ def with_heartbeat(say: Callable[[str], None], what: str) -> Iterator[Callable[[
 class Display:
     """Writes lines: with rich while a state is shown below the lines, and otherwise with pytest's reporter."""
 
-    def __init__(self, terminal: Any, status: Callable[[], Status]) -> None:
+    def __init__(self, terminal: Any, status: Callable[[], RunStatus]) -> None:
         self._terminal = terminal
         self._status = status
         self._file = terminal._tw._file

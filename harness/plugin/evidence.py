@@ -77,10 +77,10 @@ def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
 
 
 def _explained(value: Any) -> Callable[[], Iterator[tuple[str, str | bytes]]] | None:
-    from harness.scenario.record import Record  # noqa: PLC0415  only tests with a cluster need it
+    from harness.scenario.record import ScenarioRecord  # noqa: PLC0415  only tests with a cluster need it
 
     record = getattr(value, "record", None)
-    if not isinstance(record, Record):
+    if not isinstance(record, ScenarioRecord):
         return None
     from harness.scenario.evidence import explain_failure  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import DistrustError, EndedError, IneligibleError
 from harness.judging.history import History
-from harness.model.generation import Generation
+from harness.model.generation_settings import GenerationSettings
 from harness.model.topology import THREE_ZONES, Topology
 from harness.plugin.time_limit import uncounted
 from harness.run.plan import claimed
@@ -17,7 +17,7 @@ from harness.run.run import Run, run_of
 from harness.scenario.unrelated_objects import SharedServices
 from harness.settings.implementations import of_settings
 from harness.variation import axes
-from harness.variation.axes import PLAIN, Draw
+from harness.variation.axes import PLAIN, DrawnValues
 from harness.variation.node_names import cloud_names
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ COLLECTIONS = (10_000, 20, 20)
 """Thresholds of the garbage collector, which are high because probes create many objects without reference cycles."""
 
 
-class Backends:
+class BackendPool:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._booted: dict[tuple[str, str], Backend] = {}
@@ -39,14 +39,14 @@ class Backends:
         self._hint_facts: dict[str, bool] = {}  # result of the smoke test on the first cluster
         self._basic_checks: BasicChecks | None = None  # they use the first cluster
 
-    def __call__(self, topology: Topology, draw: Draw = PLAIN) -> "Backend":
+    def __call__(self, topology: Topology, draw: DrawnValues = PLAIN) -> "Backend":
         key = topology.name, draw[axes.NAMES]
         if key not in self._booted:
             with uncounted():
                 self._boot(key, topology, draw)
         return self._booted[key]
 
-    def _boot(self, key: tuple[str, str], topology: Topology, draw: Draw) -> None:
+    def _boot(self, key: tuple[str, str], topology: Topology, draw: DrawnValues) -> None:
         self._booted[key] = _boot(self._run, topology, draw)
         try:  # before any test: a broken instrument must not judge
             self._booted[key].check_instruments()
@@ -58,10 +58,10 @@ class Backends:
         gc.freeze()  # the objects of a cluster persist, so the collector need not scan them after every scenario
         gc.set_threshold(*COLLECTIONS)
 
-    def shared_services(self, topology: Topology, draw: Draw) -> SharedServices:
+    def shared_services(self, topology: Topology, draw: DrawnValues) -> SharedServices:
         return self._shared_services.setdefault((topology.name, draw[axes.NAMES]), SharedServices(_prefix(self._run)))
 
-    def releases(self, topology: Topology, draw: Draw) -> "Releases | None":
+    def releases(self, topology: Topology, draw: DrawnValues) -> "Releases | None":
         """Return the record of components that scenarios changed, or None if workers share these components."""
         shared = self._run.target and self._run.worker
         return None if shared else self._releases.setdefault((topology.name, draw[axes.NAMES]), {})
@@ -104,13 +104,13 @@ def _run(request: pytest.FixtureRequest) -> Run:
 
 
 @pytest.fixture(scope="session")
-def backends(_run: Run) -> Iterator[Backends]:
-    made = Backends(_run)
+def backends(_run: Run) -> Iterator[BackendPool]:
+    made = BackendPool(_run)
     yield made
     made.close()
 
 
-def _boot(run: Run, topology: Topology, draw: Draw) -> "Backend":
+def _boot(run: Run, topology: Topology, draw: DrawnValues) -> "Backend":
     """Boot a cluster of this topology, or return this worker's backend for the real cluster."""
     if run.target:
         from harness.run.real_cluster import boot  # noqa: PLC0415
@@ -144,7 +144,7 @@ def _numbers() -> Iterator[int]:
 
 
 @pytest.fixture
-def generation(request: pytest.FixtureRequest) -> Generation | None:
+def generation(request: pytest.FixtureRequest) -> GenerationSettings | None:
     """The generated cases that the requesting test runs, or None if it runs the cases of the suite."""
     return getattr(request, "param", None)
 
@@ -152,8 +152,8 @@ def generation(request: pytest.FixtureRequest) -> Generation | None:
 @pytest.fixture
 def new_cluster(
     request: pytest.FixtureRequest,
-    backends: Backends,
-    generation: Generation | None,
+    backends: BackendPool,
+    generation: GenerationSettings | None,
     _run: Run,
     _numbers: Iterator[int],
 ) -> "Iterator[Callable[[Topology], Cluster]]":

@@ -97,10 +97,10 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
 def recheck(fixtures: Mapping[str, Any]) -> None:
     """At the end of a scenario, check its expected values once more. Raises `AssertionError`."""
     from harness.scenario.convergence import recheck  # noqa: PLC0415  only tests with a cluster need it
-    from harness.scenario.record import Record  # noqa: PLC0415
+    from harness.scenario.record import ScenarioRecord  # noqa: PLC0415
 
     for value in list(fixtures.values()):
-        if isinstance(getattr(value, "record", None), Record):
+        if isinstance(getattr(value, "record", None), ScenarioRecord):
             recheck(value)
 
 

@@ -10,8 +10,8 @@ import pytest
 from harness.judging.results import Case, Result
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.times import brief
-from harness.plugin.display import Display, Status
-from harness.plugin.ledger import Ledger
+from harness.plugin.display import Display, RunStatus
+from harness.plugin.result_collector import ResultCollector
 from harness.report import summary
 from harness.report.conformance import certifiable_reasons
 from harness.report.environment import suite_version
@@ -38,7 +38,7 @@ def hush(config: pytest.Config) -> None:
 
 
 class RunProgress:
-    def __init__(self, run: Run, ledger: Ledger, config: pytest.Config) -> None:
+    def __init__(self, run: Run, ledger: ResultCollector, config: pytest.Config) -> None:
         self._run = run
         self._ledger = ledger
         self._config = config
@@ -125,15 +125,15 @@ class RunProgress:
             self._eta = Eta(expected, at_once=at_once, ending=_ENDING * len(expected))
         return self._cases
 
-    def status(self) -> Status:
+    def status(self) -> RunStatus:
         cases, now = self._planned(), time.monotonic()
         wanted = {case.requirement for case in cases.values() if case.to_run}
         if self._eta is None or not wanted:
             what = "starting workers and collecting tests" if self._run.distributed else "collecting"
-            return Status(f"{'ending' if self._run.interrupted else what}, {now - self._began:.0f} s")
+            return RunStatus(f"{'ending' if self._run.interrupted else what}, {now - self._began:.0f} s")
         running = sorted(self._eta.running.copy().items(), key=lambda each: each[1])
         named = [(_name(cases[nodeid]), now - since) for nodeid, since in running if nodeid in cases]
-        return Status("", len(wanted & self._shown), len(wanted), self._eta.left(now), named)
+        return RunStatus("", len(wanted & self._shown), len(wanted), self._eta.left(now), named)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         if nodeid in self._planned() and self._eta is not None:

@@ -174,12 +174,12 @@ def pytest_configure(config: pytest.Config) -> None:
     set_limits(run.settings.limits)
     _limit_scenarios(config, run)
     if not run.worker:
-        from harness.plugin.ledger import Ledger
         from harness.plugin.progress import RunProgress
+        from harness.plugin.result_collector import ResultCollector
 
         run.distributed = getattr(config.option, "dist", "no") != "no"
         _set_up(config, run)
-        ledger = Ledger(run)
+        ledger = ResultCollector(run)
         config.pluginmanager.register(ledger, "trafficdist_ledger")
         config.pluginmanager.register(RunProgress(run, ledger, config), "trafficdist_progress")
     if not run.distributed:

@@ -11,7 +11,7 @@ from harness.judging.conclusion import UnmetError
 from harness.plugin import judging
 from harness.plugin.time_limit import TimeLimitError, limit_of, limited
 from harness.run.run import Run
-from harness.variation.axes import PLAIN, Draw
+from harness.variation.axes import PLAIN, DrawnValues
 
 SECONDS = 60.0  # time limit for all repetitions of a process, multiplied by the time scale
 
@@ -21,11 +21,11 @@ class Shrinker:
         self._run = run
         self._left = SECONDS * time_scale()
 
-    def shrink(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> Draw | None:
+    def shrink(self, item: pytest.Item, draw: DrawnValues, following: pytest.Item | None) -> DrawnValues | None:
         """Return the fewest random values with which a test still fails, or None if a repetition was inconclusive."""
         return shrunk(draw, lambda fewer: self._fails(item, fewer, following))
 
-    def _fails(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> bool | None:
+    def _fails(self, item: pytest.Item, draw: DrawnValues, following: pytest.Item | None) -> bool | None:
         if self._left <= 0:
             return None
         begun = time.monotonic()
@@ -62,9 +62,9 @@ def _fails(item: pytest.Item, following: pytest.Item | None, seconds: float) -> 
     return False
 
 
-def shrunk(draw: Draw, fails: Callable[[Draw], bool | None]) -> Draw | None:
+def shrunk(draw: DrawnValues, fails: Callable[[DrawnValues], bool | None]) -> DrawnValues | None:
     """Return the fewest random values with which `fails` is true, or None if a repetition is inconclusive."""
-    single = [Draw((each,)) for each in draw.values] if len(draw.values) > 1 else []
+    single = [DrawnValues((each,)) for each in draw.values] if len(draw.values) > 1 else []
     for each in (PLAIN, *single):
         if (found := fails(each)) or found is None:
             return each if found else None

@@ -22,12 +22,12 @@ from harness.probes.reactor import Reactor
 from harness.probes.server import Server, ServerPort
 from harness.probes.stream import Stream
 
-__all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "SocketSource", "Stream"]
+__all__ = ["Probe", "ProbeLoop", "SentProbe", "Server", "ServerPort", "SocketSource", "Stream", "TimedProbes"]
 
 _PENDING = Unknown("no answer yet")
 
 
-class Sample(NamedTuple):
+class SentProbe(NamedTuple):
     """A probe that was sent: its index, start (monotonic seconds), outcome and duration."""
 
     at: float
@@ -98,7 +98,7 @@ class _ProbeSender(ABC):
         return [self._probes[each % len(self._probes)] for each in sent if is_missing(self._outcomes[each])]
 
 
-class Batch(_ProbeSender):
+class ProbeBatch(_ProbeSender):
     """Sends probes in order, with at most `in_flight` of them unanswered at any time."""
 
     def begin(self, result: Future[list[Observation]], in_flight: int) -> None:
@@ -114,7 +114,7 @@ class Batch(_ProbeSender):
             self._conclude()
 
 
-class Recording(_ProbeSender):
+class TimedProbes(_ProbeSender):
     """Sends each probe every `interval` seconds. The probes are evenly spaced, so that short outages are detected."""
 
     done = False
@@ -127,7 +127,7 @@ class Recording(_ProbeSender):
         self._due = time.monotonic()
         self.expired(self._due)
 
-    def stop(self) -> list[Sample]:
+    def stop(self) -> list[SentProbe]:
         def command(result: Future[list[Observation]]) -> None:
             self.done = True
             self._result = result
@@ -136,7 +136,7 @@ class Recording(_ProbeSender):
         within = max(probe.max_seconds for probe in self._probes)
         outcomes = self._reactor.run(command, within=within, what="a recording")
         turns = itertools.cycle(range(len(self._probes)))
-        return list(map(Sample, self._times, outcomes, turns, self._seconds))
+        return list(map(SentProbe, self._times, outcomes, turns, self._seconds))
 
     def expired(self, now: float) -> None:
         """Send the next probe, and set the timer for the following step. Missed steps are skipped."""
@@ -156,7 +156,7 @@ class Recording(_ProbeSender):
             self._conclude()
 
 
-class Loop:
+class ProbeLoop:
     """A context manager that runs echo servers and probes. Its methods must not be called on the loop's own thread."""
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
@@ -197,7 +197,7 @@ class Loop:
             raise UsageError(f"{in_flight} probes in flight: expected at least 1")
         if not probes:
             return []
-        batch = Batch(probes, reactor=self._reactor, answers=self._answers, targets=self._targets)
+        batch = ProbeBatch(probes, reactor=self._reactor, answers=self._answers, targets=self._targets)
         within = -(-len(probes) // in_flight) * max(probe.max_seconds for probe in probes)
         begin = partial(batch.begin, in_flight=in_flight)
         return self._reactor.run(begin, within=within, what=f"{len(probes)} probes")
@@ -208,12 +208,12 @@ class Loop:
         self._reactor.run(stream.begin, within=probe.max_seconds, what="connecting")
         return stream
 
-    def every(self, interval: float, probes: Sequence[Probe]) -> Recording:
-        """Send all these probes every `interval` seconds in the background until `Recording.stop` is called."""
+    def every(self, interval: float, probes: Sequence[Probe]) -> TimedProbes:
+        """Send all these probes every `interval` seconds in the background until `TimedProbes.stop` is called."""
         _check(probes)
         if interval <= 0 or not probes:
             raise UsageError(f"cannot send {len(probes)} probes every {interval} s: both must be above 0")
-        recording = Recording(tuple(probes), reactor=self._reactor, answers=self._answers, targets=self._targets)
+        recording = TimedProbes(tuple(probes), reactor=self._reactor, answers=self._answers, targets=self._targets)
         self._reactor.call(lambda: recording.begin(interval))
         return recording
 

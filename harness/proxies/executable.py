@@ -7,7 +7,7 @@ from harness.errors import UnavailableError
 from harness.model.manifests import internal_addresses
 from harness.model.release import Release
 from harness.netns.addresses import family_of
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.namespace import Namespace
 from harness.proxies.proxy import rules_of
 from harness.recipes.programs import CLUSTER, Programs
@@ -24,14 +24,14 @@ class ExecutableProxy:
         self._namespaces: dict[str, Namespace] = {}
         self._families = [family_of(cidr) for cidr in pod_cidrs]
         self._has_cluster_programs = bool(recipe.cluster_programs)
-        self._outside: Host | None = None
+        self._outside: NetworkPeer | None = None
         self._programs = Programs(plane, recipe)
         # The harness can detect only whether programs on nodes are idle.
         self.tells_when_done = any(each.synced for each in recipe.programs) and not self._has_cluster_programs
         self.wiring = self._programs.pods
         self.clients = self._programs.clients
 
-    def setup_cluster(self, outside: Host) -> None:
+    def setup_cluster(self, outside: NetworkPeer) -> None:
         """Apply the objects of the recipe. Its cluster programs will run on the host `outside`. Raises `StartError`."""
         self._outside = outside
         self._programs.apply_objects()

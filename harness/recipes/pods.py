@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.errors import HarnessError, InconclusiveError
 from harness.eventually import eventually
 from harness.netns.addresses import NUMBERS
-from harness.netns.fabric import Host, PodAttachment
+from harness.netns.fabric import NetworkPeer, PodAttachment
 from harness.netns.namespace import Namespace
 from harness.recipes.values import Command, Seconds
 
@@ -58,7 +58,7 @@ class PodInterfaces:
 
     def __init__(self, commands: PodCommands, run: Run, namespace_of: Callable[[str], Namespace], show: Show) -> None:
         self._commands, self._run_there, self._namespace_of, self._show = commands, run, namespace_of, show
-        self._attached: dict[Host, PodAttachment] = {}
+        self._attached: dict[NetworkPeer, PodAttachment] = {}
 
     def attach(self, port: PodAttachment) -> None:
         """Attach a pod. On failure, detach it. Raises `InconclusiveError` with the first error of the command."""
@@ -71,7 +71,7 @@ class PodInterfaces:
                 self.detach(port.pod)
             raise
 
-    def detach(self, pod: Host) -> None:
+    def detach(self, pod: NetworkPeer) -> None:
         """Detach a pod if it is attached. Raises `InconclusiveError` with the first error of the command."""
         port = self._attached.pop(pod, None)
         if port is None:

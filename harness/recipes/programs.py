@@ -16,7 +16,7 @@ from harness.netns.socket_maker import ClientGroups
 from harness.recipes.node_processes import ApiServerAccess, NodeProcesses
 from harness.recipes.objects import apply
 from harness.recipes.pods import PodInterfaces
-from harness.recipes.readiness import ProgramPlace, missing
+from harness.recipes.readiness import ProgramContext, missing
 from harness.recipes.recipe import ExplainByLog, Program, Recipe
 from harness.recipes.values import fill
 
@@ -35,7 +35,7 @@ class _OneProgram:
     def __init__(self, connections: ApiServerAccess, program: Program) -> None:
         self.program, self._connections = program, connections
         self.processes = NodeProcesses(connections, program.name)
-        self._places: dict[str, ProgramPlace] = {}
+        self._places: dict[str, ProgramContext] = {}
 
     def start(self, where: str, namespace: Namespace, values: Mapping[str, str]) -> None:
         """Write the program's files, start the program, and wait until it is ready. Raises `StartError`."""
@@ -49,7 +49,7 @@ class _OneProgram:
             return self._connections.output_of(where, filled, self.environment(values), COMMAND_SECONDS)
 
         begin = log.stat().st_size if log.exists() else 0
-        place = self._places[where] = ProgramPlace(namespace, log, begin, run)
+        place = self._places[where] = ProgramContext(namespace, log, begin, run)
         command = [fill(part, values) for part in program.command]
         self.processes.start(where, namespace, command, self.environment(values))
         self.processes.await_ready(where, lambda: missing(program.ready, place), program.ready_seconds)

@@ -18,7 +18,7 @@ Run = Callable[[Sequence[str]], tuple[int | None, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramPlace:
+class ProgramContext:
     namespace: Namespace
     log: Path
     log_begin: int = 0  # length of the output of earlier programs on the same node, in bytes
@@ -40,7 +40,7 @@ class HttpCheck:
     code: HttpCode = 200
     contains: str = ""
 
-    def missing(self, place: ProgramPlace) -> str:
+    def missing(self, place: ProgramContext) -> str:
         what = f"http port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -60,7 +60,7 @@ class MetricsCheck:
     zero: tuple[Line, ...] = ()
     not_after: tuple[tuple[Key, Text], ...] = ()
 
-    def missing(self, place: ProgramPlace) -> str:
+    def missing(self, place: ProgramContext) -> str:
         what = f"metrics port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -88,7 +88,7 @@ class MetricsCheck:
 class LogCheck:
     pattern: Pattern
 
-    def missing(self, place: ProgramPlace) -> str:
+    def missing(self, place: ProgramContext) -> str:
         import regex  # noqa: PLC0415  only for recipes that read a log; unlike `re` it has a timeout
 
         try:
@@ -104,7 +104,7 @@ class CommandCheck:
 
     command: Command
 
-    def missing(self, place: ProgramPlace) -> str:
+    def missing(self, place: ProgramContext) -> str:
         assert place.run is not None
         code, said = place.run(self.command)
         if code == 0:
@@ -116,7 +116,7 @@ class CommandCheck:
 Check = HttpCheck | MetricsCheck | LogCheck | CommandCheck
 
 
-def missing(checks: tuple[Check, ...], place: ProgramPlace) -> str:
+def missing(checks: tuple[Check, ...], place: ProgramContext) -> str:
     """Return the reason why the first failed check fails, or "" if all checks succeed."""
     return next((text for check in checks if (text := check.missing(place))), "")
 

@@ -20,7 +20,7 @@ from harness.model.escaping import for_line, for_terminal, for_viewer
 from harness.model.requirements import Level, Requirement
 from harness.model.times import thousandths
 from harness.report import causes
-from harness.report.causes import Cause
+from harness.report.causes import CommonCause
 from harness.report.outcomes import SHOWN
 from harness.report.reactions import Numbers, as_csv
 from harness.run.folder import OutputFolder
@@ -38,7 +38,7 @@ def write(
     place: Mapping[str, Any],
     transitions: Numbers,
     *,
-    found: Sequence[Cause],
+    found: Sequence[CommonCause],
 ) -> None:
     """Write the results, environment, executor and report configuration. Raises `DistrustError`."""
     for each in (folder.path / "allure-results").glob("*-result.json"):  # from an earlier attempt in this run

@@ -16,7 +16,7 @@ from harness.judging.differences import Difference
 from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.model.requirements import Level
-from harness.variation.axes import AXES, CLIENT, FAMILY, PROTOCOL, Draw, draw_of
+from harness.variation.axes import AXES, CLIENT, FAMILY, PROTOCOL, DrawnValues, draw_of
 
 _FEWEST_ALIKE = 2  # the minimum number of requirements that a mutant must fail to be named
 _OF_KILLERS = 0.8  # of the requirements that kill a mutant, the minimum share that fails in the same way
@@ -28,7 +28,7 @@ _rank = list(Level).index  # MUST is first
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class CommonCause:
     """Requirements that fail in the same way. `mutants` contains pairs of a name and a fault, as a hint."""
 
     headline: str
@@ -101,7 +101,7 @@ class _Failure:
         return not self.needs or bool(self.needs & cause.conditions)
 
 
-def of(results: Sequence[Result]) -> list[Cause]:
+def of(results: Sequence[Result]) -> list[CommonCause]:
     found = grouped(results)
     if not found:
         return []
@@ -110,7 +110,7 @@ def of(results: Sequence[Result]) -> list[Cause]:
     return with_mutants(found, results, {name: (each.sentence, each.symptom) for name, each in mutants().items()})
 
 
-def grouped(results: Sequence[Result]) -> list[Cause]:
+def grouped(results: Sequence[Result]) -> list[CommonCause]:
     failures = {each.requirement.id: _failure(each) for each in results if each.verdict is Verdict.FAILED}
     left = {
         each: {name for name, failure in failures.items() if failure.is_explained_by(each)}
@@ -127,7 +127,7 @@ def grouped(results: Sequence[Result]) -> list[Cause]:
     return sorted(causes, key=lambda each: (_rank(each.level), -len(each.requirements), each.requirements))
 
 
-def headlines(causes: Iterable[Cause]) -> dict[str, str]:
+def headlines(causes: Iterable[CommonCause]) -> dict[str, str]:
     return {name: cause.headline for cause in causes for name in cause.requirements}
 
 
@@ -173,7 +173,7 @@ def _order(candidate: _Candidate) -> tuple[int, int, str, list[str]]:
     return -len(candidate.conditions), rank, candidate.text, sorted(candidate.conditions)
 
 
-def _cause(candidate: _Candidate, results: Sequence[Result]) -> Cause:
+def _cause(candidate: _Candidate, results: Sequence[Result]) -> CommonCause:
     smallest = min(results, key=_size)
     values = (each.partition("=")[::2] for each in candidate.conditions)
     drawn = draw_of({axis: value for axis, value in values if value in AXES.get(axis, ())})
@@ -181,7 +181,7 @@ def _cause(candidate: _Candidate, results: Sequence[Result]) -> Cause:
     if rerun and fails_with and "draw " not in rerun:
         rerun += f" --{'td-' if rerun.startswith('pytest ') else ''}draw {fails_with}"
     found = sorted((each.requirement.id, each.requirement.level) for each in results)
-    return Cause(
+    return CommonCause(
         _headline(candidate, drawn),
         tuple(name for name, _ in found),
         tuple(level for _, level in found),
@@ -202,7 +202,7 @@ _KINDS = {"node-port": "to node ports", "external-ip": "to external IPs", "load-
 _WORDS = {**_ASKED, **_KINDS, seen.UDP: "over UDP", seen.IPV6: "over IPv6"}
 
 
-def _headline(candidate: _Candidate, drawn: Draw) -> str:
+def _headline(candidate: _Candidate, drawn: DrawnValues) -> str:
     about = candidate.conditions
     words = [text for condition, text in _WORDS.items() if condition in about]
     if candidate.text in seen.RANKS:
@@ -214,8 +214,8 @@ def _headline(candidate: _Candidate, drawn: Draw) -> str:
 
 
 def with_mutants(
-    causes: Sequence[Cause], results: Sequence[Result], faults: Mapping[str, tuple[str, str]]
-) -> list[Cause]:
+    causes: Sequence[CommonCause], results: Sequence[Result], faults: Mapping[str, tuple[str, str]]
+) -> list[CommonCause]:
     """Add to each cause the mutants that show the same failures. `faults`: each mutant's sentence and symptom."""
     killers: dict[str, list[Result]] = {}
     for each in results:
@@ -225,7 +225,7 @@ def with_mutants(
 
 
 def _alike(
-    cause: Cause, killers: Mapping[str, Sequence[Result]], faults: Mapping[str, tuple[str, str]]
+    cause: CommonCause, killers: Mapping[str, Sequence[Result]], faults: Mapping[str, tuple[str, str]]
 ) -> list[tuple[str, str]]:
     found: dict[str, int] = {}
     for name in faults.keys() & killers.keys():

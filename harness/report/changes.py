@@ -38,7 +38,7 @@ class VerdictChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
+class NightlyIssue:
     """An issue for a change. Its title is the same every night."""
 
     title: str
@@ -115,14 +115,14 @@ def _table(found: Sequence[VerdictChange]) -> str:
     return "\n".join(["| requirement | where | before | now | |", "|---|---|---|---|---|", *rows, *more])
 
 
-def issues(found: Sequence[VerdictChange]) -> list[Issue]:
+def issues(found: Sequence[VerdictChange]) -> list[NightlyIssue]:
     """Return one issue per changed requirement, or a single issue if there are more than `MOST_ISSUES`."""
     by_requirement = [list(group) for _, group in groupby(sorted(found), key=lambda each: each.requirement)]
     if len(by_requirement) > MOST_ISSUES:
-        return [Issue(_MANY, f"{len(by_requirement)} requirements.\n\n{as_markdown(found)}")]
+        return [NightlyIssue(_MANY, f"{len(by_requirement)} requirements.\n\n{as_markdown(found)}")]
     head = ["| where | before | now | |", "|---|---|---|---|"]
     return [
-        Issue(f"Verdict changed: {for_line(group[0].requirement)}", "\n".join([*head, *map(_row, group)]))
+        NightlyIssue(f"Verdict changed: {for_line(group[0].requirement)}", "\n".join([*head, *map(_row, group)]))
         for group in by_requirement
     ]
 

@@ -24,7 +24,7 @@ from harness.model.files import MEGABYTE, fault_of_path, shown
 from harness.model.requirements import Level, Profile, Requirement
 from harness.model.times import thousandths
 from harness.report import environment as env
-from harness.report.causes import Cause
+from harness.report.causes import CommonCause
 from harness.report.outcomes import SHOWN, UNMET
 from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
@@ -40,7 +40,7 @@ MOST_BYTES = 16 * MEGABYTE  # size limit of a report; a report of the whole suit
 def build(
     about: Mapping[str, Any],
     results: Sequence[Result],
-    found: Sequence[Cause] = (),
+    found: Sequence[CommonCause] = (),
     transitions: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the report of a run, which lists no files yet. `about` is the result of `describe`."""

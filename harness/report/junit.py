@@ -15,14 +15,14 @@ from harness.judging.results import CaseResult, Outcome, Result
 from harness.model.escaping import for_terminal
 from harness.model.times import thousandths
 from harness.report import causes
-from harness.report.causes import Cause
+from harness.report.causes import CommonCause
 from harness.report.outcomes import SHOWN
 
 # Characters that XML 1.0 does not allow, even if escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def as_xml(results: Sequence[Result], run: Mapping[str, Any], found: Sequence[Cause]) -> bytes:
+def as_xml(results: Sequence[Result], run: Mapping[str, Any], found: Sequence[CommonCause]) -> bytes:
     """Return the JUnit XML. `run` is the report's `run` block, with the times of the run and `junitWarnings`."""
     headlines = causes.headlines(found)
     cases = [(result, case) for result in results if not result.left_out for case in result.cases]

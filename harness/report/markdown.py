@@ -9,7 +9,7 @@ from harness.judging.judge import Key
 from harness.judging.results import DECISIVE, Result
 from harness.model.escaping import for_code, for_markdown, for_terminal
 from harness.report import causes
-from harness.report.causes import Cause
+from harness.report.causes import CommonCause
 from harness.report.comparison import judged_by, key_of_decisions, title_of
 from harness.report.outcomes import SHOWN, UNMET
 from harness.report.page import details
@@ -53,7 +53,7 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
     return "\n".join([*lines, more]) + "\n"
 
 
-def _causes(found: Sequence[Cause]) -> Iterator[str]:
+def _causes(found: Sequence[CommonCause]) -> Iterator[str]:
     if found:
         yield from ("### Causes", "")
     for number, each in enumerate(found[:MOST_LINES], 1):

@@ -11,7 +11,7 @@ from harness.model.escaping import for_line
 from harness.model.requirements import Level
 from harness.model.times import brief
 from harness.report import causes
-from harness.report.causes import Cause, counted
+from harness.report.causes import CommonCause, counted
 from harness.report.outcomes import COLUMNS, SHOWN, UNMET, Style
 from harness.run.folder import PAGE
 from harness.settings.claims import REFERENCE
@@ -91,7 +91,7 @@ def summary(
     reasons: Sequence[str],
     distrust: Sequence[str],
     missing: Sequence[str] = (),
-    found: Sequence[Cause] | None = None,
+    found: Sequence[CommonCause] | None = None,
 ) -> list[Line]:
     """Return the lines of a run's summary. `reasons` prevent its certification. `report` is the path of its report."""
     chosen = [result for result in results if not result.left_out]
@@ -186,7 +186,7 @@ _MOST_HEADLINES = 3  # in the verdict of a run
 _MOST_NAMED = 4  # requirements
 
 
-def _causes(found: Sequence[Cause]) -> Iterator[Line]:
+def _causes(found: Sequence[CommonCause]) -> Iterator[Line]:
     if not found:
         return
     yield Line("Causes", "bold")
@@ -202,7 +202,7 @@ def _few(names: Sequence[str], most: int, between: str = ", ") -> str:
     return between.join(names[:most]) + (f"{between}and {more} more" if more > 0 else "")
 
 
-def verdict_of(results: Sequence[Result], code: ExitCode, found: Sequence[Cause]) -> str:
+def verdict_of(results: Sequence[Result], code: ExitCode, found: Sequence[CommonCause]) -> str:
     """Return how many of the selected requirements are not met, and the causes."""
     unmet = {level: _ids(results, level, Verdict.FAILED) for level in Level}
     musts = [each for each in results if each.requirement.level is Level.MUST]
@@ -243,7 +243,7 @@ def _unmet(level: Level, ids: Sequence[str], what: str = "not met") -> str:
 
 
 def conclusion(
-    results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str], found: Sequence[Cause]
+    results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str], found: Sequence[CommonCause]
 ) -> Iterator[Line]:
     chosen = [result for result in results if result.selected]
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"

@@ -69,7 +69,7 @@ class Evidence:
     catalogue: Mapping[str, Requirement]
     results: Sequence[Result]
     """The results derived from the history, for the requirements of the catalogue."""
-    causes: Sequence[causes.Cause]
+    causes: Sequence[causes.CommonCause]
     foreseen: Mapping[Key, ExpectedRecords]
 
 

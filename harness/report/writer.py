@@ -17,7 +17,7 @@ from harness.model.garbage_collection import gc_paused
 from harness.model.needs import Needs
 from harness.model.privacy import private_values
 from harness.report import allure, causes, conformance, junit, reactions
-from harness.report.causes import Cause
+from harness.report.causes import CommonCause
 from harness.report.page import page, rewrite
 from harness.run.folder import PAGE
 from harness.run.run import Run
@@ -26,7 +26,7 @@ from harness.run.run import Run
 @gc_paused()
 def write_reports(
     run: Run, results: Sequence[Result], judged: JudgedRun, recorded: RecordedHistory
-) -> tuple[Path, list[Cause]]:
+) -> tuple[Path, list[CommonCause]]:
     """Write all reports. Return the path of the report, and the causes. Raises `DistrustError` if this fails."""
     duration = time.monotonic() - run.started_at
     about = private_values(conformance.describe(run, results, duration))

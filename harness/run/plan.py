@@ -21,7 +21,7 @@ from harness.run.quick import QuickSelection
 from harness.settings.claims import REFERENCE
 from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
-from harness.variation.axes import Draw, parse_draw
+from harness.variation.axes import DrawnValues, parse_draw
 
 BY_PYTEST = "by pytest's own options"  # the message for a case that -k, -m or --deselect excluded
 
@@ -38,7 +38,7 @@ class Plan:
     draws: dict[str, str] = field(default_factory=dict)
     """The draw (random values) of each requirement, as a string that `parse_draw` reads."""
 
-    def draw_of(self, requirement_id: str) -> Draw:
+    def draw_of(self, requirement_id: str) -> DrawnValues:
         """Return the draw of a requirement. A requirement without a draw gets the first value of each axis."""
         return parse_draw(self.draws.get(requirement_id, "plain"))
 

@@ -13,7 +13,7 @@ from harness.run.plan import Plan, claimed
 from harness.settings.claims import INSTALLED, REAL_CLUSTERS, RECIPE
 from harness.settings.settings import Settings
 from harness.variation import axes
-from harness.variation.axes import PLAIN, Draw, Value, parse_draw
+from harness.variation.axes import PLAIN, DrawnValues, Value, parse_draw
 from harness.variation.covering import VariedRequirement, draws
 
 _FEATURE_OF: Mapping[str, Value] = {
@@ -142,5 +142,5 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
 
 def expensive_values(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
     """Return a requirement's values on the axes that may need a separate cluster or many unrelated objects."""
-    draw: Draw = plan.draw_of(requirement.id) if requirement is not None else PLAIN
+    draw: DrawnValues = plan.draw_of(requirement.id) if requirement is not None else PLAIN
     return draw[axes.NAMES], draw[axes.NEIGHBOURS]

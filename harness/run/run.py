@@ -22,7 +22,7 @@ from harness.model.needs import Needs
 from harness.run.folder import OutputFolder
 from harness.run.plan import Plan
 from harness.settings.settings import Settings
-from harness.variation.axes import PLAIN, Draw
+from harness.variation.axes import PLAIN, DrawnValues
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Run:
     suite: Path = Path()  # the folder of the suite
     workers: str = ""  # the number of worker processes, or "none"
     worker_pids: list[int] = field(default_factory=list)  # of all workers, including workers that have ended
-    shrinking: Draw | None = None  # the draw with which a failed test is repeated
+    shrinking: DrawnValues | None = None  # the draw with which a failed test is repeated
     missing: list[str] = field(default_factory=list)  # what the report lacks, with reasons
     _history: History | None = field(default=None, init=False, repr=False)
 
@@ -72,7 +72,7 @@ class Run:
             self._history = History(self.folder.parts / f"history-{worker}.jsonl", worker=worker)
         return self._history
 
-    def draw_of(self, requirement_id: str) -> Draw:
+    def draw_of(self, requirement_id: str) -> DrawnValues:
         """Return the draw of a requirement, or the draw with which its failed test is being repeated."""
         if self.shrinking is not None:
             return self.shrinking

@@ -32,7 +32,7 @@ from harness.judging.conclusion import raise_for
 from harness.judging.history import History
 from harness.model import manifests
 from harness.model.abilities import Ability
-from harness.model.generation import Generation
+from harness.model.generation_settings import GenerationSettings
 from harness.model.manifests import Endpoint, Port
 from harness.model.release import CONTROLLER, PROXY, Component
 from harness.model.requirements import Feature
@@ -43,12 +43,12 @@ from harness.scenario.nodes import Nodes
 from harness.scenario.pod_variation import PodVariation
 from harness.scenario.published_slices import PublishedSlices
 from harness.scenario.random_events import RandomEvents
-from harness.scenario.record import Observations, Record
+from harness.scenario.record import Observations, ScenarioRecord
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
 from harness.scenario.unrelated_objects import SharedServices, UnrelatedControllerInputs, UnrelatedObjects
 from harness.variation import axes
 from harness.variation import objects as variation
-from harness.variation.axes import PLAIN, Draw
+from harness.variation.axes import PLAIN, DrawnValues
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
@@ -68,7 +68,7 @@ class Cluster(ComponentOperations, Observations):
         converges_within: float = 0.0,
         ended_before: Callable[[], Mapping[str, str]] = dict,
         releases: Releases | None = None,
-        draw: Draw = PLAIN,
+        draw: DrawnValues = PLAIN,
         shared: SharedServices | None = None,
         unanswered: Callable[[Collection[str]], Mapping[str, Collection[str]]] = lambda _: {},
         claims: Callable[[Feature], bool] = lambda _: True,
@@ -87,7 +87,7 @@ class Cluster(ComponentOperations, Observations):
         self.converges_within = converges_within
         self.claims = claims
         self.namespace = namespace
-        self.record = Record(test)
+        self.record = ScenarioRecord(test)
         history.write("scenario", test=test, begun=self.record.begun)
         self.nodes = Nodes(self.backend, history, LabelVariation(draw))
         self.draw = draw
@@ -95,10 +95,10 @@ class Cluster(ComponentOperations, Observations):
         self._events = RandomEvents(self.backend, history, namespace, draw)
         self._unanswered = unanswered
         self.ended_before = ended_before
-        self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
+        self.generation: GenerationSettings | None = None  # the cases to generate, or None for the cases of the test
         self.expects_running = False  # true if the test itself checks whether a component runs
         self._numbers = itertools.count(1)
-        self._draws: dict[str, Draw] = {}  # the draw of each Service by name, since the last `clear`
+        self._draws: dict[str, DrawnValues] = {}  # the draw of each Service by name, since the last `clear`
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of terminating pods
         self.pod_variation = PodVariation(self.backend, namespace, draw)

@@ -24,7 +24,7 @@ from harness.scenario.measuring import (
     require_earlier_answer,
     wait_until_as_expected,
 )
-from harness.scenario.paths import Path
+from harness.scenario.paths import PacketPath
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.service_address import ClientRef, Expected, named, service_address
 
@@ -82,7 +82,7 @@ def expect_concurrent_traffic(
 
 def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[ExpectedTraffic]) -> None:
     """Check the outcomes of a few probes per client, without a measuring window. Raises `AssertionError`."""
-    paths: list[Path] = []
+    paths: list[PacketPath] = []
     for each in questions:
         paths += (some := _paths(cluster, each))
         require_earlier_answer(cluster, each.service, some)
@@ -137,7 +137,7 @@ def expect_traffic_during(
     )
 
 
-def _paths(cluster: Cluster, question: ExpectedTraffic) -> list[Path]:
+def _paths(cluster: Cluster, question: ExpectedTraffic) -> list[PacketPath]:
     target = service_address(cluster, question.service, to=question.to, family=question.family, port=question.port)
     paths = [replace(each, label=f"{each.label} in {question.name}") for each in target.paths(question.expected)]
     return [
@@ -146,11 +146,11 @@ def _paths(cluster: Cluster, question: ExpectedTraffic) -> list[Path]:
     ]
 
 
-def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
+def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[PacketPath]]) -> dict[str, list[PacketPath]]:
     """Return the paths, with each `AnyOf` replaced by the pod that answers now, which must keep answering."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
 
-    def kept(path: Path) -> Path:
+    def kept(path: PacketPath) -> PacketPath:
         if not isinstance(path.expected, AnyOf):
             return path
         answered = frozenset(each.pod for each in seen[path] if isinstance(each, Reached))
@@ -160,7 +160,7 @@ def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str,
 
 
 def _measure(
-    cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates, before: Observed
+    cluster: Cluster, paths: Mapping[str, Sequence[PacketPath]], rates: Rates, before: Observed
 ) -> Iterator[tuple[str, Judgement]]:
     """Send all probes concurrently. Yields the judgement of each question, failed questions first."""
     windows = {name: cluster.window(name, some, rates) for name, some in paths.items()}

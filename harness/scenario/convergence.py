@@ -15,7 +15,7 @@ from harness import eventually
 from harness.errors import InconclusiveError
 from harness.run_delay import RUN_DELAY
 from harness.scenario.cluster import Cluster
-from harness.scenario.record import SeenValue
+from harness.scenario.record import ObservedValue
 
 V = TypeVar("V")
 
@@ -89,7 +89,7 @@ def wait_for_stable_value(
                 now = look()
                 return shown(seen if is_right(now) else now)
 
-            cluster.record.sightings[what] = SeenValue(time.monotonic(), _changes(cluster), shown(seen), look_again)
+            cluster.record.sightings[what] = ObservedValue(time.monotonic(), _changes(cluster), shown(seen), look_again)
             return seen
         if eventually.is_over(begin, patience(cluster)):
             return seen

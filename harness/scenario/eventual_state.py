@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from harness.api.client import Object
-from harness.backends.protocols import HttpRequests, Probing, RecordsApiReads
+from harness.backends.protocols import Probing, RecordsApiReads, SendsHttpRequests
 from harness.errors import EndedError
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
@@ -150,7 +150,7 @@ def expect_http_answer(
 
     def look() -> Object | str:
         try:
-            answer = cluster.backend.part(HttpRequests, client=who).http_get(who, address, port, path)
+            answer = cluster.backend.part(SendsHttpRequests, client=who).http_get(who, address, port, path)
         except OSError as error:
             return f"no answer: {error}" if code else NO_SUCCESS
         if not code and answer.code != 200:

@@ -21,10 +21,10 @@ from harness.model.outcomes import Observation, Reached
 from harness.model.texts import as_yaml, gathered, paragraphs, with_names
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import answers_now
-from harness.scenario.paths import Path
-from harness.scenario.record import Record
+from harness.scenario.paths import PacketPath
+from harness.scenario.record import ScenarioRecord
 from harness.scenario.service_address import named
-from harness.tracing.path import Followed, at_node, path, wire
+from harness.tracing.path import TracedProbe, at_node, path, wire
 from harness.tracing.probe_tracing import as_pcap
 from harness.tracing.rules import rules_of
 
@@ -42,13 +42,13 @@ _KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 class _WrongPacket:
     """A client's path. `saw` is its first wrong observation in a window, or None if an expected answer is missing."""
 
-    path: Path
+    path: PacketPath
     saw: Observation | None
     message: str
     opened: float
 
 
-def explain_failure(cluster: Cluster, record: Record) -> Iterator[tuple[str, str | bytes]]:
+def explain_failure(cluster: Cluster, record: ScenarioRecord) -> Iterator[tuple[str, str | bytes]]:
     """Yield (file name, content) of the objects, the evidence of components, and the paths of wrong packets."""
     names = _pod_names(cluster, record)
     components = cluster.backend.booted.evidence(cluster.namespace, since=record.begun)
@@ -79,7 +79,7 @@ def _explained(cluster: Cluster) -> str:
     return "\n\n".join([head, *(decisions or ["there is no Service"])]) + "\n"
 
 
-def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
+def _pod_names(cluster: Cluster, record: ScenarioRecord) -> dict[str, str]:
     found = dict(record.pod_names)
     with contextlib.suppress(RefusedError, InconclusiveError):
         for pod in cluster.api.list("pods", cluster.namespace):
@@ -89,7 +89,7 @@ def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
 
 
 def _paths(
-    cluster: Cluster, record: Record, files: Mapping[str, str], names: Mapping[str, str]
+    cluster: Cluster, record: ScenarioRecord, files: Mapping[str, str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, str | bytes]]:
     """Yield (file name, content) of each failed window's packet path and capture. `files` are components' evidence."""
     until = time.monotonic() + SECONDS
@@ -114,7 +114,7 @@ def _paths(
 
 
 def _packet_text(
-    cluster: Cluster, wrong: _WrongPacket, followed: Followed, files: Mapping[str, str], names: Mapping[str, str]
+    cluster: Cluster, wrong: _WrongPacket, followed: TracedProbe, files: Mapping[str, str], names: Mapping[str, str]
 ) -> str:
     chosen, node = wrong.path, wrong.path.node
     service, kind = chosen.of
@@ -135,7 +135,7 @@ def _packet_text(
     )
 
 
-def _followed(cluster: Cluster, wrong: _WrongPacket) -> Followed:
+def _followed(cluster: Cluster, wrong: _WrongPacket) -> TracedProbe:
     def is_same(seen: Observation) -> bool:
         return wrong.saw is None or named(cluster, seen) == wrong.saw
 
@@ -145,10 +145,10 @@ def _followed(cluster: Cluster, wrong: _WrongPacket) -> Followed:
     try:
         return cluster.backend.restored.follow(wrong.path.probes(1)[0], wrong.path.node, is_same, servers=servers)
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
-        return Followed(missing=(f"the path of the packet: {error}",))
+        return TracedProbe(missing=(f"the path of the packet: {error}",))
 
 
-def _describe_repetition(cluster: Cluster, followed: Followed, wrong: _WrongPacket) -> str:
+def _describe_repetition(cluster: Cluster, followed: TracedProbe, wrong: _WrongPacket) -> str:
     if not followed.seen:
         return ""
     times = f"{len(followed.seen)} times" if len(followed.seen) > 1 else "once"

@@ -24,7 +24,7 @@ from harness.model.texts import paragraphs
 from harness.run_delay import RUN_DELAY
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import delayed, limit, patience
-from harness.scenario.paths import Path
+from harness.scenario.paths import PacketPath
 from harness.scenario.service import Service
 from harness.scenario.service_address import named
 from harness.scenario.steps import step
@@ -42,7 +42,7 @@ def said(observation: Observation) -> str:
     return f"reached {observation.pod}" if isinstance(observation, Reached) else OUTCOMES[type(observation)]
 
 
-def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
+def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[PacketPath]) -> None:
     """Raise `UsageError` if no answer is expected from a Service that never answered: silence would prove nothing."""
     if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
         raise UsageError(
@@ -50,7 +50,7 @@ def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[P
         )
 
 
-def expect_first_answers(cluster: Cluster, paths: Sequence[Path], what: str, awaited: str) -> None:
+def expect_first_answers(cluster: Cluster, paths: Sequence[PacketPath], what: str, awaited: str) -> None:
     """Wait for the expected answers to a few probes of each client. Raises `AssertionError`."""
     waited = _judged_by_full_probes(cluster, wait_until_as_expected(cluster, paths, awaited))
     cluster.expect_equal(
@@ -62,7 +62,7 @@ def expect_first_answers(cluster: Cluster, paths: Sequence[Path], what: str, awa
     )
 
 
-Observed = Mapping[Path, Sequence[Observation]]  # observations of each path
+Observed = Mapping[PacketPath, Sequence[Observation]]  # observations of each path
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class WaitResult:
     begin: float = 0.0
     seen: Observed = field(default_factory=dict)
     unknown: str = ""
-    silent: Path | None = None
+    silent: PacketPath | None = None
 
 
 PROMISED = " became as expected within "
@@ -105,11 +105,11 @@ class _Mismatch:
 
     text: str
     known: bool = True
-    silent: Path | None = None
+    silent: PacketPath | None = None
 
 
 @step("wait for {awaited}")
-def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> WaitResult:
+def wait_until_as_expected(cluster: Cluster, paths: Sequence[PacketPath], awaited: str) -> WaitResult:
     """Wait until all components have settled and a few probes along each path have the expected outcome."""
     begin = time.monotonic()
     with RUN_DELAY.watched():
@@ -121,7 +121,7 @@ def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str
 
 
 def wait_for_packets(
-    cluster: Cluster, paths: Sequence[Path], awaited: str, *, begin: float, within: float | None
+    cluster: Cluster, paths: Sequence[PacketPath], awaited: str, *, begin: float, within: float | None
 ) -> WaitResult:
     """Wait for the expected outcomes of probes, but not for components to settle."""
     wrong_until = 0.0
@@ -168,7 +168,7 @@ def _judged_by_full_probes(cluster: Cluster, waited: WaitResult) -> WaitResult:
 def measure(
     cluster: Cluster,
     title: str,
-    paths: Sequence[Path],
+    paths: Sequence[PacketPath],
     *,
     seen: Observed | None = None,
     at_least: int = 0,
@@ -201,12 +201,12 @@ def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], 
         raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
 
 
-def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
+def left(window: Window, path: PacketPath, seen: Observed, at_least: int = 0) -> int:
     """Return how many more probes the plan of a path requires."""
     return max(0, max(window.plans[path.label].samples, at_least) - len(seen.get(path, ())))
 
 
-def _first_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | None:
+def _first_round(cluster: Cluster, paths: Sequence[PacketPath]) -> _Mismatch | None:
     probes = [(path, probe) for path in paths for probe in path.probes(FIRST_ROUND)]
     seen = cluster.backend.part(Probing).glance([probe for _, probe in probes])
     for (path, _), each in zip(probes, seen, strict=True):
@@ -215,7 +215,7 @@ def _first_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | None:
     return None
 
 
-def _second_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | Observed:
+def _second_round(cluster: Cluster, paths: Sequence[PacketPath]) -> _Mismatch | Observed:
     """Send the second round of probes. Return the first mismatch, or all observations if there is none."""
     seen = probe_all(cluster, dict.fromkeys(paths, SECOND_ROUND), MANY_IN_FLIGHT)
     for mismatch in _wrong((path, each) for path, some in seen.items() for each in some):
@@ -227,7 +227,7 @@ def _second_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | Observ
     return seen
 
 
-def _wrong(seen: Iterable[tuple[Path, Observation]]) -> Iterator[_Mismatch]:
+def _wrong(seen: Iterable[tuple[PacketPath, Observation]]) -> Iterator[_Mismatch]:
     for path, each in seen:
         if isinstance(each, Unknown):
             yield _Mismatch(f"{path.label} is inconclusive: {each.why}", known=False)
@@ -235,7 +235,7 @@ def _wrong(seen: Iterable[tuple[Path, Observation]]) -> Iterator[_Mismatch]:
             yield _Mismatch(f"{path.label} {said(each)}")
 
 
-def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
+def _observe(cluster: Cluster, window: Window, counts: Mapping[PacketPath, int], in_flight: int) -> set[PacketPath]:
     """Send probes and count outcomes. Return the paths that have failed already, because an answer is missing."""
     seen = probe_all(cluster, counts, in_flight)
     for path, observations in seen.items():
@@ -244,10 +244,10 @@ def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_fl
 
 
 def probe_all(
-    cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT
-) -> dict[Path, list[Observation]]:
+    cluster: Cluster, counts: Mapping[PacketPath, int], in_flight: int = IN_FLIGHT
+) -> dict[PacketPath, list[Observation]]:
     """Send `counts[path]` probes along each path. Probes that expect no answer are all sent concurrently."""
-    seen: dict[Path, list[Observation]] = {path: [] for path in counts}
+    seen: dict[PacketPath, list[Observation]] = {path: [] for path in counts}
     for silent in (False, True):
         chosen = {path: count for path, count in counts.items() if count and path.silent is silent}
         if not chosen:

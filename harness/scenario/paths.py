@@ -15,7 +15,7 @@ SILENCE_LIMIT = 0.4  # seconds, for probes that expect no answer
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class PacketPath:
     """A client's path through the rules of `node` to an address. `of` is the Service's name and the kind of address."""
 
     label: str

@@ -10,7 +10,7 @@ from harness.backends.scenario_backend import ScenarioBackend
 from harness.model.abilities import Ability
 from harness.model.manifests import TARGET_PORT
 from harness.variation import axes
-from harness.variation.axes import Draw
+from harness.variation.axes import DrawnValues
 from harness.variation.objects import LabelVariation
 
 FORMER = ("former-1", "former-2")  # names of pods that had the labels of a scenario's pod, and lost them
@@ -24,7 +24,7 @@ _MOST = 2  # number of pods whose labels change; a scenario may have hundreds of
 class PodVariation:
     backend: ScenarioBackend
     namespace: str
-    draw: Draw
+    draw: DrawnValues
     labels: LabelVariation = field(init=False)
     _numbers: dict[str, int] = field(default_factory=dict)  # number of the named target ports of each pod
     _final: dict[str, Mapping[str, str]] = field(default_factory=dict)  # final labels of pods that have others

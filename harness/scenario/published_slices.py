@@ -8,7 +8,7 @@ from harness.backends.scenario_backend import ScenarioBackend
 from harness.scenario.service import Service
 from harness.scenario.unrelated_objects import UnrelatedObjects
 from harness.variation import axes, objects
-from harness.variation.axes import Draw
+from harness.variation.axes import DrawnValues
 
 _NOWHERE = f"{axes.ADDRESSES}=nowhere"
 
@@ -18,7 +18,7 @@ class _PublishedSlice:
     """A slice as the scenario specified it, its random values, and the slices that represent it in the API, by name."""
 
     service: Service
-    draw: Draw
+    draw: DrawnValues
     written: Object
     slices: Mapping[str, Object]
 
@@ -55,7 +55,7 @@ class PublishedSlices:
         self._known[name] = replace(known, written=wanted, slices=slices)
         self.delete(known.slices.keys() - slices.keys())
 
-    def write_without_service(self, draw: Draw, wanted: Object) -> None:
+    def write_without_service(self, draw: DrawnValues, wanted: Object) -> None:
         """Create the slices that represent a new slice of the scenario. Its Service need not exist yet."""
         draw = self._next(draw).without(_NOWHERE)
         for each in objects.slices(draw, wanted, owner=self.unrelated.owner_of_slices(draw)):
@@ -77,15 +77,15 @@ class PublishedSlices:
         for each in sorted(names):
             self.backend.api.delete("endpointslices", self.namespace, each)
 
-    def _create(self, draw: Draw, obj: Object) -> None:
+    def _create(self, draw: DrawnValues, obj: Object) -> None:
         exists = self.unrelated.before_slice(draw, obj)
         (self.backend.api.replace if exists else self.backend.api.create)("endpointslices", self.namespace, obj)
 
-    def _next(self, draw: Draw) -> Draw:
+    def _next(self, draw: DrawnValues) -> DrawnValues:
         self._number += 1
         return axes.within_limits(draw, self._number)
 
-    def _draw_of_new(self, service: Service) -> Draw:
+    def _draw_of_new(self, service: Service) -> DrawnValues:
         draw = self._next(service.draw)
         if service.selector:  # the controller deletes slices that it seems to own, and scenarios compare endpoints
             draw = draw.without(axes.OWNER, axes.HINTS, axes.ENDPOINTS, axes.ADDRESSES)

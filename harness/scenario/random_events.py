@@ -18,7 +18,7 @@ from harness.model.release import DNS_SERVER, PROXY, Component
 from harness.model.topology import ZONE_LABEL
 from harness.scenario.service import Service
 from harness.variation import axes
-from harness.variation.axes import Draw
+from harness.variation.axes import DrawnValues
 
 _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 _CIDRS = ("podCIDR", "podCIDRs")
@@ -30,7 +30,7 @@ class RandomEvents:
     backend: ScenarioBackend
     history: History
     namespace: str
-    draw: Draw
+    draw: DrawnValues
     _has_service: bool = False
     _has_objects: bool = False
     _disconnected_again: bool = False

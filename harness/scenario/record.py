@@ -14,14 +14,14 @@ from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import TimedObservation
 from harness.judging.verdict import Judgement, Verdict
 from harness.model.texts import bounded, paragraphs, with_names
-from harness.scenario.paths import Path
+from harness.scenario.paths import PacketPath
 
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
 _LONGEST_EXPLANATION = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class SeenValue:
+class ObservedValue:
     """A value that was as expected at `at` (monotonic seconds). `changes` counts API writes and changes before it."""
 
     at: float
@@ -31,14 +31,14 @@ class SeenValue:
 
 
 @dataclass(slots=True)
-class Record:
+class ScenarioRecord:
     test: str
     begun: float = field(default_factory=lambda: round(time.monotonic(), 6))
     answered: set[str] = field(default_factory=set)  # Services that have answered; silence of others proves nothing
     pod_names: dict[str, str] = field(default_factory=dict)  # names by address of all pods that ran, even if deleted
     used: set[str] = field(default_factory=set)  # basic checks that the scenario depends on: "TCP node-port IPv4"
-    sightings: dict[str, SeenValue] = field(default_factory=dict)  # the last expected value of each checked subject
-    windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)  # with titles and paths
+    sightings: dict[str, ObservedValue] = field(default_factory=dict)  # last expected value of each checked subject
+    windows: list[tuple[str, Window, Sequence[PacketPath]]] = field(default_factory=list)  # with titles and paths
     measured: dict[str, Mapping[str, float]] = field(default_factory=dict)
     slowest: float = 0.0  # longest time that a change took to become visible, in seconds
 
@@ -69,14 +69,14 @@ class Observations:
     """Records the observations, measurements and comparisons of one scenario in the history, for its verdict."""
 
     history: History
-    record: Record
+    record: ScenarioRecord
 
     def took(self, what: str, seconds: float) -> None:
         """Record how long it took to reach an expected state. The report contains the longest time."""
         self.history.write("convergence", test=self.record.test, what=what, seconds=round(seconds, 3))
         self.record.slowest = max(self.record.slowest, seconds)
 
-    def window(self, title: str, paths: Sequence[Path], rates: Rates = DEFAULT_RATES) -> Window:
+    def window(self, title: str, paths: Sequence[PacketPath], rates: Rates = DEFAULT_RATES) -> Window:
         """Open a measuring window for paths to one address of a Service. Every observation from now on counts."""
         expectation = {path.label: path.expected for path in paths}
         window = self.history.window(self.record.test, expectation, rates, of=paths[0].of if paths else ("", ""))

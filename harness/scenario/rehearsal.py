@@ -30,7 +30,7 @@ from harness.scenario.concurrent_traffic import ExpectedTraffic
 from harness.scenario.eventual_state import metric_text
 from harness.scenario.measuring import PROMISED
 from harness.scenario.paths import names
-from harness.scenario.record import Record
+from harness.scenario.record import ScenarioRecord
 from harness.scenario.service_address import Expected, Traffic, label
 from harness.scenario.transitions import LOSSES
 
@@ -159,7 +159,7 @@ class _Cluster(_Unknown):
         self.families = run.families
         self.topology = THREE_ZONES
         self._unclaimed = run.unclaimed
-        self.record = Record("")
+        self.record = ScenarioRecord("")
         self._numbers = itertools.count(1)
         self._pods: set[str] = set()
 

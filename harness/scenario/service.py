@@ -8,7 +8,7 @@ from harness.api.client import Object
 from harness.errors import UsageError
 from harness.model.manifests import Endpoint, Hints, Port
 from harness.model.workloads import Pod
-from harness.variation.axes import PLAIN, Draw
+from harness.variation.axes import PLAIN, DrawnValues
 
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
 
@@ -24,7 +24,7 @@ class Service:
     ports: tuple[Port, ...]
     virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
     more_ports: tuple[Port, ...] = ()  # random additional ports, which the scenario does not use
-    draw: Draw = PLAIN
+    draw: DrawnValues = PLAIN
     requested_hints: frozenset[str] = frozenset()  # as sent, even if the API server stored another value
 
     @property

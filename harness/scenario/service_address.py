@@ -12,7 +12,7 @@ from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.model.workloads import Client, Pod, node_client, pod_client
 from harness.scenario.cluster import Cluster
-from harness.scenario.paths import Path, names
+from harness.scenario.paths import PacketPath, names
 from harness.scenario.service import AddressKind, Service
 from harness.variation import axes
 
@@ -48,13 +48,13 @@ class ServiceAddress:
             raise UsageError(f"service {self.service.name} has no {self.to} address that is routed to {node}")
         return self.service.virtual[self.to, node][self.family], self.port.port
 
-    def path(self, who: ClientRef, expected: verdict.Expected) -> Path:
+    def path(self, who: ClientRef, expected: verdict.Expected) -> PacketPath:
         if not isinstance(who, str):
             return self._path(who, who, expected)
         on_node = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "node"
         return self._path(who, node_client(who) if on_node else pod_client(who), expected)
 
-    def paths(self, traffic: Traffic) -> list[Path]:
+    def paths(self, traffic: Traffic) -> list[PacketPath]:
         """Return the path of each client. With client=endpoint in `draw`, endpoints replace the clients on their nodes.
 
         A proxy may need the nodeName of an endpoint that connects to itself. So the slice must contain the nodeName.
@@ -74,11 +74,11 @@ class ServiceAddress:
             found.append(self._path(who, own, expected) if own else self.path(who, expected))
         return found
 
-    def _path(self, who: ClientRef, client: Client | Pod, expected: verdict.Expected) -> Path:
+    def _path(self, who: ClientRef, client: Client | Pod, expected: verdict.Expected) -> PacketPath:
         may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
         address, number = self.address(self.via or client.node)
         self.cluster.record.used.add(f"{self.port.protocol} {self.to} {self.family}")
-        return Path(
+        return PacketPath(
             label=label(who),
             node=self.via or client.node,
             place=self.cluster.backend.part(Probing, client=client).source_of(client, fresh=may_change),

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from harness.backends.protocols import Connections, Probing
+from harness.backends.protocols import OpensConnections, Probing
 from harness.eventually import time_scale
 from harness.judging import verdict
 from harness.judging.statistics import DEFAULT_RATES, Rates, bounded_load
@@ -35,7 +35,7 @@ from harness.scenario.measuring import (
     wait_for_packets,
     wait_until_as_expected,
 )
-from harness.scenario.paths import Path, names
+from harness.scenario.paths import PacketPath, names
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.service_address import (
     ClientRef,
@@ -126,9 +126,9 @@ def expect_client_address(
 
 
 @contextlib.contextmanager
-def _long_connection(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
+def _long_connection(cluster: Cluster, paths: Sequence[PacketPath]) -> Iterator[None]:
     """With connections=long in `draw`, expect an open connection of one client to keep its pod during the block."""
-    connections = cluster.backend.find(Connections)
+    connections = cluster.backend.find(OpensConnections)
     path = next((each for each in paths if each.speaks), None)
     if cluster.draw[axes.CONNECTIONS] != "long" or path is None or connections is None:
         yield
@@ -170,7 +170,7 @@ def _under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef,
 
 def _answered(
     cluster: Cluster, service: Service, expected: Mapping[ClientRef, verdict.Expected]
-) -> tuple[ServiceAddress, list[Path]]:
+) -> tuple[ServiceAddress, list[PacketPath]]:
     """Return an address of a Service and the paths to it, after each client has received its first answers."""
     target = service_address(cluster, service)
     paths = [target.path(who, what) for who, what in expected.items()]
@@ -179,12 +179,12 @@ def _answered(
 
 
 @contextlib.contextmanager
-def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
+def _held_open(cluster: Cluster, paths: Sequence[PacketPath]) -> Iterator[None]:
     """Keep up to `HELD_OPEN` connections of each client open, but open no more after a failed connection."""
     with contextlib.ExitStack() as streams:
         for path in paths:
             for probe in path.probes(HELD_OPEN):
-                stream = cluster.backend.part(Connections).connect(probe)
+                stream = cluster.backend.part(OpensConnections).connect(probe)
                 streams.callback(stream.close)
                 if not isinstance(stream.opened, Reached):
                     break

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.backends.backend import OpenConnection, SteadyTraffic
-from harness.backends.protocols import Connections, Probing
+from harness.backends.protocols import OpensConnections, Probing
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.judging import verdict
@@ -37,7 +37,7 @@ from harness.probes.loop import Probe
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_value
 from harness.scenario.measuring import expect_first_answers, raise_unless_passed, said
-from harness.scenario.paths import Path, names
+from harness.scenario.paths import PacketPath, names
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.service_address import ClientRef, in_words, named, service_address, why_unknown
 
@@ -110,7 +110,7 @@ def expect_no_loss(
     cluster.record.answered.add(service.name)
 
 
-def _first_losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) -> Iterator[TimedObservation]:
+def _first_losses(paths: Sequence[PacketPath], seen: Mapping[str, Sequence[Timed]]) -> Iterator[TimedObservation]:
     for path in paths:
         samples = seen[path.label]
         wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]
@@ -158,7 +158,7 @@ def expect_flow_answered(
     """
     cluster.settle()
     probe = _probe_of(cluster, service, client, address)
-    with contextlib.closing(cluster.backend.part(Connections).connect(probe)) as flow:
+    with contextlib.closing(cluster.backend.part(OpensConnections).connect(probe)) as flow:
         yield
         _expect_flow_at(cluster, flow, client, pods)
 
@@ -186,7 +186,7 @@ def _flow(
     probe = _probe_of(cluster, service, client, address)
 
     def opened() -> OpenConnection:
-        stream = cluster.backend.part(Connections).connect(probe)
+        stream = cluster.backend.part(OpensConnections).connect(probe)
         if not isinstance(stream.opened, Reached):
             stream.close()
         return stream

@@ -16,7 +16,7 @@ from harness.model import manifests
 from harness.model.manifests import MANAGED_BY_LABEL, Endpoint, Port
 from harness.model.topology import ZONE_LABEL, Node
 from harness.variation import axes
-from harness.variation.axes import Draw
+from harness.variation.axes import DrawnValues
 
 NUMBERS = {"many": 30, "crowd": 300}
 """The number of unrelated Services for each value of the axis `neighbours`. The first 30 have endpoints."""
@@ -96,7 +96,7 @@ class UnrelatedObjects:
 
     backend: ScenarioBackend
     namespace: str
-    draw: Draw
+    draw: DrawnValues
     shared: SharedServices | None = None
     _own: SharedServices = field(init=False)
     _has_pods: bool = False
@@ -112,7 +112,7 @@ class UnrelatedObjects:
         if self.shared is None:
             self._own.make(self.backend.booted, "none")
 
-    def owner_of_slices(self, draw: Draw) -> Object | None:
+    def owner_of_slices(self, draw: DrawnValues) -> Object | None:
         """Return the owner (ownerReferences) of slices, which is their Namespace, or None if the draw sets no owner."""
         if draw[axes.EXTRAS] != "newer":
             return None
@@ -120,7 +120,7 @@ class UnrelatedObjects:
             self._owner = {**self.backend.api.get("namespaces", "", self.namespace), "kind": "Namespace"}
         return self._owner
 
-    def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
+    def before_service(self, draw: DrawnValues, wanted: Object, families: Sequence[str]) -> None:
         """If `draw` requires it, create and delete a Service named like `wanted`, or its twin (see `put_twin`)."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
@@ -140,7 +140,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "services", service)
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
-    def before_slice(self, draw: Draw, obj: Object) -> bool:
+    def before_slice(self, draw: DrawnValues, obj: Object) -> bool:
         """If `draw` requires it, write the slice with other endpoints, or its twin. Return whether the slice exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
@@ -191,7 +191,7 @@ def _decoy(**conditions: Any) -> Endpoint:
 class UnrelatedControllerInputs:
     """Nodes, pods and slices that must not change what a controller writes. All names begin with `PREFIX`."""
 
-    def __init__(self, backend: ScenarioBackend, namespace: str, draw: Draw) -> None:
+    def __init__(self, backend: ScenarioBackend, namespace: str, draw: DrawnValues) -> None:
         self._backend, self._namespace, self._draw = backend, namespace, draw
         self._seen: set[str] = set()
         self._nodes = _NODES.get(draw[axes.BYSTANDERS], ())

@@ -8,7 +8,7 @@ from harness.backends.implementation import Implementation, reference
 from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER
 from harness.errors import UsageError
 from harness.settings.claims import KUBE_PROXY, RECIPE, REFERENCE
-from harness.settings.mutants import Mutant, mutants
+from harness.settings.mutants import ReferenceVariant, mutants
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def of_settings(settings: Settings, *, runs_controller: bool = False) -> Impleme
     return Implementation(control_plane, proxy, dns, services)
 
 
-def _require_own_parts(fault: Mutant, settings: Settings, *, runs_controller: bool) -> None:
+def _require_own_parts(fault: ReferenceVariant, settings: Settings, *, runs_controller: bool) -> None:
     """Raise `UsageError` if a mutant changes a component that the real control plane provides."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(

@@ -10,7 +10,7 @@ from harness.model.entry_points import installed
 GROUP = "trafficdist.mutants"
 
 
-class Mutant(ReferenceComponents, Protocol):
+class ReferenceVariant(ReferenceComponents, Protocol):
     """A variant of the reference in which one part is faulty (mutant), or unusual but correct (benign variant)."""
 
     @property
@@ -38,14 +38,14 @@ class Mutant(ReferenceComponents, Protocol):
         """The features of the reference that the variant does not claim."""
 
 
-def mutants() -> Mapping[str, Mutant]:
+def mutants() -> Mapping[str, ReferenceVariant]:
     return {**_of_entry_point("mutants"), **benign_variants()}
 
 
-def benign_variants() -> Mapping[str, Mutant]:
+def benign_variants() -> Mapping[str, ReferenceVariant]:
     return _of_entry_point("benign")
 
 
 @functools.cache
-def _of_entry_point(name: str) -> Mapping[str, Mutant]:
+def _of_entry_point(name: str) -> Mapping[str, ReferenceVariant]:
     return {key: mutant for each in installed(GROUP, name) for key, mutant in each.load().items()}

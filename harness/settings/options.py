@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.eventually import FAR
 from harness.model.cluster_options import WAYS
 from harness.model.files import shown
-from harness.model.generation import check_amount
+from harness.model.generation_settings import check_amount
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
 from harness.model.verdict_basis import JUDGES, PACKETS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.control_planes.choice import ControlPlaneChoice, choose
-from harness.model.generation import Generation, amount
+from harness.model.generation_settings import GenerationSettings, amount
 from harness.model.release import Release, parse_gates
 from harness.model.release_features import NEWEST, minor_of
 from harness.model.topology import THREE_ZONES, Topology, parse_topology
@@ -95,14 +95,14 @@ class Settings:
         return Release(self.kubernetes_version, parse_gates(self.feature_gates), self.follow)
 
     @property
-    def generation(self) -> Generation | None:
+    def generation(self) -> GenerationSettings | None:
         """The scenarios to generate or to replay, or None if the run uses the suite's own scenarios."""
         if self.replay:
-            return Generation(self.seed, replay=self.replay)
+            return GenerationSettings(self.seed, replay=self.replay)
         if not self.generate:
             return None
         seconds, cases = amount(self.generate)
-        return Generation(self.seed, seconds, cases)
+        return GenerationSettings(self.seed, seconds, cases)
 
     def topology_for(self, wanted: Topology) -> Topology | None:
         """Return the topology to boot for a scenario that requires `wanted`, or None if the scenario cannot run.

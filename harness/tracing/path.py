@@ -21,7 +21,7 @@ RuleName = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class TracedProbe:
     """A probe that was repeated with tracing on a node: all outcomes, and the evidence of the last repetition.
 
     `rules` has each chain's rules in order. `connection` is the conntrack entry. `missing` lists unavailable evidence.
@@ -54,7 +54,7 @@ class Followed:
         return of_flow(self.frames, self.first, last.packet if last else None) if self.first else []
 
 
-def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Mapping[str, str]) -> list[str]:
+def path(followed: TracedProbe, rules: Rules, *, client: str, node: str, names: Mapping[str, str]) -> list[str]:
     """Return the numbered list as lines. `names` maps addresses to pods. Return no lines if no probe was repeated."""
     if not followed.seen:
         return []
@@ -63,13 +63,13 @@ def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Map
     return list(itertools.chain.from_iterable(lines))
 
 
-def at_node(followed: Followed) -> list[Frame]:
+def at_node(followed: TracedProbe) -> list[Frame]:
     """Return the connection's captured frames at the node, or its frames from all places if none reached the node."""
     flow = followed.flow
     return [each for each in flow if each.where.startswith("node ")] or flow
 
 
-def wire(followed: Followed, names: Mapping[str, str]) -> list[str]:
+def wire(followed: TracedProbe, names: Mapping[str, str]) -> list[str]:
     """Return the captured frames of the connection, one per line, with the time since the first frame."""
     frames = followed.flow
     lines = [
@@ -86,7 +86,7 @@ def _flags(frame: Frame) -> str:
 
 
 class _PathFormatter:
-    def __init__(self, followed: Followed, rules: Rules, client: str, node: str, names: Mapping[str, str]) -> None:
+    def __init__(self, followed: TracedProbe, rules: Rules, client: str, node: str, names: Mapping[str, str]) -> None:
         self._followed, self._rules = followed, rules
         self._client, self._node, self._names = client, node, names
         self._packet: Packet | None = None

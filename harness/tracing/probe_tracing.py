@@ -14,7 +14,7 @@ from harness.netns import conntrack
 from harness.netns.namespace import Namespace
 from harness.probes.probe import Probe
 from harness.tracing.packet import Frame, about, packet_of
-from harness.tracing.path import Followed
+from harness.tracing.path import TracedProbe
 from harness.tracing.tracer import Take, rules_in, tracing
 
 MOST = 50  # maximum number of repetitions of a probe
@@ -38,7 +38,7 @@ def follow(
     *,
     ask: Callable[[Probe], Observation],
     is_same: Callable[[Observation], bool],
-) -> Followed:
+) -> TracedProbe:
     """Repeat a probe with `ask` until `is_same` accepts its outcome, and trace that repetition in the netns `node`.
 
     `places` maps names to the netns in which packets are captured. If the kernel cannot trace, the result contains only
@@ -64,7 +64,7 @@ def follow(
         to = probe.address, probe.port
         with node.entered():
             links = dict(socket.if_nameindex())
-        found = Followed(seen, traced(), rules_in(node), links, captured(), missing=missing, to=to)
+        found = TracedProbe(seen, traced(), rules_in(node), links, captured(), missing=missing, to=to)
     if (first := found.first) is None:
         return found
     source, destination = (first.source, first.source_port), (first.destination, first.destination_port)

@@ -176,7 +176,7 @@ def plain(axis: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class DrawnValues:
     """The random value of each axis. Axes with their first value, the plain value, are omitted."""
 
     values: tuple[tuple[str, str], ...] = ()
@@ -188,9 +188,9 @@ class Draw:
         """Return the string that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
         return ",".join(f"{axis}={value}" for axis, value in self.values) or "plain"
 
-    def without(self, *axes: str) -> "Draw":
+    def without(self, *axes: str) -> "DrawnValues":
         """Return this draw without the values on these axes, or without these values ("client=endpoint")."""
-        return Draw(tuple(each for each in self.values if not {each[0], "=".join(each)} & set(axes)))
+        return DrawnValues(tuple(each for each in self.values if not {each[0], "=".join(each)} & set(axes)))
 
     @property
     def meanings(self) -> list[str]:
@@ -198,7 +198,7 @@ class Draw:
         return [AXES[axis][value] for axis, value in self.values]
 
 
-PLAIN = Draw()
+PLAIN = DrawnValues()
 
 SHARES: Mapping[Value, float] = {
     (SLICES, "each"): 0.3,
@@ -228,16 +228,16 @@ _MOST: Mapping[Value, int] = {
 """The maximum number of a scenario's Services or slices with the value. More would need too many requests or rules."""
 
 
-def within_limits(draw: Draw, number: int) -> Draw:
+def within_limits(draw: DrawnValues, number: int) -> DrawnValues:
     """Return the draw for Service or slice `number` (from 1) of a scenario, without values that exceed their limit."""
     return draw.without(*(axis for axis, value in draw.values if _MOST.get((axis, value), number) < number))
 
 
-def draw_of(values: Mapping[str, str]) -> Draw:
-    return Draw(tuple((axis, values[axis]) for axis in AXES if values.get(axis, plain(axis)) != plain(axis)))
+def draw_of(values: Mapping[str, str]) -> DrawnValues:
+    return DrawnValues(tuple((axis, values[axis]) for axis in AXES if values.get(axis, plain(axis)) != plain(axis)))
 
 
-def parse_draw(text: str) -> Draw:
+def parse_draw(text: str) -> DrawnValues:
     """Parse "names=cloud,slices=each" or "plain". Raises `UsageError` with the known axes or values."""
     found: dict[str, str] = {}
     for part in [] if text == "plain" else text.split(","):

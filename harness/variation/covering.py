@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from harness.variation.axes import AXES, SHARES, Draw, Value, draw_of
+from harness.variation.axes import AXES, SHARES, DrawnValues, Value, draw_of
 
 _RARE = 400
 """The weight of a value that is new for a feature with one requirement. A new pair of two values has weight 1."""
@@ -34,7 +34,7 @@ class VariedRequirement:
     fixed: AbstractSet[str]
 
 
-def draws(subjects: Iterable[VariedRequirement], seed: int) -> dict[str, Draw]:
+def draws(subjects: Iterable[VariedRequirement], seed: int) -> dict[str, DrawnValues]:
     by_profile: dict[str, list[VariedRequirement]] = {}
     for each in sorted(subjects, key=lambda each: (len(each.fixed), _shuffled(seed, each.id))):
         by_profile.setdefault(each.profile, []).append(each)
@@ -43,7 +43,7 @@ def draws(subjects: Iterable[VariedRequirement], seed: int) -> dict[str, Draw]:
     }
 
 
-def _draws_of_profile(subjects: Sequence[VariedRequirement], seed: int) -> dict[str, Draw]:
+def _draws_of_profile(subjects: Sequence[VariedRequirement], seed: int) -> dict[str, DrawnValues]:
     met: defaultdict[Value, set[Value | str]] = defaultdict(set)  # the values and features that occurred with a value
     common = Counter(feature for subject in subjects for feature in subject.features)
     rare = {feature: max(1, _RARE // number) for feature, number in common.items()}
@@ -55,7 +55,7 @@ def _draws_of_profile(subjects: Sequence[VariedRequirement], seed: int) -> dict[
         return pairs + sum(rare[feature] for feature in features if feature not in known)
 
     rows = RowBuilder(gain, SHARES)
-    found: dict[str, Draw] = {}
+    found: dict[str, DrawnValues] = {}
     for subject in subjects:
         features = subject.features
         chosen = rows.build({}, _axes_of(subject, seed), passes=2)

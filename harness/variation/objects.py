@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.model.manifests import MANAGED_BY_LABEL, TCP, UDP, Object, Port
 from harness.variation import axes
-from harness.variation.axes import Draw
+from harness.variation.axes import DrawnValues
 
 _PARTS = {"several": 3, "each": 12}  # maximum number of slices for each value of the axis `slices`
 PORT_NAME = "drawn-web"  # name of a Service's only port if it gets more, because several ports need names
@@ -30,11 +30,11 @@ _PLACE = ("nodeName", "zone", "hints")
 _NOT_READY = {"ready": False, "serving": False, "terminating": False}
 
 
-def usual_ports(draw: Draw) -> tuple[Port, ...]:
+def usual_ports(draw: DrawnValues) -> tuple[Port, ...]:
     return (UDP,) if draw[axes.PROTOCOL] == "udp" else (TCP,)
 
 
-def ports(draw: Draw, written: Sequence[Port]) -> tuple[Port, ...]:
+def ports(draw: DrawnValues, written: Sequence[Port]) -> tuple[Port, ...]:
     """Return the ports of a Service: the scenario's ports, with names, and additional ports according to the draw."""
     if draw[axes.PORTS] == "written" or len(written) != 1:
         return tuple(written)
@@ -44,7 +44,7 @@ def ports(draw: Draw, written: Sequence[Port]) -> tuple[Port, ...]:
     return (only, twin, *(port for port in more if port.port != only.port))
 
 
-def service(draw: Draw, obj: Object) -> Object:
+def service(draw: DrawnValues, obj: Object) -> Object:
     if draw[axes.POLICIES] == "written" and obj["spec"].get("type") != "ExternalName":
         obj = {**obj, "spec": {**_defaults(obj["spec"]), **obj["spec"]}}
     if draw[axes.EXTRAS] == "metadata":
@@ -76,7 +76,7 @@ def needs_nodes(service: Object) -> bool:
 
 
 def slices(
-    draw: Draw,
+    draw: DrawnValues,
     obj: Object,
     own: Sequence[Port] = (),
     more: Sequence[Port] = (),
@@ -115,7 +115,7 @@ def _foreign(count: int) -> list[Object]:
     return [{"name": f"nowhere-{number}"} for number in range(1, count + 1)]
 
 
-def _endpoint(draw: Draw, endpoint: Object, family: str) -> Object:
+def _endpoint(draw: DrawnValues, endpoint: Object, family: str) -> Object:
     made = dict(endpoint)
     # A hint for another zone or node that exists would change the correct answers.
     match draw[axes.HINTS], made.get("hints"):
@@ -141,7 +141,7 @@ def _endpoint(draw: Draw, endpoint: Object, family: str) -> Object:
     return made
 
 
-def _with_metadata(draw: Draw, obj: Object) -> Object:
+def _with_metadata(draw: DrawnValues, obj: Object) -> Object:
     labels = dict(obj["metadata"].get("labels") or {})
     match draw[axes.OWNER]:
         case "controller":
@@ -164,7 +164,7 @@ def _with_newer_fields(obj: Object, owner: Object | None) -> Object:
     return {**obj, "metadata": metadata, "ports": ports, "drawnField": {"weight": 1}}
 
 
-def _split(draw: Draw, obj: Object, before: Mapping[str, Object]) -> list[Object]:
+def _split(draw: DrawnValues, obj: Object, before: Mapping[str, Object]) -> list[Object]:
     name = obj["metadata"]["name"]
 
     def part(suffix: str, endpoints: Sequence[Object]) -> Object:
@@ -203,7 +203,7 @@ def _address(endpoint: Mapping[str, Any]) -> str:
 class LabelVariation:
     """Variation of labels and selectors. For each key, one value may be replaced with an empty value."""
 
-    draw: Draw
+    draw: DrawnValues
     _empty: dict[str, str] = field(default_factory=dict)
 
     def of(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -26,7 +26,7 @@ from harness.run.random_values import fixed
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import recheck
 from harness.variation import axes
-from harness.variation.axes import PLAIN, Draw, parse_draw
+from harness.variation.axes import PLAIN, DrawnValues, parse_draw
 from harness.variation.node_names import cloud_names
 from tests.conformance.benign_results import RequirementResult
 
@@ -112,7 +112,7 @@ def booted(mutant: Mutant) -> SwitchableBackend:
     return SwitchableBackend(implementation=reference(mutant), names=names)
 
 
-def draw_of_mutant(mutant: Mutant) -> Draw:
+def draw_of_mutant(mutant: Mutant) -> DrawnValues:
     """Return the drawn values that show the fault of a mutant."""
     return parse_draw(mutant.draw or "plain")
 
@@ -120,7 +120,7 @@ def draw_of_mutant(mutant: Mutant) -> Draw:
 class Trial:
     """One running cluster that contains a mutant."""
 
-    def __init__(self, backend: SwitchableBackend, history: History, draw: Draw = PLAIN) -> None:
+    def __init__(self, backend: SwitchableBackend, history: History, draw: DrawnValues = PLAIN) -> None:
         self._backend = backend
         self._draw = draw
         self._history = history

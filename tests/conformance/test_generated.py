@@ -20,7 +20,7 @@ from conformance.generated.__main__ import GROUPS, corpus_text, main
 from conformance.generated.lifecycles import Lifecycle, Slice, SliceEndpoint, State
 from conformance.generated.runner import CORPUS, check, corpus
 from harness.errors import UsageError
-from harness.model.generation import Generation
+from harness.model.generation_settings import GenerationSettings
 from tests.conformance.cases import SCENARIOS
 
 DIGEST = "1b5d333b8e178874ce2d4a6467a391707b2714ddb321e477ab1a33487a5230c4"
@@ -220,7 +220,7 @@ def test_shrinking_stops_when_time_is_up() -> None:
 def test_error_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "lifecycles.yaml").write_text(text)
     with pytest.raises(UsageError) as refused:
-        check(Generation(1, replay=str(tmp_path / "lifecycles.yaml")))
+        check(GenerationSettings(1, replay=str(tmp_path / "lifecycles.yaml")))
     assert "lifecycles.yaml" in str(refused.value)
     assert said in str(refused.value)
 
@@ -228,7 +228,7 @@ def test_error_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
 def test_missing_hypothesis_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(UsageError, match=r"pip install 'trafficdist\[generate\]'"):
-        check(Generation(1, seconds=1))
+        check(GenerationSettings(1, seconds=1))
 
 
 def test_fixed_lives_are_written_by_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

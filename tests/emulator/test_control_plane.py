@@ -12,7 +12,7 @@ import pytest
 
 from emulator.control_plane import FullControlPlane
 from harness.control_planes.binaries import BinaryControlPlane
-from harness.control_planes.processes import Processes, Program
+from harness.control_planes.processes import ComponentProgram, Processes
 from harness.errors import StartError
 from harness.model.release import Release
 
@@ -46,12 +46,12 @@ server.serve_forever()
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder in which control planes find their programs."""
 
-    def find(_: Processes, component: str, version: str = "") -> Program:
+    def find(_: Processes, component: str, version: str = "") -> ComponentProgram:
         path = tmp_path / component
         if not path.exists():
             path.write_text(SERVER, encoding="utf-8")
             path.chmod(0o755)
-        return Program(version, str(path))
+        return ComponentProgram(version, str(path))
 
     monkeypatch.setattr(Processes, "find", find)
     return tmp_path

@@ -13,13 +13,13 @@ import pytest
 
 from harness import run_delay
 from harness.eventually import eventually
-from harness.run_delay import EVERY, RunDelay, Sample, ThreadTimes, family, program_text, sample, threads_of
+from harness.run_delay import EVERY, RunDelay, ThreadSnapshot, ThreadTimes, family, program_text, sample, threads_of
 
 SECOND = 10**9
 
 
-def at(time: float, *, used: float = 0.0, **threads: ThreadTimes) -> Sample:
-    return Sample(time, used, threads)
+def at(time: float, *, used: float = 0.0, **threads: ThreadTimes) -> ThreadSnapshot:
+    return ThreadSnapshot(time, used, threads)
 
 
 def idle(waited: float = 0.0, *, ran: float = 0.0, state: str = "S") -> ThreadTimes:
@@ -59,7 +59,9 @@ def idle(waited: float = 0.0, *, ran: float = 0.0, state: str = "S") -> ThreadTi
         "this-process-did-not-run",
     ],
 )
-def test_time_is_lost_if_a_thread_waits_for_a_processor_or_is_stopped(before: Sample, now: Sample, lost: float) -> None:
+def test_time_is_lost_if_a_thread_waits_for_a_processor_or_is_stopped(
+    before: ThreadSnapshot, now: ThreadSnapshot, lost: float
+) -> None:
     assert now.lost_since(before) == pytest.approx(lost)
 
 
@@ -81,16 +83,16 @@ def test_room_whose_programs_ran_the_longest_is_known(monkeypatch: pytest.Monkey
     delay = RunDelay()
     for second in range(11):
         ran = {"a": 0.2 * second, "b": 0.3 * second, "c": 0.4 * second, "d": 0.9 * second}
-        delay.note(Sample(second, 0.0, {name: idle(ran=each) for name, each in ran.items()}, programs))
+        delay.note(ThreadSnapshot(second, 0.0, {name: idle(ran=each) for name, each in ran.items()}, programs))
     assert delay.busiest(0) == (pytest.approx(5.0), "12")
     assert delay.busiest(6) == (pytest.approx(2.0), "12")
     assert delay.busiest(10) == (0.0, "")
 
 
 def test_samples_are_taken_during_a_wait_only() -> None:
-    looked: list[Sample] = []
+    looked: list[ThreadSnapshot] = []
 
-    def look(_without: int) -> Sample:
+    def look(_without: int) -> ThreadSnapshot:
         looked.append(at(EVERY * len(looked), a=idle()))
         return looked[-1]
 

@@ -17,7 +17,7 @@ from emulator.kubelet.running_pod import RunningPod
 from emulator.kubelet.server import exec as programs
 from emulator.kubelet.server import logs
 from harness.event_loop import EventLoop
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.probes.server import bound
 from reference.apiserver.listening_port import ListeningPort
 
@@ -36,7 +36,7 @@ class KubeletServer:
         self._ports: list[ListeningPort] = []
         self._tasks: set[asyncio.Task[Any] | None] = set()  # tasks that handle a request
 
-    def start(self, nodes: Iterable[Host], tls: ssl.SSLContext) -> None:
+    def start(self, nodes: Iterable[NetworkPeer], tls: ssl.SSLContext) -> None:
         """Listen on all addresses of these nodes. Raises `OSError` if a port is in use."""
         listening = [
             bound(node.namespace, "TCP", family, PORT, address=address)

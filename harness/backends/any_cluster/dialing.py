@@ -23,7 +23,7 @@ from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, Repea
 from harness.backends.any_cluster.request_pool import BeginWatch, RequestPool
 from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
-from harness.probes.loop import Probe, Sample
+from harness.probes.loop import Probe, SentProbe
 from harness.probes.probe import REPEATED_SYN
 
 TRIES = 20  # attempts per request: an attempt takes 1 ms, a request through the API server takes 10 ms
@@ -330,7 +330,7 @@ class SteadyProbes:
         self._dialer = dialer
         self._interval = interval
         self._count = len(probes)
-        self._samples: list[Sample] = []
+        self._samples: list[SentProbe] = []
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._ask, args=(number, probe), name=f"steady-{number}", daemon=True)
@@ -343,7 +343,7 @@ class SteadyProbes:
     def asked(self) -> int:
         return len(self._samples)
 
-    def stop(self) -> list[Sample]:
+    def stop(self) -> list[SentProbe]:
         self._ended.set()
         for thread in self._threads:
             thread.join()
@@ -361,7 +361,7 @@ class SteadyProbes:
             # agnhost does not report which attempt had which outcome, so unanswered attempts are sorted first.
             ordered = sorted(dialed.outcomes, key=lambda outcome: outcome != TIMED_OUT)
             self._samples += [
-                Sample(begin + index * step, outcome, number, step) for index, outcome in enumerate(ordered)
+                SentProbe(begin + index * step, outcome, number, step) for index, outcome in enumerate(ordered)
             ]
             self._ended.wait(begin + tries * self._interval - time.monotonic())
             tries = 1 if TIMED_OUT in dialed.outcomes else STEADY_TRIES

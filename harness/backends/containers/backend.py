@@ -30,10 +30,10 @@ from harness.model.manifests import TARGET_PORT
 from harness.model.outcomes import Observation, Reached, Unknown
 from harness.model.workloads import Client, Pod
 from harness.netns import sandbox
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.namespace import Namespace
-from harness.probes.loop import Loop, Probe, Server, ServerPort
-from harness.tracing.path import Followed
+from harness.probes.loop import Probe, ProbeLoop, Server, ServerPort
+from harness.tracing.path import TracedProbe
 
 STEP = 61
 """The step between the address numbers of successive scenarios, so that addresses are not reused for 24 scenarios."""
@@ -76,7 +76,7 @@ class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAdd
             entered.nodes, entered.external, entered.running, entered.clients, self._off.keys()
         )
         begun.callback(self._control_targets.close)
-        self._loop = Loop(self._control_targets)
+        self._loop = ProbeLoop(self._control_targets)
         self._loop.start()
         begun.callback(self._loop.close)
         return _NetnsProbeSender(self._loop, entered)
@@ -136,7 +136,7 @@ class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAdd
 
     # Clients and probes
 
-    def host_of(self, client: Client | Pod) -> Host:
+    def host_of(self, client: Client | Pod) -> NetworkPeer:
         if isinstance(client, Pod):
             return self._entered.host((client.namespace, client.name))
         if client.kind == "external":
@@ -167,7 +167,7 @@ class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAdd
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
-    ) -> Followed:
+    ) -> TracedProbe:
         found = super().follow(probe, node, is_same, servers=servers)
         lacks = proxy_logs(self.api, [node], self._target.proxies[0])[node].missing
         return replace(found, missing=(*found.missing, *([f"the log of its proxy: {lacks}"] if lacks else [])))
@@ -176,7 +176,7 @@ class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAdd
 class _NetnsProbeSender:
     """Sends the barrier's probes from the netns of client pods instead of with agnhost."""
 
-    def __init__(self, loop: Loop, entered: OpenNetns) -> None:
+    def __init__(self, loop: ProbeLoop, entered: OpenNetns) -> None:
         self._loop = loop
         self._entered = entered
 

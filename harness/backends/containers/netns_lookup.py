@@ -24,8 +24,8 @@ from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.topology import MAX_NODES
 from harness.netns import rtnetlink, sysctls
-from harness.netns.addresses import Family, NodePlan, family_of
-from harness.netns.fabric import Host
+from harness.netns.addresses import Family, NodeAddresses, family_of
+from harness.netns.fabric import NetworkPeer
 from harness.netns.namespace import PROC, Namespace, processes_by_netns
 
 _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # systemd's names have no "-"
@@ -65,7 +65,7 @@ class NetnsLookup:
         return found
 
     @contextlib.contextmanager
-    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Iterator[Host]:
+    def outside(self, nodes: Mapping[str, NetworkPeer], cidrs: Mapping[str, Sequence[str]]) -> Iterator[NetworkPeer]:
         """Run the external client on the nodes' network, with routes to the `cidrs`. Raises `UnavailableError`."""
         engine, name = self._engine, self._who
         model = _inspect(engine, next(iter(self._containers.values())))
@@ -94,7 +94,7 @@ class NetnsLookup:
             with Namespace.of(PROC / str(seen["State"]["Pid"])) as place:
                 route(place, nodes, cidrs)
                 sysctls.apply(place, sysctls.ignoring_redirects(addresses, _LINK))
-                yield Host("external", place, addresses)
+                yield NetworkPeer("external", place, addresses)
         finally:
             _end(engine, name, running)
 
@@ -172,12 +172,12 @@ def _end(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> 
     running.stderr.close()
 
 
-def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
+def plans(nodes: Sequence[str], worker: int) -> dict[str, NodeAddresses]:
     """Return the plan of each node's virtual addresses. The addresses differ between concurrent workers."""
-    return {name: NodePlan((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
+    return {name: NodeAddresses((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
 
 
-def route(place: Namespace, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> None:
+def route(place: Namespace, nodes: Mapping[str, NetworkPeer], cidrs: Mapping[str, Sequence[str]]) -> None:
     """Route the CIDRs of each node to that node. Raises `NetlinkError`."""
     with place.entered():
         link = socket.if_nametoindex(_LINK)

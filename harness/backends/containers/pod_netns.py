@@ -14,7 +14,7 @@ from harness.backends.netns_control_targets import Running
 from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
 from harness.netns.addresses import Family, family_of
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Server
 
@@ -33,7 +33,7 @@ MOST = 6
 @dataclass(frozen=True, slots=True)
 class _PodNetns:
     uid: str
-    host: Host
+    host: NetworkPeer
     serve: Serve
     servers: Sequence[Server] = ()
     is_client: bool = False  # the client pod of its node
@@ -58,19 +58,19 @@ class OpenNetns:
         self._lock = threading.RLock()
         self._pods: dict[PodKey, _PodNetns] = {}
         self.running: Running = {}
-        self.clients: dict[str, Host] = {}
-        self.nodes: dict[str, Host] = {}
+        self.clients: dict[str, NetworkPeer] = {}
+        self.nodes: dict[str, NetworkPeer] = {}
         with contextlib.ExitStack() as begun:
             begun.callback(self._close_all)
             for name, addresses in nodes.items():
-                self.nodes[name] = Host(name, places.node(name, addresses), _by_family(addresses), name)
+                self.nodes[name] = NetworkPeer(name, places.node(name, addresses), _by_family(addresses), name)
             self.external = begun.enter_context(places.outside(self.nodes, cidrs))
             self._begun = begun.pop_all()
 
     def close(self) -> None:
         self._begun.close()
 
-    def host(self, key: PodKey) -> Host:
+    def host(self, key: PodKey) -> NetworkPeer:
         return self._pods[key].host
 
     def enter(self, created: Sequence[Object], serves: Sequence[Serve], *, are_clients: bool = False) -> None:
@@ -80,10 +80,10 @@ class OpenNetns:
         for obj, uid, serve in zip(created, uids, serves, strict=True):
             key = str(obj["metadata"]["namespace"]), str(obj["metadata"]["name"])
             node = str(obj["spec"]["nodeName"])
-            host = Host(key[1], places[uid], _by_family(pods.addresses(obj).values()), node)
+            host = NetworkPeer(key[1], places[uid], _by_family(pods.addresses(obj).values()), node)
             self._serve(key, _PodNetns(uid, host, serve, is_client=are_clients))
 
-    def rename(self, old: PodKey, new: PodKey, serve: Serve) -> Host:
+    def rename(self, old: PodKey, new: PodKey, serve: Serve) -> NetworkPeer:
         """Rename a pod, and replace its servers with those that `serve` starts. Raises `InconclusiveError`."""
         with self._lock:
             was = self._pods.pop(old)
@@ -164,7 +164,7 @@ class OpenNetns:
             host.namespace.close()
 
 
-def _has_all_addresses(host: Host) -> bool:
+def _has_all_addresses(host: NetworkPeer) -> bool:
     return all(holds(host.namespace, each) for each in host.addresses.values())
 
 
@@ -200,7 +200,7 @@ class PodPool:
             if self._made:
                 self._runner.delete_namespace(self._namespace)
 
-    def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[Host]:
+    def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[NetworkPeer]:
         """Start each wanted pod's servers in a pooled or new pod. Raises the errors of `PodRunner.run_servers`."""
         with self._lock:
             found = [self._take(each.node) for each in wanted]

@@ -56,7 +56,7 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class MapNode:
     """A node, with its clients by name and its pods. `unrelated` lists running pods without a role in the scenario."""
 
     name: str
@@ -67,7 +67,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMap:
-    zones: Mapping[str, Sequence[Node]]
+    zones: Mapping[str, Sequence[MapNode]]
     connections: Sequence[Connection]
 
 
@@ -108,11 +108,11 @@ def map_of(
     clients = {row.client: place_of_client(row.client, names, [*pods, *unrelated]) for row in rows}
     homes = {pod: place_of_pod(pod, names) for pod in (*pods, *unrelated)}
     lost = not {*homes.values(), *(node for node, _ in clients.values())} <= set(names)
-    zones: dict[str, list[Node]] = {}
+    zones: dict[str, list[MapNode]] = {}
     for name, zone in [*nodes, *([(NOWHERE, "")] if lost else [])]:
         here = {client: label for client, (node, label) in clients.items() if node == name}
         mine = [pod for pod, node in homes.items() if node == name]
-        node = Node(name, here, [each for each in mine if each in pods], [each for each in mine if each not in pods])
+        node = MapNode(name, here, [each for each in mine if each in pods], [each for each in mine if each not in pods])
         zones.setdefault(zone, []).append(node)
     connections = [
         Connection(_KINDS[cell.mark], row.client, to, to in homes, _times(cell.count, of_pod=to in homes))

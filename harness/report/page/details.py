@@ -58,7 +58,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowDetails:
     title: str
     met: bool
     judged: bool
@@ -70,15 +70,15 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CaseDetails:
     """One case of a requirement. `why` is the explanation without the parts that the page shows separately."""
 
     result: CaseResult
     outcome: Outcome
     message: str
     why: str
-    unmet: Sequence[Window]
-    met: Sequence[Window]
+    unmet: Sequence[WindowDetails]
+    met: Sequence[WindowDetails]
     numbers: Sequence[tuple[str, Sequence[Sequence[Any]]]]
     when: str
     compared: Sequence[tuple[str, bool]]
@@ -86,11 +86,11 @@ class Case:
 
 def case_of(
     result: Result, case: CaseResult, stories: Mapping[Key, CaseEvents], numbers: reactions.Numbers, nodes: Nodes
-) -> Case:
+) -> CaseDetails:
     key = (case.requirement, case.parameters)
     story = stories.get(key, CaseEvents())
     windows = [_window(story, each, nodes) for each in story.windows if each.plans]
-    return Case(
+    return CaseDetails(
         case,
         result.outcome_of(case),
         result.message_of(case),
@@ -117,13 +117,13 @@ def without_command(case: CaseResult) -> str:
     return case.explanation.removesuffix(f"\n\nAgain:\n{case.rerun}")
 
 
-def _window(story: CaseEvents, window: WindowRecord, nodes: Nodes) -> Window:
+def _window(story: CaseEvents, window: WindowRecord, nodes: Nodes) -> WindowDetails:
     columns, rows = grid(window.expectation, window.tallies, window.plans)
     others = dict.fromkeys(name for row in rows for name in row.cells if name not in columns)
     shown = [*columns, *(each for each in others if any(row.cells[each].count for row in rows))]
     judgement = window.judgement
     running = list(_running([each for each in story.changes if each.at <= window.at]))
-    return Window(
+    return WindowDetails(
         window.title,
         judgement is not None and judgement.verdict is Verdict.PASSED,
         judgement is not None,

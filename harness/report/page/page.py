@@ -18,7 +18,7 @@ from harness.model.times import brief, whole
 from harness.model.verdict_basis import mark
 from harness.report import reactions
 from harness.report.allure import link
-from harness.report.causes import Cause
+from harness.report.causes import CommonCause
 from harness.report.comparison import judged_by
 from harness.report.outcomes import COLUMNS, MARKS, SHOWN, UNMET
 from harness.report.page import details
@@ -39,7 +39,7 @@ MOST_NAMED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListEntry:
     """A row of the list: a requirement and its details, which are compressed if collapsed."""
 
     result: Result
@@ -51,7 +51,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class CaseMatrix:
     """A table of requirements that have the same cases. Rows are requirements, and columns are parameters."""
 
     document: str
@@ -65,7 +65,7 @@ def as_html(
     judged: JudgedRun,
     numbers: reactions.Numbers,
     *,
-    found: Sequence[Cause],
+    found: Sequence[CommonCause],
     read: Callable[[str], str | None],
 ) -> str:
     """Return the page as HTML. `read` returns the text of an evidence file by its path in the run's folder, or None."""
@@ -87,7 +87,7 @@ def as_html(
         left -= sum(len(text) for _, text in evidence)
         body = bodies.render(result=result, cases=cases, evidence=evidence, columns=reactions.COLUMNS)
         entries.append(
-            Entry(
+            ListEntry(
                 result,
                 MARKS[result.outcome],
                 link(result.requirement),
@@ -135,14 +135,14 @@ def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tu
     return [(name, count(groups[name])) for name in sorted(groups)]
 
 
-def matrices(results: Iterable[Result]) -> list[Matrix]:
+def matrices(results: Iterable[Result]) -> list[CaseMatrix]:
     """Return the matrices of version skew. Each matrix has several requirements of one document with the same cases."""
     groups: dict[tuple[str, tuple[str, ...]], list[Result]] = defaultdict(list)
     for each in results:
         if any("Skew" in feature.name for feature in each.requirement.features) and each.parametrized:
             groups[each.requirement.document, tuple(case.parameters for case in each.cases)].append(each)
     return [
-        Matrix(
+        CaseMatrix(
             document,
             columns,
             tuple(

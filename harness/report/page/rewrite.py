@@ -30,7 +30,7 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
 
 
 @dataclass(frozen=True, slots=True)
-class FormerRun:
+class FinishedRun:
     """A run that has ended. `evidence` returns the text of an evidence file by path, or None."""
 
     folder: Path
@@ -40,7 +40,7 @@ class FormerRun:
     evidence: Callable[[str], str | None]
 
 
-def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
+def read_run(run: str, catalogue: Sequence[Requirement]) -> FinishedRun:
     """Read the folder of a run that has ended. The catalogue has the sentences of requirements. Raises `UsageError`."""
     history = place_of(run)
     folder = history.parent
@@ -56,7 +56,7 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
         for each in (case for result in results for case in result.cases):
             each.evidence = [path for path in each.evidence if path in found]
         read = found.get
-    return FormerRun(folder, report, judged, results, read)
+    return FinishedRun(folder, report, judged, results, read)
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:

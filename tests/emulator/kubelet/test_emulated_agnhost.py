@@ -25,7 +25,7 @@ from harness.errors import UnavailableError
 from harness.event_loop import EventLoop
 from harness.eventually import eventually
 from harness.netns import http
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Network, NetworkPeer
 from harness.netns.http import HttpAnswer
 
 CLOSED = 81
@@ -39,7 +39,9 @@ def run(network: Network) -> Iterator[Run]:
     """Yield a function that runs a container in a pod."""
     with EventLoop("kubelet-loop") as loop:
 
-        def run(pod: Host, command: Command, name: str = "h", ended: Any = lambda _code: None) -> EmulatedAgnhost:
+        def run(
+            pod: NetworkPeer, command: Command, name: str = "h", ended: Any = lambda _code: None
+        ) -> EmulatedAgnhost:
             made = EmulatedAgnhost(command, name, pod.namespace, loop)
             made.start(network.families, ended)
             return made
@@ -48,7 +50,7 @@ def run(network: Network) -> Iterator[Run]:
 
 
 @pytest.fixture
-def target(network: Network, run: Run) -> Host:
+def target(network: Network, run: Run) -> NetworkPeer:
     """A pod on b1 that serves HTTP and UDP on port 8080."""
     pod = network.add_pod("b1")
     run(pod, Command(8080, 8080), "target")
@@ -56,19 +58,21 @@ def target(network: Network, run: Run) -> Host:
 
 
 @pytest.fixture
-def client(network: Network, run: Run) -> Host:
+def client(network: Network, run: Run) -> NetworkPeer:
     """A pod on a1 with the default ports."""
     pod = network.add_pod("a1")
     run(pod, Command(), socket.gethostname())
     return pod
 
 
-def get(pod: Host, path: str, port: int = 8080) -> HttpAnswer:
+def get(pod: NetworkPeer, path: str, port: int = 8080) -> HttpAnswer:
     """Send a GET to a pod from its own netns."""
     return http.get(pod.namespace, "127.0.0.1", port, path)
 
 
-def dial(pod: Host, address: str, port: int = 8080, *, request: str = "hostname", **more: object) -> dict[str, Any]:
+def dial(
+    pod: NetworkPeer, address: str, port: int = 8080, *, request: str = "hostname", **more: object
+) -> dict[str, Any]:
     """Return the result of `/dial`."""
     rest = "".join(f"&{name}={value}" for name, value in more.items())
     answer = get(pod, f"/dial?host={address}&port={port}&request={request}{rest}")
@@ -79,24 +83,26 @@ def dial(pod: Host, address: str, port: int = 8080, *, request: str = "hostname"
 
 @pytest.mark.parametrize("protocol", ["http", "udp"])
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-def test_dial_reports_which_pod_answered_each_try(client: Host, target: Host, protocol: str, family: Any) -> None:
+def test_dial_reports_which_pod_answered_each_try(
+    client: NetworkPeer, target: NetworkPeer, protocol: str, family: Any
+) -> None:
     found = dial(client, target.addresses[family], tries=3, protocol=protocol)
     assert found == {"responses": ["target"] * 3}
 
 
-def test_clients_see_their_own_address(client: Host, target: Host) -> None:
+def test_clients_see_their_own_address(client: NetworkPeer, target: NetworkPeer) -> None:
     (seen,) = dial(client, target.addresses["IPv6"], request="clientip")["responses"]
     assert re.fullmatch(r"\[fd00:10:244:1::2\]:\d+", seen)
 
 
 @pytest.mark.parametrize("protocol", ["http", "udp"])
-def test_refusal_has_the_error_text_of_go(client: Host, target: Host, protocol: str) -> None:
+def test_refusal_has_the_error_text_of_go(client: NetworkPeer, target: NetworkPeer, protocol: str) -> None:
     found = dial(client, target.addresses["IPv4"], CLOSED, protocol=protocol, tries=2)
     assert ["connection refused" in each for each in found["errors"]] == [True, True]
     assert "responses" not in found
 
 
-def test_connect_command_is_silent_unless_it_fails(client: Host, target: Host) -> None:
+def test_connect_command_is_silent_unless_it_fails(client: NetworkPeer, target: NetworkPeer) -> None:
     def connect(address: str, port: int) -> object:
         place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         command = quote(f"/agnhost connect {place} --timeout=1s")
@@ -108,7 +114,7 @@ def test_connect_command_is_silent_unless_it_fails(client: Host, target: Host) -
     assert connect("203.0.113.1", 80) in (late, {"error": "exit status 1", "output": OTHER})
 
 
-def test_a_client_with_many_tries_reports_each(client: Host, target: Host) -> None:
+def test_a_client_with_many_tries_reports_each(client: NetworkPeer, target: NetworkPeer) -> None:
     assert len(dial(client, target.addresses["IPv4"], CLOSED, tries=1000)["errors"]) == 1000
 
 
@@ -119,14 +125,14 @@ def test_two_containers_of_a_pod_have_a_port_each(network: Network, run: Run) ->
     assert (get(pod, "/hostname").text, get(pod, "/hostname", 9090).text) == ("at-8080", "at-9090")
 
 
-def test_a_taken_port_is_refused_and_nothing_stays_open(run: Run, client: Host) -> None:
+def test_a_taken_port_is_refused_and_nothing_stays_open(run: Run, client: NetworkPeer) -> None:
     with pytest.raises(OSError, match="in use"):
         run(client, Command(9999, 8081))
     with pytest.raises(ConnectionRefusedError):
         get(client, "/", 9999)
 
 
-def test_requests_follow_each_other_on_one_connection(client: Host, target: Host) -> None:
+def test_requests_follow_each_other_on_one_connection(client: NetworkPeer, target: NetworkPeer) -> None:
     dialing = f"/dial?host={target.addresses['IPv4']}&port=8080&request=hostname"
     with client.namespace.socket() as sock:
         sock.settimeout(5)
@@ -210,7 +216,7 @@ def test_missing_image_has_a_reason(image: str, said: str, tmp_path: Any, monkey
 
 
 @pytest.fixture
-def real(network: Network) -> Iterator[Host]:
+def real(network: Network) -> Iterator[NetworkPeer]:
     """A pod on a1 in which the real agnhost runs."""
     pod = network.add_pod("a1")
 
@@ -258,7 +264,7 @@ _PATHS = ("/hostname", "/clientip", "/healthz", "/shell?cmd=cat%20/proc/sys/net/
           "/shell?cmd=/agnhost%20connect%20{target}:81%20--timeout=1s")  # fmt: skip
 
 
-def without_numbers(answer: HttpAnswer, pod: Host) -> tuple[int, str]:
+def without_numbers(answer: HttpAnswer, pod: NetworkPeer) -> tuple[int, str]:
     """Return the answer without the pod's addresses and the kernel's ephemeral ports."""
     text = answer.text
     for address in pod.addresses.values():
@@ -267,7 +273,9 @@ def without_numbers(answer: HttpAnswer, pod: Host) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("path", [*(f"/dial?{each}" for each in _DIALS), *_PATHS])
-def test_real_agnhost_gives_the_same_answers(client: Host, target: Host, real: Host, path: str) -> None:
+def test_real_agnhost_gives_the_same_answers(
+    client: NetworkPeer, target: NetworkPeer, real: NetworkPeer, path: str
+) -> None:
     asked = path.format(target=target.addresses["IPv4"], target6=target.addresses["IPv6"])
     assert without_numbers(get(client, asked), client) == without_numbers(get(real, asked), real)
 
@@ -282,7 +290,7 @@ def test_real_agnhost_gives_the_same_answers(client: Host, target: Host, real: H
 )
 @pytest.mark.usefixtures("patient")
 def test_real_agnhost_fails_with_the_same_messages(
-    client: Host, target: Host, real: Host, protocol: str, failure: tuple[str, str]
+    client: NetworkPeer, target: NetworkPeer, real: NetworkPeer, protocol: str, failure: tuple[str, str]
 ) -> None:
     place, words = failure
     address = place.format(target=target.addresses["IPv4"])

@@ -26,7 +26,7 @@ from harness.model import manifests
 from harness.model.release import Release
 from harness.model.topology import grid
 from harness.netns import http
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.namespace import Namespace
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
@@ -47,16 +47,16 @@ def backend() -> Iterator[NetnsBackend]:
 
 
 @pytest.fixture
-def hosts() -> dict[tuple[str, str], Host]:
+def hosts() -> dict[tuple[str, str], NetworkPeer]:
     """The pods that have a netns. The kubelet updates this mapping."""
     return {}
 
 
 @pytest.fixture
-def api(backend: NetnsBackend, hosts: dict[tuple[str, str], Host]) -> Iterator[Api]:
+def api(backend: NetnsBackend, hosts: dict[tuple[str, str], NetworkPeer]) -> Iterator[Api]:
     """The API of a cluster with a kubelet. The fixture deletes all pods after the test."""
 
-    def changed(now: dict[tuple[str, str], Host]) -> None:
+    def changed(now: dict[tuple[str, str], NetworkPeer]) -> None:
         hosts.clear()
         hosts.update(now)
 
@@ -175,7 +175,7 @@ def test_a_pod_whose_probe_fails_runs_unready(api: Api) -> None:
     assert (seen["status"]["phase"], condition(seen, "Ready")) == ("Running", "False")
 
 
-def test_a_pod_ends_when_its_containers_have(api: Api, hosts: dict[tuple[str, str], Host]) -> None:
+def test_a_pod_ends_when_its_containers_have(api: Api, hosts: dict[tuple[str, str], NetworkPeer]) -> None:
     run(api, server("web"))
     api.delete("pods", "default", "web")
     eventually(lambda: is_deleted(api, "web") and not hosts, describe="the pod to be deleted")
@@ -210,7 +210,7 @@ def test_grace_period_limits_container_shutdown(api: Api) -> None:
 
 
 def test_forced_deletion_ends_a_pod_immediately(
-    backend: NetnsBackend, api: Api, hosts: dict[tuple[str, str], Host]
+    backend: NetnsBackend, api: Api, hosts: dict[tuple[str, str], NetworkPeer]
 ) -> None:
     run(api, server("web", "a1", "--delay-shutdown=60"))
     api.delete("pods", "default", "web", grace_seconds=0)

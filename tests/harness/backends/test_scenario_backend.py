@@ -13,13 +13,13 @@ from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.protocols import (
     VIRTUAL,
     ClientNetns,
-    Connections,
     ControllerMetrics,
     FlushesConntrack,
-    HttpRequests,
     NodePower,
+    OpensConnections,
     ProxyMetrics,
     RecordsApiReads,
+    SendsHttpRequests,
     ServesDns,
     VirtualAddresses,
 )
@@ -48,8 +48,8 @@ def backend(*abilities: Ability) -> ScenarioBackend:
 
 USES: dict[Ability, Callable[[ScenarioBackend], object]] = {
     Ability.SOURCE_PORTS: lambda backend: backend.part(ClientNetns),
-    Ability.OPEN_CONNECTIONS: lambda backend: backend.part(Connections),
-    Ability.HTTP: lambda backend: backend.part(HttpRequests, client=pod_client("a1")),
+    Ability.OPEN_CONNECTIONS: lambda backend: backend.part(OpensConnections),
+    Ability.HTTP: lambda backend: backend.part(SendsHttpRequests, client=pod_client("a1")),
     Ability.LOAD_BALANCER: lambda backend: backend.part(VirtualAddresses, VIRTUAL["load-balancer"]),
     Ability.EXTERNAL_IPS: lambda backend: backend.part(VirtualAddresses, VIRTUAL["external-ip"]),
     Ability.DNS: lambda backend: backend.part(ServesDns),
@@ -77,7 +77,7 @@ def test_missing_ability_is_unavailable_even_if_the_type_has_the_protocol() -> N
 def test_missing_needs_are_recorded(client: Client, needed: set[str]) -> None:
     asked = backend(Ability.EXTERNAL_CLIENT)
     with pytest.raises(UnavailableError, match="has no http here"):
-        asked.part(HttpRequests, client=client)
+        asked.part(SendsHttpRequests, client=client)
     assert asked.needs.abilities == {"http", *needed}
     assert asked.needs.nodes == {"b1"}
 

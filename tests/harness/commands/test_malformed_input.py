@@ -256,7 +256,7 @@ def test_a_recipe_with_a_wrong_value_is_refused_with_its_key(
 
 def test_runaway_regular_expression_is_stopped_by_its_time_limit(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a" * 100 + "b")
-    place = readiness.ProgramPlace(None, tmp_path / "log")  # type: ignore[arg-type]  no netns: nothing is asked for
+    place = readiness.ProgramContext(None, tmp_path / "log")  # type: ignore[arg-type]  no netns: nothing is asked for
     begun = time.process_time()
     said = readiness.LogCheck("^(a|aa)+$").missing(place)
     assert time.process_time() - begun < SECONDS

@@ -19,7 +19,7 @@ import pytest
 
 from harness.control_planes import containers
 from harness.control_planes.containers import RUN_LABEL, ContainerProcesses, check, connect, remove_leftovers
-from harness.control_planes.processes import Program, wait_until_ready
+from harness.control_planes.processes import ComponentProgram, wait_until_ready
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import eventually
 from harness.model.limits import Limits
@@ -64,7 +64,7 @@ def _engine() -> Any:
 
 
 @pytest.fixture
-def etcd() -> Iterator[tuple[ContainerProcesses, Program]]:
+def etcd() -> Iterator[tuple[ContainerProcesses, ComponentProgram]]:
     """Return a folder with an engine and an etcd image."""
     try:
         made = ContainerProcesses()
@@ -126,7 +126,7 @@ def test_limit_that_a_container_reaches_is_named(
 
 
 @pytest.mark.slow
-def test_container_that_exits_is_named_with_its_log(etcd: tuple[ContainerProcesses, Program]) -> None:
+def test_container_that_exits_is_named_with_its_log(etcd: tuple[ContainerProcesses, ComponentProgram]) -> None:
     made, image = etcd
     process = made.start("etcd", [image.place, "--data-dir=/proc/nothing"])
     with pytest.raises(DistrustError, match=r"etcd exited with [12]; the first error of its log.*/proc/nothing"):
@@ -135,7 +135,7 @@ def test_container_that_exits_is_named_with_its_log(etcd: tuple[ContainerProcess
 
 @pytest.mark.slow
 def test_image_without_the_program_is_unavailable_and_leaves_no_container(
-    etcd: tuple[ContainerProcesses, Program],
+    etcd: tuple[ContainerProcesses, ComponentProgram],
 ) -> None:
     made, image = etcd
     with pytest.raises(UnavailableError, match=r"no-such-program cannot be started in a container of registry.k8s.io/"):
@@ -158,7 +158,7 @@ time.sleep(100)
 @pytest.mark.slow
 @pytest.mark.parametrize("with_reaper", [True, False])
 def test_containers_of_a_killed_harness_are_removed(
-    etcd: tuple[ContainerProcesses, Program], with_reaper: bool
+    etcd: tuple[ContainerProcesses, ComponentProgram], with_reaper: bool
 ) -> None:
     made, image = etcd
     made.start("etcd", [image.place, "--listen-peer-urls=http://127.0.0.1:0", f"--data-dir={made.folder}/etcd"])

@@ -20,7 +20,7 @@ from harness.judging.judge import judge
 from harness.judging.statistics import Rates
 from harness.judging.verdict import NO_ANSWER, AnyOf, EqualShares, Expected, Judgement, Verdict
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
-from harness.scenario.record import Record
+from harness.scenario.record import ScenarioRecord
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 LOOSE = Rates(leak=0.5, miss=0.1)
@@ -312,7 +312,7 @@ def test_rates_of_a_history_are_those_that_were_written() -> None:
 
 
 def test_a_scenario_states_the_largest_of_its_smallest_faults(tmp_path: Path) -> None:
-    record = Record("t")
+    record = ScenarioRecord("t")
     with History(tmp_path / "history.jsonl") as history:
         record.windows.append(("one", history.window("KEP-1/x", {"a1": {"a1"}}), ()))
         record.windows.append(("two", history.window("KEP-1/x", {"a1": {"a1"}, "b1": {"b1"}}), ()))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.model.generation import LONGEST_PART, Generation, amount, check_amount
+from harness.model.generation_settings import LONGEST_PART, GenerationSettings, amount, check_amount
 from harness.settings.options import resolve
 
 
@@ -27,21 +27,21 @@ def test_any_other_amount_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3, 7])
 def test_any_number_of_workers_makes_the_same_batches(workers: int) -> None:
-    parts = Generation(1, cases=1000).split(4, workers)
+    parts = GenerationSettings(1, cases=1000).split(4, workers)
     made = sorted(itertools.chain.from_iterable(each.batches(32) for each in parts))
     assert made == list(range(8))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_time_is_divided_among_all_tests_and_workers(workers: int) -> None:
-    parts = Generation(1, seconds=600).split(4, workers)
+    parts = GenerationSettings(1, seconds=600).split(4, workers)
     assert sum(each.seconds for each in parts) * 4 == pytest.approx(600 * workers)
     assert all(each.seconds <= LONGEST_PART for each in parts)
     assert [each.part for each in parts] == list(range(len(parts)))
 
 
 def test_no_batch_begins_when_time_is_up() -> None:
-    assert list(itertools.islice(Generation(1, seconds=1e-9).batches(32), 3)) == []
+    assert list(itertools.islice(GenerationSettings(1, seconds=1e-9).batches(32), 3)) == []
 
 
 @pytest.fixture
@@ -52,8 +52,10 @@ def scenarios(tmp_path: Path) -> str:
 
 def test_settings_state_what_to_generate(scenarios: str) -> None:
     assert resolve({}, environment={}).generation is None
-    assert resolve({"generate": "60s", "seed": "3"}, environment={}).generation == Generation(3, seconds=60.0)
-    assert resolve({"replay": scenarios, "seed": "3"}, environment={}).generation == Generation(3, replay=scenarios)
+    assert resolve({"generate": "60s", "seed": "3"}, environment={}).generation == GenerationSettings(3, seconds=60.0)
+    assert resolve({"replay": scenarios, "seed": "3"}, environment={}).generation == GenerationSettings(
+        3, replay=scenarios
+    )
 
 
 def test_generating_and_replaying_together_is_refused(scenarios: str) -> None:

@@ -10,13 +10,13 @@ import pytest
 from harness.model.topology import grid
 from harness.netns import sandbox
 from harness.netns.addresses import Family
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Network, NetworkPeer
 from harness.netns.namespace import Namespace
 
 KINDS = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 PORT = 8080
 
-Reach = Callable[[Host, Host, Family], str]
+Reach = Callable[[NetworkPeer, NetworkPeer, Family], str]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -37,7 +37,7 @@ def network() -> Iterator[Network]:
         yield created
 
 
-def ask(client: Host, host: str, *, port: int = PORT, timeout: float = 0.2) -> str:
+def ask(client: NetworkPeer, host: str, *, port: int = PORT, timeout: float = 0.2) -> str:
     """Send "who" over UDP from the client. Return the answer. Raises `TimeoutError` or `ConnectionRefusedError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with client.namespace.socket(family, socket.SOCK_DGRAM) as sock:
@@ -51,7 +51,7 @@ def ask(client: Host, host: str, *, port: int = PORT, timeout: float = 0.2) -> s
 def reach() -> Reach:
     """Exchange UDP packets between two hosts. Return the client's address as seen by the server."""
 
-    def exchange(client: Host, server: Host, family: Family) -> str:
+    def exchange(client: NetworkPeer, server: NetworkPeer, family: Family) -> str:
         with (
             server.namespace.socket(KINDS[family], socket.SOCK_DGRAM) as listener,
             client.namespace.socket(KINDS[family], socket.SOCK_DGRAM) as sender,

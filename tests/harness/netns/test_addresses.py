@@ -11,16 +11,16 @@ from harness.netns.addresses import (
     FAMILIES,
     POD_CIDRS,
     SERVICE_CIDRS,
-    NodePlan,
+    NodeAddresses,
     families_of,
     family_of,
 )
 
-PLANS = [NodePlan(number) for number in range(1, 256)]
+PLANS = [NodeAddresses(number) for number in range(1, 256)]
 
 
 def test_third_node_is_named_in_all_its_addresses() -> None:
-    plan = NodePlan(3)
+    plan = NodeAddresses(3)
     assert plan.addresses == {"IPv4": "10.0.0.4", "IPv6": "fd00:10::3"}
     assert plan.pod_cidrs == {"IPv4": "10.244.3.0/24", "IPv6": "fd00:10:244:3::/64"}
     assert plan.pod(5) == {"IPv4": "10.244.3.5", "IPv6": "fd00:10:244:3::5"}
@@ -48,7 +48,7 @@ def test_pod_ranges_of_all_nodes_are_in_the_cluster_range(family: str) -> None:
 @pytest.mark.parametrize("number", [0, 256, -1])
 def test_node_number_outside_the_plan_is_refused(number: int) -> None:
     with pytest.raises(UsageError, match=f"node number {number}: an embedded cluster has 1 to 255 nodes"):
-        NodePlan(number)
+        NodeAddresses(number)
 
 
 @pytest.mark.parametrize("names", [(), ("IPv5",), ("IPv4", "IPv4"), ("ipv4",)])

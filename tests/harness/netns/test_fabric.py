@@ -13,11 +13,11 @@ from harness.errors import HarnessError, InconclusiveError, UsageError
 from harness.model.topology import Node, Topology, grid
 from harness.netns import addresses, fabric, process, rtnetlink
 from harness.netns.addresses import FAMILIES, Family
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Network, NetworkPeer
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 
-Reach = Callable[[Host, Host, Family], str]
+Reach = Callable[[NetworkPeer, NetworkPeer, Family], str]
 Send = Callable[..., str]
 
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -129,7 +129,7 @@ def test_node_address_is_routed_only_for_the_external_client(
     network: Network, reach: Reach, send: Send, family: Family, kind: str
 ) -> None:
     address = network.plan("b1").virtual(kind, 1)
-    node = Host("b1 as load balancer", network.nodes["b1"].namespace, address)
+    node = NetworkPeer("b1 as load balancer", network.nodes["b1"].namespace, address)
     rtnetlink.execute(node.namespace, rtnetlink.address(rtnetlink.LOOPBACK, address[family]))
     assert reach(network.external, node, family) == network.external.addresses[family]
     with pytest.raises(TimeoutError):
@@ -180,7 +180,7 @@ def test_address_of_a_pod_that_could_not_be_detached_is_not_given_again(monkeypa
         def attach(self, port: fabric.PodAttachment) -> None:
             pass
 
-        def detach(self, pod: Host) -> None:
+        def detach(self, pod: NetworkPeer) -> None:
             raise InconclusiveError(f"{pod.name} is still there")
 
     monkeypatch.setattr(addresses, "MAX_PODS", 3)
@@ -220,7 +220,7 @@ def test_removed_pods_address_is_reused_last() -> None:
 
 
 def test_node_without_free_address_raises_an_error() -> None:
-    gone = Host("gone", None, {})  # type: ignore[arg-type]
+    gone = NetworkPeer("gone", None, {})  # type: ignore[arg-type]
     pods = fabric._NodePods(dict.fromkeys(range(2, 255), gone))
     with pytest.raises(UsageError, match="node a1 has no address for another pod: it already has 253 pods"):
         pods.free_number("a1")

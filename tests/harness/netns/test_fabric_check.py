@@ -16,7 +16,7 @@ import pytest
 from harness.errors import DistrustError
 from harness.model.topology import THREE_ZONES
 from harness.netns import fabric_check, iproute
-from harness.netns.addresses import FAMILIES, Family, NodePlan
+from harness.netns.addresses import FAMILIES, Family, NodeAddresses
 from harness.netns.fabric import Network
 from harness.netns.kernel_state import Link
 
@@ -99,7 +99,7 @@ def test_deleted_interfaces_of_a_node_are_named_with_their_suspect(network: Netw
 
 
 def test_faults_are_expected_entries_that_are_absent() -> None:
-    wanted = fabric_check.expected({"a1": NodePlan(1)}, ["IPv4"])
+    wanted = fabric_check.expected({"a1": NodeAddresses(1)}, ["IPv4"])
     there = {place: set(items) for place, items in wanted.items()}
     assert fabric_check.faults(wanted, there) == []
     there["node a1"] |= {Link("kube-ipvs0", "down", arp=False)}

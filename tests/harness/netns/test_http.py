@@ -12,7 +12,7 @@ import pytest
 from harness.netns import http
 from harness.netns.addresses import Family
 from harness.netns.fabric import Network
-from harness.probes.loop import Loop, ServerPort
+from harness.probes.loop import ProbeLoop, ServerPort
 from reference.serving import Response, Serving
 
 PORT = 10256
@@ -57,7 +57,7 @@ def test_loopback_is_that_of_the_netns(server: Network) -> None:
 
 
 def test_invalid_http_is_a_connection_error(network: Network) -> None:
-    with Loop() as loop:
+    with ProbeLoop() as loop:
         loop.serve(network.nodes["a1"].namespace, "echo", [ServerPort("TCP", "IPv4", PORT)])
         with pytest.raises(ConnectionError, match="did not send an HTTP response"):
             http.get(network.nodes["a1"].namespace, "127.0.0.1", PORT, "/")

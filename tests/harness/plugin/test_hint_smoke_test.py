@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.model.topology import ONE_ZONE, grid
-from harness.plugin.fixtures import Backends
+from harness.plugin.fixtures import BackendPool
 from harness.plugin.hint_smoke_test import hint_facts
 from mutants import BENIGN, MUTANTS
 
@@ -48,7 +48,7 @@ def test_result_is_in_the_environment_of_the_run(monkeypatch: pytest.MonkeyPatch
     run: Any = SimpleNamespace(target={}, worker="", plan=None)
     monkeypatch.setattr("harness.plugin.hint_smoke_test.WITHIN", 0.5)
     monkeypatch.setattr("harness.plugin.fixtures._boot", lambda *_: made.start())
-    with contextlib.closing(Backends(run)) as backends:
+    with contextlib.closing(BackendPool(run)) as backends:
         assert backends.environment() == {}
         backends(TWO_ZONES)
         assert backends.environment() == {"hintsChangeSomething": False}

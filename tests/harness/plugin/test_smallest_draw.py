@@ -5,15 +5,15 @@ from collections.abc import Iterable
 import pytest
 
 from harness.plugin.shrinking import shrunk
-from harness.variation.axes import PLAIN, Draw, parse_draw
+from harness.variation.axes import PLAIN, DrawnValues, parse_draw
 
 DRAW = parse_draw("names=cloud,slices=each,owner=nobody,client=node")
 
 
-def smallest(needed: Iterable[str], tries: int = 100) -> tuple[Draw | None, int]:
-    asked: list[Draw] = []
+def smallest(needed: Iterable[str], tries: int = 100) -> tuple[DrawnValues | None, int]:
+    asked: list[DrawnValues] = []
 
-    def fails(draw: Draw) -> bool | None:
+    def fails(draw: DrawnValues) -> bool | None:
         if len(asked) == tries:
             return None
         asked.append(draw)

@@ -13,7 +13,7 @@ from harness.eventually import eventually
 from harness.model.outcomes import Reached
 from harness.netns import sysctls
 from harness.netns.namespace import Namespace
-from harness.probes.loop import Loop, Probe, Server, ServerPort
+from harness.probes.loop import Probe, ProbeLoop, Server, ServerPort
 
 CLIENT, SERVER, SECOND = "10.9.0.1", "10.9.0.2", "10.9.0.3"
 SILENT = "10.9.0.99"  # an unused address
@@ -26,7 +26,7 @@ class Wire:
 
     client: Namespace
     server: Namespace
-    loop: Loop
+    loop: ProbeLoop
 
     def serve(self, identity: str = "a1", port: int = 80, **fields: str) -> Server:
         """Serve TCP and UDP over both families."""
@@ -49,7 +49,7 @@ def pair(netns_allowed: None) -> Iterator[tuple[Namespace, Namespace]]:
         configure(client, [CLIENT], [CLIENT6])
         configure(server, [SERVER, SECOND], [SERVER6, SECOND6])
         stay_silent(client, SILENT)
-        with Loop() as loop:  # the kernel takes up to a second to bring up both ends of a veth pair
+        with ProbeLoop() as loop:  # the kernel takes up to a second to bring up both ends of a veth pair
             loop.serve(server, "early", [ServerPort("TCP", "IPv6", 80)])
             early = Probe(client, "TCP", SERVER6, 80, timeout=0.1)
             eventually(
@@ -84,5 +84,5 @@ def stay_silent(namespace: Namespace, address: str) -> None:
 @pytest.fixture
 def wire(pair: tuple[Namespace, Namespace]) -> Iterator[Wire]:
     """Return the namespaces with a new loop."""
-    with Loop() as loop:
+    with ProbeLoop() as loop:
         yield Wire(*pair, loop)

@@ -16,7 +16,7 @@ from pyroute2.nftables.main import NFTables
 from harness.eventually import eventually
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.netns.namespace import Namespace
-from harness.probes.loop import Loop, Probe, ServerPort
+from harness.probes.loop import Probe, ProbeLoop, ServerPort
 from harness.probes.probe import SocketSource
 from tests.harness.probes.conftest import CLIENT, SERVER, SILENT
 
@@ -61,7 +61,7 @@ class AddressProbe:
 
     def probe(self, address: str, port: int, *, broken: bool = False, protocol: str = "TCP") -> Observation:
         client, server = self.pair
-        with Loop(self.targets) as loop:
+        with ProbeLoop(self.targets) as loop:
             loop.serve(server, "b1", [ServerPort("TCP", "IPv4", PORT), ServerPort("UDP", "IPv4", PORT)])
             with deaf(server) if broken else nullcontext():
                 (outcome,) = loop.probe([Probe(client, protocol, address, port, timeout=0.4)])
@@ -112,7 +112,7 @@ def test_timeout_while_conntrack_is_full_is_unknown(asked: AddressProbe) -> None
 def test_a_recording_and_an_open_connection_have_control_probes_too(pair: tuple[Namespace, Namespace]) -> None:
     client, server = pair
     probe = Probe(client, "UDP", SERVER, PORT, timeout=0.4)
-    with Loop(ControlTargets()) as loop:
+    with ProbeLoop(ControlTargets()) as loop:
         loop.serve(server, "b1", [ServerPort("UDP", "IPv4", PORT)])
         stream = loop.connect(probe)
         assert stream.ask() == Reached("b1", CLIENT)
@@ -127,7 +127,7 @@ def test_a_recording_and_an_open_connection_have_control_probes_too(pair: tuple[
 def test_successful_probes_need_no_control_probes(pair: tuple[Namespace, Namespace]) -> None:
     client, server = pair
     targets = ControlTargets()
-    with Loop(targets) as loop:
+    with ProbeLoop(targets) as loop:
         loop.serve(server, "b1", [ServerPort("TCP", "IPv4", PORT), ServerPort("UDP", "IPv4", PORT)])
         loop.probe([Probe(client, "TCP", SERVER, PORT)] * 50)
         loop.connect(Probe(client, "UDP", SERVER, PORT)).ask()

@@ -9,7 +9,7 @@ import pytest
 from harness.errors import UsageError
 from harness.eventually import eventually
 from harness.model.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
-from harness.probes.loop import Recording
+from harness.probes.loop import TimedProbes
 from tests.harness.probes.conftest import CLIENT, SERVER6, Wire
 
 FROM_A1 = Reached("a1", CLIENT)
@@ -98,5 +98,5 @@ def test_a_recording_needs_an_interval_and_probes(wire: Wire, interval: float) -
         wire.loop.every(1, [])
 
 
-def wait_for_samples(recording: Recording, count: int) -> None:
+def wait_for_samples(recording: TimedProbes, count: int) -> None:
     eventually(lambda: recording.asked >= count, describe=f"{count} samples")

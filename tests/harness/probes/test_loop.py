@@ -17,7 +17,7 @@ from harness.errors import InconclusiveError, UsageError
 from harness.eventually import eventually
 from harness.model.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
 from harness.netns.namespace import Namespace
-from harness.probes.loop import Loop, ServerPort
+from harness.probes.loop import ProbeLoop, ServerPort
 from tests.harness.probes.conftest import CLIENT, SECOND, SERVER, Wire
 
 FROM_A1 = Reached("a1", CLIENT)
@@ -78,7 +78,7 @@ def test_port_in_use_is_reported_and_nothing_stays_open(wire: Wire) -> None:
 
 
 def test_closed_loop_raises_an_error(pair: tuple[Namespace, Namespace]) -> None:
-    loop = Loop()
+    loop = ProbeLoop()
     wire = Wire(*pair, loop)
     with pytest.raises(InconclusiveError, match="not running: it is new"):
         loop.probe([wire.ask()])
@@ -90,7 +90,7 @@ def test_closed_loop_raises_an_error(pair: tuple[Namespace, Namespace]) -> None:
 
 
 def test_closing_the_loop_releases_waiting_callers(pair: tuple[Namespace, Namespace]) -> None:
-    with Loop() as loop, ThreadPoolExecutor(1) as pool:
+    with ProbeLoop() as loop, ThreadPoolExecutor(1) as pool:
         wire = Wire(*pair, loop)
         held = wire.serve("a1")
         recording = loop.every(0.001, [wire.ask("UDP", "10.9.0.99", timeout=60)])
@@ -195,7 +195,7 @@ def test_exhausted_descriptors_are_not_a_fault_of_the_proxy(wire: Wire) -> None:
 
 def test_a_closed_loop_leaves_no_thread_and_no_descriptor(pair: tuple[Namespace, Namespace]) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
-    with Loop() as loop:
+    with ProbeLoop() as loop:
         wire = Wire(*pair, loop)
         wire.serve("a1")
         loop.connect(wire.ask())

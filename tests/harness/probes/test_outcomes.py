@@ -22,7 +22,7 @@ from harness.netns.namespace import Namespace
 from harness.probes import control, probe
 from harness.probes.loop import Probe, ServerPort
 from harness.probes.probe import MOST, without_answer
-from harness.run_delay import RunDelay, Sample, ThreadTimes
+from harness.run_delay import RunDelay, ThreadSnapshot, ThreadTimes
 from tests.harness.probes.conftest import CLIENT, CLIENT6, SECOND, SECOND6, SERVER, SERVER6, Wire
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["TCP", "UDP"])
@@ -66,8 +66,8 @@ def test_time_limit_counts_only_the_time_in_which_programs_could_run(
     assert without_answer(1.0, passed, lost) == outcome
 
 
-def stopped(_without: int) -> Sample:
-    return Sample(time.monotonic(), time.process_time(), {"1": ThreadTimes("T", 0, 0)})
+def stopped(_without: int) -> ThreadSnapshot:
+    return ThreadSnapshot(time.monotonic(), time.process_time(), {"1": ThreadTimes("T", 0, 0)})
 
 
 @PROTOCOLS

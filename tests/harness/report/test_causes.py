@@ -22,7 +22,7 @@ from harness.judging.differences import (
 from harness.judging.results import CaseResult, Result
 from harness.model.requirements import MAY, MUST, SHOULD, Feature, Level, Profile, Requirement
 from harness.report import causes
-from harness.report.causes import Cause
+from harness.report.causes import CommonCause
 
 FEATURE = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
 
@@ -154,7 +154,7 @@ def test_mutant_whose_other_requirements_are_met_is_not_named() -> None:
 
 
 def test_hint_names_mutants_and_their_faults() -> None:
-    cause = Cause("h", ("KEP-1/a",), (MUST,), mutants=(("x", "It forgets."), ("y", "It mixes.")))
+    cause = CommonCause("h", ("KEP-1/a",), (MUST,), mutants=(("x", "It forgets."), ("y", "It mixes.")))
     assert cause.hint == "The same requirements detect mutant x: It forgets or y: It mixes."
 
 

@@ -87,7 +87,7 @@ CONFTEST = (
     AT
     + """
 import pytest
-import harness.plugin.ledger as ledger
+import harness.plugin.result_collector as ledger
 
 write = ledger.write_reports
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")

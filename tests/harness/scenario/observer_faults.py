@@ -24,7 +24,7 @@ from pyroute2.nftables.main import NFTables
 from harness.backends.netns import NetnsBackend
 from harness.netns import rtnetlink
 from harness.netns.addresses import NUMBERS
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.namespace import Namespace
 from harness.netns.netlink import attribute, message, messages
 from harness.probes import probe
@@ -41,8 +41,8 @@ class FaultLocation:
     """The location of a fault: a client and a server of a cluster, in one address family."""
 
     backend: NetnsBackend
-    client: Host
-    server: Host
+    client: NetworkPeer
+    server: NetworkPeer
     family: str
 
     @property

@@ -31,7 +31,7 @@ from harness.run_delay import RunDelay, threads_of
 from harness.scenario import convergence, dns_answers
 from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import WaitResult, expect_in_time
-from harness.scenario.record import Record
+from harness.scenario.record import ScenarioRecord
 from harness.scenario.service import endpoint
 from harness.scenario.traffic import expect_traffic
 
@@ -76,7 +76,7 @@ class ClusterWithPromise(Cluster):
 
     def __init__(self, history: History) -> None:
         self.history, self.converges_within = history, 5.0
-        self.record = Record("test")
+        self.record = ScenarioRecord("test")
 
 
 def no_answer() -> Any:

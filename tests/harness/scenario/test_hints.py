@@ -13,7 +13,7 @@ from harness.model.manifests import Hints, Object
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import recheck
 from harness.scenario.hints import evidence_of_successful_sync, expect_conditions, expect_hints, written_endpoints
-from harness.scenario.record import Record
+from harness.scenario.record import ScenarioRecord
 from harness.scenario.service import Service
 
 WEB = Service({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}, ())
@@ -28,7 +28,7 @@ class _ClusterWithSlices:
         self._slices = slices
         restored = SimpleNamespace(await_pods=self.await_pods)
         self.api = self.backend = SimpleNamespace(writes=0, changes=0, restored=restored)
-        self.record = Record("t")
+        self.record = ScenarioRecord("t")
         self.pod_variation = SimpleNamespace(wrong_port=lambda *_: "")
         self.compared: dict[str, tuple[Any, Any]] = {}
 

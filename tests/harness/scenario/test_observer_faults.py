@@ -22,7 +22,7 @@ from harness.judging.verdict import Verdict
 from harness.model.manifests import TCP, UDP, Endpoint, Port
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Pod, pod_client
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import dns_name_of, expect_dns_answer
 from harness.scenario.measuring import measure, wait_until_as_expected
@@ -219,7 +219,7 @@ def test_packets_dropped_by_a_proxy_fail(
     backend: NetnsBackend, tmp_path: Path, kind: str, seconds: float, family: str
 ) -> None:
     with asking(backend, tmp_path, kind, family) as asked:
-        node: Host = backend.network.nodes[CLIENT]
+        node: NetworkPeer = backend.network.nodes[CLIENT]
         to_service = to_address(asked.service.cluster_ip(family))
         fault = dropping(node.namespace, asked.place.number, PREROUTING, *to_service)
         verdict, message = verdict_beside(asked, kind, fault, seconds)

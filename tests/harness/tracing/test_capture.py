@@ -15,7 +15,7 @@ from harness.netns import rtnetlink
 from harness.netns.namespace import Namespace
 from harness.tracing.messages import TraceEvent
 from harness.tracing.packet import Frame, Packet, of_flow
-from harness.tracing.path import Followed, at_node, wire
+from harness.tracing.path import TracedProbe, at_node, wire
 from harness.tracing.probe_tracing import as_pcap, capturing
 
 SYN = Packet("tcp", "10.244.1.3", 11000, "10.96.1.1", 80, "SYN")
@@ -68,8 +68,8 @@ def test_capture_is_a_file_of_raw_ip_packets_in_nanoseconds() -> None:
     assert written[40:] == b"E\0data"
 
 
-def followed(*frames: Frame, trace: tuple[TraceEvent, ...] = ()) -> Followed:
-    return Followed([REFUSED], trace, frames=frames, to=("10.96.1.1", 80))
+def followed(*frames: Frame, trace: tuple[TraceEvent, ...] = ()) -> TracedProbe:
+    return TracedProbe([REFUSED], trace, frames=frames, to=("10.96.1.1", 80))
 
 
 def test_captured_packets_are_shown_with_times_and_names() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached
 from harness.tracing.messages import TraceEvent
 from harness.tracing.packet import Packet
-from harness.tracing.path import Followed, path
+from harness.tracing.path import TracedProbe, path
 from harness.tracing.rules import Rules
 
 ASKS = Packet("tcp", "10.244.1.3", 11000, "10.96.1.1", 80, "SYN")
@@ -32,7 +32,7 @@ ENTRY = "      conntrack of node a1: tcp 9 CLOSE"
 
 
 def told(*trace: TraceEvent, seen: Observation = TIMED_OUT, rules: Rules = RULES) -> list[str]:
-    followed = Followed([seen], [FIRST, *trace], HANDLES, LINKS, connection="tcp 9 CLOSE")
+    followed = TracedProbe([seen], [FIRST, *trace], HANDLES, LINKS, connection="tcp 9 CLOSE")
     return path(followed, rules, client="a1", node="a1", names=NAMES)
 
 
@@ -82,7 +82,7 @@ def test_dropped_packet_goes_no_further() -> None:
 
 
 def test_untracked_connection_is_reported() -> None:
-    said = path(Followed([TIMED_OUT], [FIRST]), RULES, client="a1", node="a1", names={})
+    said = path(TracedProbe([TIMED_OUT], [FIRST]), RULES, client="a1", node="a1", names={})
     assert said[2] == "      conntrack of node a1: no entry"
 
 
@@ -101,16 +101,16 @@ def test_rule_that_no_tool_lists_has_its_number_and_handle() -> None:
 
 
 def test_packet_of_the_node_itself_has_no_link() -> None:
-    followed = Followed([TIMED_OUT], [replace(FIRST, chain="first-output", into=0, out=2)], HANDLES, LINKS)
+    followed = TracedProbe([TIMED_OUT], [replace(FIRST, chain="first-output", into=0, out=2)], HANDLES, LINKS)
     assert path(followed, RULES, client="node a1", node="a1", names={})[0].endswith("; it starts on node a1")
 
 
 def test_packet_that_never_reaches_the_node_is_reported() -> None:
-    assert path(Followed([TIMED_OUT]), RULES, client="a1", node="a1", names={}) == [
+    assert path(TracedProbe([TIMED_OUT]), RULES, client="a1", node="a1", names={}) == [
         "  1. client a1 sends a packet; none of its packets reached the rules of node a1",
         "  2. the client gets no answer",
     ]
 
 
 def test_without_a_repeat_there_is_no_path() -> None:
-    assert path(Followed(), RULES, client="a1", node="a1", names={}) == []
+    assert path(TracedProbe(), RULES, client="a1", node="a1", names={}) == []

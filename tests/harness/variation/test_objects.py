@@ -7,16 +7,16 @@ import pytest
 from harness.model import manifests
 from harness.model.manifests import TCP, Endpoint, Hints, Port
 from harness.variation import objects
-from harness.variation.axes import AXES, Draw, parse_draw, within_limits
+from harness.variation.axes import AXES, DrawnValues, parse_draw, within_limits
 
 ENDPOINTS = [
     Endpoint({"IPv4": f"10.0.0.{number}"}, node="a1", zone="a", hints=Hints(("a",)), ready=number != 3)
     for number in range(1, 8)
 ]
-EVERY_DRAW = [Draw(((axis, value),)) for axis, values in AXES.items() for value in list(values)[1:]]
+EVERY_DRAW = [DrawnValues(((axis, value),)) for axis, values in AXES.items() for value in list(values)[1:]]
 
 
-def drawn(draw: Draw, endpoints: list[Endpoint] = ENDPOINTS) -> list[dict[str, Any]]:
+def drawn(draw: DrawnValues, endpoints: list[Endpoint] = ENDPOINTS) -> list[dict[str, Any]]:
     ports = objects.ports(draw, [TCP])
     written = manifests.endpoint_slice("web-slice", "web", endpoints, ports=ports[:1])
     return objects.slices(draw, written, ports[:1], ports[1:])
@@ -36,7 +36,7 @@ def meaning(endpoint: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("draw", EVERY_DRAW, ids=str)
-def test_all_draws_have_the_endpoints_of_the_scenario(draw: Draw) -> None:
+def test_all_draws_have_the_endpoints_of_the_scenario(draw: DrawnValues) -> None:
     wanted = {meaning(each.manifest("IPv4")) for each in ENDPOINTS}
     found = {meaning(each) for part in drawn(draw) for each in part["endpoints"]}
     assert found >= wanted
@@ -44,7 +44,7 @@ def test_all_draws_have_the_endpoints_of_the_scenario(draw: Draw) -> None:
 
 
 @pytest.mark.parametrize("draw", EVERY_DRAW, ids=str)
-def test_all_slices_belong_to_the_service_and_have_different_names(draw: Draw) -> None:
+def test_all_slices_belong_to_the_service_and_have_different_names(draw: DrawnValues) -> None:
     parts = drawn(draw)
     assert {part["metadata"]["labels"]["kubernetes.io/service-name"] for part in parts} == {"web"}
     assert len({part["metadata"]["name"] for part in parts}) == len(parts)

@@ -17,7 +17,7 @@ from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Network, NetworkPeer
 from harness.netns.process import run
 from reference.apiserver import ApiServer
 from reference.client import Object
@@ -51,7 +51,7 @@ class PodsWithDnsServer:
             sock.listen(10)
         return sock
 
-    def run_pod(self, name: str, node: str) -> Host:
+    def run_pod(self, name: str, node: str) -> NetworkPeer:
         host = self.network.add_pod(node)
         spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
         self.api.create("pods", "default", {"metadata": {"name": name}, "spec": spec})

@@ -14,9 +14,9 @@ from harness.eventually import eventually
 from harness.model.outcomes import Observation, Reached
 from harness.model.topology import grid
 from harness.netns.addresses import POD_CIDRS
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Network, NetworkPeer
 from harness.netns.namespace import Namespace
-from harness.probes.loop import Loop, Probe, ServerPort
+from harness.probes.loop import Probe, ProbeLoop, ServerPort
 from reference.apiserver import ApiServer
 from reference.client import ApiError, Client, Object
 from reference.proxy import ServiceProxy, uapi
@@ -32,10 +32,10 @@ class Cluster:
     """Nodes a1, a2 and b1 with proxies, pods a1-2, a1-3, a2-2 and b1-2 that serve port 8080, and an external client."""
 
     network: Network
-    loop: Loop
+    loop: ProbeLoop
     api: ApiServer = field(default_factory=ApiServer)
     proxies: dict[str, ServiceProxy] = field(default_factory=dict)
-    hosts: dict[str, Host] = field(default_factory=dict)
+    hosts: dict[str, NetworkPeer] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def boot(self) -> None:
@@ -136,7 +136,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(netns_allowed: None) -> Iterator[Cluster]:
     """A cluster for all tests of the module. Each test has its own Services."""
-    with Network(grid("proxy-tests", {"a": 2, "b": 1})) as network, Loop() as loop:
+    with Network(grid("proxy-tests", {"a": 2, "b": 1})) as network, ProbeLoop() as loop:
         made = Cluster(network, loop)
         made.boot()
         yield made

@@ -24,7 +24,7 @@ from emulator.kubelet.server.server import PORT, KubeletServer
 from emulator.kubelet.standard_streams import StandardStreams
 from harness.control_planes.control_plane import KubeletCertificates
 from harness.event_loop import EventLoop
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 
@@ -91,7 +91,7 @@ class FakePods:
 
     def __init__(self) -> None:
         self.only = FakeContainer()
-        self.host = Host("a1", cast("Any", TestNetns()), {}, "p")
+        self.host = NetworkPeer("a1", cast("Any", TestNetns()), {}, "p")
 
     def container(self, name: str) -> Any:
         return self.only if name == "c" else None
@@ -127,7 +127,7 @@ def kubelet(pods: FakePods, trust: KubeletCertificates, address: str) -> Iterato
     node: Any = TestNetns()
     with EventLoop("kubelet-loop") as loop:
         server = KubeletServer(pods.pod, loop)
-        server.start([Host("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))
+        server.start([NetworkPeer("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))
         yield server
         server.close()
 

@@ -18,7 +18,7 @@ from harness.backends.kind.backend import KindContainersBackend
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
 from harness.model.abilities import Ability
-from harness.netns.fabric import Host, PodIdentity
+from harness.netns.fabric import NetworkPeer, PodIdentity
 from harness.netns.namespace import Namespace
 from harness.scenario.cluster import Cluster
 from tests.harness.backends.any_cluster.conftest import RUN_ID, ReplaceableComponents, target_of
@@ -31,10 +31,10 @@ class EmbeddedNetns:
 
     def __init__(self, backend: NetnsBackend) -> None:
         self._network = backend.network
-        self._pods: dict[str, Host] = {}
+        self._pods: dict[str, NetworkPeer] = {}
         add = backend.network.add_pod
 
-        def noted(node: str, *, name: str = "", of: PodIdentity | None = None) -> Host:
+        def noted(node: str, *, name: str = "", of: PodIdentity | None = None) -> NetworkPeer:
             host = add(node, name=name, of=of)
             if of is not None:
                 self._pods[of.uid] = host
@@ -49,7 +49,7 @@ class EmbeddedNetns:
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
         return {uid: _same(self._pods[uid].namespace) for uid in uids if uid in self._pods}
 
-    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> nullcontext[Host]:
+    def outside(self, nodes: Mapping[str, NetworkPeer], cidrs: Mapping[str, Sequence[str]]) -> nullcontext[NetworkPeer]:
         """Return the external client, which ends with the network."""
         return nullcontext(self._network.external)
 

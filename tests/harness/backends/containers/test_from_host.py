@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.backends.containers.netns_lookup import plans, route
 from harness.netns import kernel_state, rtnetlink, sysctls
-from harness.netns.fabric import Host
+from harness.netns.fabric import NetworkPeer
 from harness.netns.namespace import Namespace
 
 
@@ -15,7 +15,10 @@ def test_virtual_addresses_and_pods_are_routed_to_their_node(netns_allowed: None
         ends = [rtnetlink.veth("eth0", 2, bridge, peer_name="port", peer_index=3), *rtnetlink.address(2, "172.18.0.9")]
         rtnetlink.execute(place, ends)
         rtnetlink.execute(bridge, [rtnetlink.up(3)])
-        nodes = {"a1": Host("a1", place, {"IPv4": "172.18.0.3"}), "a2": Host("a2", place, {"IPv4": "172.18.0.4"})}
+        nodes = {
+            "a1": NetworkPeer("a1", place, {"IPv4": "172.18.0.3"}),
+            "a2": NetworkPeer("a2", place, {"IPv4": "172.18.0.4"}),
+        }
         virtual = {name: list(plan.virtual_cidrs) for name, plan in plans(list(nodes), 0).items()}
         route(place, nodes, {**virtual, "a1": [*virtual["a1"], "10.244.1.0/24"]})
         told = kernel_state.as_text(place)

@@ -22,7 +22,7 @@ _MOST = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class GenerationSettings:
     """The cases of a test, limited by seconds or number (the other limit is 0), or the cases in the file `replay`."""
 
     seed: int
@@ -35,7 +35,7 @@ class Generation:
     def __str__(self) -> str:
         return f"{self.part + 1} of {self.parts}"
 
-    def split(self, tests: int, workers: int) -> "list[Generation]":
+    def split(self, tests: int, workers: int) -> "list[GenerationSettings]":
         """Return the parts of one test. `tests` tests share the time or the cases, and run on `workers` workers."""
         if self.replay:
             return [self]

@@ -20,7 +20,7 @@ from harness.model.privacy import private
 from harness.plugin import judging
 from harness.plugin.recorder import DISTRUST, MISSING
 from harness.report import rerun
-from harness.report.causes import Cause
+from harness.report.causes import CommonCause
 from harness.report.writer import write_reports
 from harness.run.plan import Plan
 from harness.run.run import Run
@@ -28,7 +28,7 @@ from harness.run.run import Run
 _END_SECONDS = 5.0
 
 
-class Ledger:
+class ResultCollector:
     """Collects the results of all tests. `results` may be called at any time."""
 
     def __init__(self, run: Run) -> None:
@@ -41,7 +41,7 @@ class Ledger:
         self._broke_off = False  # whether the run could not continue, for a known reason
         self.exit_code: ExitCode | None = None
         self.report: Path | None = None  # set when the report has been written
-        self.causes: Sequence[Cause] | None = None  # likewise
+        self.causes: Sequence[CommonCause] | None = None  # likewise
 
     def results(self) -> list[Result]:
         """Return one result per requirement, sorted by id. A case that did not run is inconclusive or skipped."""
