@@ -25,7 +25,7 @@ import pygal
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.endpoints import Memo
+from reference.endpointslice.endpoints import EndpointCache
 from reference.endpointslice.plan import Plan, plan_service
 from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
@@ -108,7 +108,7 @@ def pod(name: str, number: int, node_number: int) -> Object:
 def reconcile(nodes: dict[str, Object], endpoints: int, *, collector: bool = True) -> tuple[float, float]:
     """Return the seconds of the first plan, and of the plan after one pod has moved to a node in another zone."""
     wanted = {**service("web"), "spec": {**service("web")["spec"], "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"]}}
-    zones, memo, pods = ZoneTable(FEATURES, nodes), Memo(), pods_of("web", endpoints, len(nodes))
+    zones, memo, pods = ZoneTable(FEATURES, nodes), EndpointCache(), pods_of("web", endpoints, len(nodes))
     gc.collect()
     gc.freeze()  # objects of the cluster are old in a controller that has run for a while
     if not collector:

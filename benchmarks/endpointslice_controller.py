@@ -18,7 +18,7 @@ import orjson
 from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.endpoints import Memo
+from reference.endpointslice.endpoints import EndpointCache
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
 
@@ -81,16 +81,16 @@ def sync_times(endpoints: int, *, changed: int, remember: bool = True) -> list[f
     """Return the seconds for planning a Service whose slices are correct except for `changed` new pods."""
     service = {**service_of("s0"), "spec": {**service_of("s0")["spec"], "ipFamilies": ["IPv4"]}}
     pods = list(pods_of("s0", endpoints))
-    slices = [orjson.loads(orjson.dumps(each)) for each in plan(service, pods, [], Memo()).create]
+    slices = [orjson.loads(orjson.dumps(each)) for each in plan(service, pods, [], EndpointCache()).create]
     for number, each in enumerate(slices):
         each["metadata"] |= {"name": f"s0-{number}", "resourceVersion": "1"}
-    memo = Memo()
+    memo = EndpointCache()
     plan(service, pods, slices, memo)
     found = []
     for _ in range(max(10, 20_000 // endpoints)):
         pods[:changed] = [unready(pod) for pod in pods[:changed]]
         begin = time.thread_time()
-        planned = plan(service, pods, slices, memo if remember else Memo())
+        planned = plan(service, pods, slices, memo if remember else EndpointCache())
         found.append(time.thread_time() - begin)
         assert len(planned.update) == changed
     return found
@@ -100,7 +100,7 @@ def unready(pod: Object) -> Object:
     return {**pod, "status": {**pod["status"], "conditions": [{"type": "Ready", "status": "False"}]}}
 
 
-def plan(service: Object, pods: list[Object], slices: list[Object], memo: Memo) -> Plan:
+def plan(service: Object, pods: list[Object], slices: list[Object], memo: EndpointCache) -> Plan:
     return plan_service(service, pods, NODES, slices, features=Features(), memo=memo)
 
 

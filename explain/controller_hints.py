@@ -13,7 +13,7 @@ from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, SameZoneOrNode
 from reference.endpointslice.labels import MANAGED_BY, ZONE
-from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.endpointslice.zones import NoHintsReason, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
 
 
@@ -134,9 +134,9 @@ def _refused(case: Case, ready: Sequence[Object], bare: int) -> Finding | None:
         return None
     threshold = rules(cluster.features).to_keep if hinted else rules(cluster.features).to_add
     refusal = allocate(shares, len(ready), threshold)
-    if isinstance(shares, Refusal):
+    if isinstance(shares, NoHintsReason):
         return _too_little_known(case, shares)
-    if isinstance(refusal, Refusal):
+    if isinstance(refusal, NoHintsReason):
         return _overloaded(case, refusal, shares, len(ready))
     if not hinted and floating_point_refuses(cluster, len(ready)):
         evidence, remedy = (_cpu(case, shares), *case.events), _instead(case)
@@ -144,7 +144,7 @@ def _refused(case: Case, ready: Sequence[Object], bare: int) -> Finding | None:
     return None
 
 
-def _too_little_known(case: Case, refusal: Refusal) -> Finding:
+def _too_little_known(case: Case, refusal: NoHintsReason) -> Finding:
     counted = [each for each in case.cluster.nodes.values() if each.counts]
     if bare := [each.name for each in counted if not each.zone]:
         names = many(bare, "node", "is ready and has no zone label/are ready and have no zone label")
@@ -161,7 +161,7 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     return found("one-zone", where + more, evidence=evidence, remedy=f"kubectl get nodes -L {ZONE}")
 
 
-def _overloaded(case: Case, refusal: Refusal, shares: ZoneShares, endpoints: int) -> Finding:
+def _overloaded(case: Case, refusal: NoHintsReason, shares: ZoneShares, endpoints: int) -> Finding:
     remedy, zones = _instead(case), len(shares.weights)
     if refusal.why == "TooFewEndpoints":
         count = many(endpoints, "ready endpoint", "is/are")

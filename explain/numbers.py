@@ -6,7 +6,7 @@ from fractions import Fraction
 from explain.cluster import Cluster
 from reference.endpointslice.allocation import Threshold, allocate
 from reference.endpointslice.allocation import floating_point_refuses as refuses
-from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.endpointslice.zones import NoHintsReason, ZoneShares
 
 _THRESHOLDS = (20, 30)  # maximum overload in percent (KEP-2433)
 _FAR = 1_000
@@ -43,7 +43,7 @@ def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
 def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
     """Return the next larger number of endpoints for which every controller writes hints, or 0 if it is too large."""
     for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
-        refused = isinstance(allocate(shares, number, threshold), Refusal) or refuses(shares, number)
+        refused = isinstance(allocate(shares, number, threshold), NoHintsReason) or refuses(shares, number)
         if not refused and number != endpoints:
             return number
     return 0

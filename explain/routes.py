@@ -16,7 +16,7 @@ from explain.wish import Shortfall, Wish, has_annotation, shortfall, wish_of
 from harness.api.client import Object
 from reference.features import Version
 from reference.objects.topology_keys import Labels
-from reference.proxy.decision import Decision, Endpoint, Family, Forward, Place, Reject, ServicePort, decide, describe
+from reference.proxy.decision import Decision, Endpoint, Family, Forward, OwnNode, Reject, ServicePort, decide, describe
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, read_slice, service_ports, topology_keys
 
@@ -111,7 +111,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
         one = cluster.nodes[names[0]]
         program = one.program.of(annotated=has_annotation(service, cluster.features))
         refused = program.refuses(wish, service["spec"].get("trafficDistribution"))
-        place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
+        place = OwnNode(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
         for (port, family), (endpoints, zones) in by_release[one.version].items():
             seen = endpoints
             if program.reads == "field" and (refused or wish not in {"zone", "cpu"}):

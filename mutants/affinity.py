@@ -15,21 +15,21 @@ from reference.proxy import ServiceProxy, uapi
 from reference.proxy.base_rules import Chain
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import number
-from reference.proxy.ruleset import Endpoint, Entries, RuleAction, ServiceAddress, Sticky, render
+from reference.proxy.ruleset import Endpoint, PortEntries, RuleAction, ServiceAddress, StickyEndpoints, render
 from reference.proxy.state import State
 
 FOR_EVER = 86_400  # seconds
 
 _ADD, _UPDATE = (number(uapi.NFTA_DYNSET_OP, each) for each in (uapi.NFT_DYNSET_OP_ADD, uapi.NFT_DYNSET_OP_UPDATE))
 
-Render = Callable[[ServicePort, Decision, str, Sequence[str]], Entries]
-Change = Callable[[ServicePort, ServiceAddress, Sticky], RuleAction]
+Render = Callable[[ServicePort, Decision, str, Sequence[str]], PortEntries]
+Change = Callable[[ServicePort, ServiceAddress, StickyEndpoints], RuleAction]
 
 
 def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., ServiceProxy]:
     """Return a proxy that renders rules from modified service ports."""
 
-    def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
         return render(of(port), decision, node, addresses)
 
     return partial(ServiceProxy, state=partial(State, render=rendered))
@@ -41,10 +41,10 @@ def _changed(change: Change, outside: Change | None = None) -> Render:
     `outside` is applied to the actions for external clients instead.
     """
 
-    def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
         def each(actions: Mapping[ServiceAddress, RuleAction], changed: Change) -> dict[ServiceAddress, RuleAction]:
             return {
-                service: changed(port, service, action) if isinstance(action, Sticky) else action
+                service: changed(port, service, action) if isinstance(action, StickyEndpoints) else action
                 for service, action in actions.items()
             }
 
@@ -68,7 +68,7 @@ class _AffinityOutlivesEndpoints(State):
 def _with_former() -> Change:
     known: dict[ServiceAddress, dict[Endpoint, None]] = {}
 
-    def change(port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
+    def change(port: ServicePort, service: ServiceAddress, action: StickyEndpoints) -> RuleAction:
         mine = known.setdefault(service, {})
         mine.update(dict.fromkeys(action.endpoints))
         return replace(action, endpoints=tuple(mine))
@@ -97,7 +97,7 @@ class _AffinityOutlivesReadiness(State):
         super().__init__(*arguments, decide=deciding(wrong))
 
 
-def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
+def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: StickyEndpoints) -> RuleAction:
     return action if service.address in port.cluster_ips else action.endpoints
 
 

@@ -25,7 +25,7 @@ from reference.proxy.base_rules import Chain, Rule, address_length, load_source
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import Message, attribute, nested, number, text
 from reference.proxy.nftables import KernelTable
-from reference.proxy.ruleset import LOCAL_LIST, Entries, RuleAction, Ruleset, render
+from reference.proxy.ruleset import LOCAL_LIST, PortEntries, RuleAction, Ruleset, render
 from reference.proxy.state import State
 
 DELAY = 0.2  # seconds
@@ -104,7 +104,7 @@ class _WithForeignTable(KernelTable):
         super().load(ruleset)
 
 
-def _backwards(port: ServicePort, decision: Decision, node: str, addresses: Iterable[str]) -> Entries:
+def _backwards(port: ServicePort, decision: Decision, node: str, addresses: Iterable[str]) -> PortEntries:
     """Reverse the order of endpoints."""
     entries = render(port, decision, node, tuple(addresses))
     return replace(entries, services={front: _turned(action) for front, action in entries.services.items()})

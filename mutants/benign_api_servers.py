@@ -19,7 +19,7 @@ from reference.apiserver.kinds.endpointslices import EndpointSlices
 from reference.apiserver.kinds.nodes import Nodes
 from reference.apiserver.kinds.pods import Pods
 from reference.apiserver.kinds.services import Services
-from reference.apiserver.store import Store, Stored
+from reference.apiserver.store import Store, StoredObject
 from reference.client import Object
 from reference.features import Features
 
@@ -54,7 +54,7 @@ class _JumpingResourceVersions(Store):
 
     _chance = random.Random()  # noqa: S311  steps, no secret
 
-    def _stamp(self, obj: Object) -> Stored:
+    def _stamp(self, obj: Object) -> StoredObject:
         self.revision += self._chance.randrange(1000) if self.revision else 1 << 53
         return super()._stamp(obj)
 
@@ -62,13 +62,13 @@ class _JumpingResourceVersions(Store):
 class _ReversedLists(Store):
     """Reverses lists that fit on one page. Longer lists keep their order because continue tokens depend on it."""
 
-    def items(self, resource: str) -> list[Stored]:
+    def items(self, resource: str) -> list[StoredObject]:
         found = super().items(resource)
         return found[::-1] if len(found) < PAGE else found
 
 
 class _ReversedFields(Store):
-    def _stamp(self, obj: Object) -> Stored:
+    def _stamp(self, obj: Object) -> StoredObject:
         return super()._stamp(_turned(obj))
 
 

@@ -28,7 +28,7 @@ from reference.proxy.decision import Family
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import KernelError, NftSocket, attributes, nested
 from reference.proxy.nftables import KernelTable
-from reference.proxy.ruleset import Ruleset, Sticky
+from reference.proxy.ruleset import Ruleset, StickyEndpoints
 
 TCP = 6
 _TRANSPORT = uapi.NFT_PAYLOAD_TRANSPORT_HEADER
@@ -118,7 +118,9 @@ class _RulesInClientPods(KernelTable):
 
     def load(self, ruleset: Ruleset) -> None:
         super().load(ruleset)
-        plain = {service: action for service, action in ruleset.services.items() if not isinstance(action, Sticky)}
+        plain = {
+            service: action for service, action in ruleset.services.items() if not isinstance(action, StickyEndpoints)
+        }
         with _netns_of_the_process() as there:
             for name in self._looked_at.keys() - there.keys():
                 self._leave(name)

@@ -36,12 +36,12 @@ from reference.proxy.nftables import STAGING, KernelTable, MessageBuilder
 from reference.proxy.ruleset import (
     LOCAL_LIST,
     Endpoint,
-    Entries,
     MapName,
+    PortEntries,
     RuleAction,
     Ruleset,
     ServiceAddress,
-    Sticky,
+    StickyEndpoints,
     render,
 )
 from reference.proxy.state import State
@@ -88,7 +88,7 @@ def _keeps_clients_of_own_pods(family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=(*rules, Rule("daddr @own return", own), last))
 
 
-def _on_one_address(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def _on_one_address(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     return render(port, decision, node, [each for each in addresses if ":" not in each])
 
 
@@ -150,7 +150,7 @@ class _ChainMessages(MessageBuilder):
         """Make chains for service ports without session affinity."""
         self._chains, self._dispatch = [], {"services": [], "external": []}
         for index, (name, service, action) in enumerate(actions(ruleset)):
-            if isinstance(action, Sticky):
+            if isinstance(action, StickyEndpoints):
                 continue
             target = "drop-chain" if action == "drop" else "reject-chain"
             if isinstance(action, tuple):
@@ -224,7 +224,7 @@ class _ChainTable(KernelTable):
 
 
 def _sticky(services: Mapping[ServiceAddress, RuleAction]) -> dict[ServiceAddress, RuleAction]:
-    return {service: action for service, action in services.items() if isinstance(action, Sticky)}
+    return {service: action for service, action in services.items() if isinstance(action, StickyEndpoints)}
 
 
 def _weighted(asked: DecisionInput) -> Decision:

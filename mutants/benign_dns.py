@@ -10,7 +10,7 @@ from typing import Any
 from mutants.dns_servers import Find
 from mutants.mutant import Mutant
 from reference.dns import DnsServer
-from reference.dns.records import Found, Service, find
+from reference.dns.records import Records, Service, find
 from reference.dns.resolver import Resolver
 from reference.objects.topology_keys import ANY, Labels
 
@@ -35,7 +35,7 @@ def _finds(name: str, sentence: str, family: str) -> Callable[[Find], Find]:
 
 @_finds("dns-denies-where-none-is-near", "A client gets NXDOMAIN if the topology keys select no endpoint for it.",
         "servers that answer as for a Service without endpoints (NXDOMAIN in the DNS specification)")  # fmt: skip
-def _dns_denies_where_none_is_near(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_denies_where_none_is_near(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     found = find(about, kind, service, client)
     addresses = [find(about, each, service, client) for each in ("A", "AAAA", "SRV")]
     return found if any(each and each.records for each in addresses) else None
@@ -43,22 +43,24 @@ def _dns_denies_where_none_is_near(about: Any, kind: str, service: Service, clie
 
 @_finds("dns-hides-hard-keys-from-strangers", "The only key that clients without a PodLocator match is *.",
         "servers that treat a client with an unknown node like one on a node without labels")  # fmt: skip
-def _dns_hides_hard_keys_from_strangers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_hides_hard_keys_from_strangers(
+    about: Any, kind: str, service: Service, client: Labels | None
+) -> Records | None:
     strangers: Labels | None = frozenset() if service.keys and service.keys[-1] != ANY else None
     return find(about, kind, service, strangers if client is None else client)
 
 
 @_finds("dns-in-another-order", "Records come in reverse order.", "CoreDNS with loadbalance, which shuffles them")
-def _dns_in_another_order(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_in_another_order(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     found = find(about, kind, service, client)
-    return found and Found(found.records[::-1], found.additional[::-1])
+    return found and Records(found.records[::-1], found.additional[::-1])
 
 
 @_finds("dns-says-no-more-than-asked", "SRV answers come without the addresses of their targets.",
         "servers with minimal answers; the specification allows an empty additional section")  # fmt: skip
-def _dns_says_no_more_than_asked(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_says_no_more_than_asked(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     found = find(about, kind, service, client)
-    return found and Found(found.records)
+    return found and Records(found.records)
 
 
 class _CachingResolver(Resolver):

@@ -16,7 +16,7 @@ from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.hints import CpuHeuristic, mechanism
 from reference.endpointslice.labels import node_zone
 from reference.endpointslice.plan import Plan, plan_service
-from reference.endpointslice.zones import Refusal, ZoneTable
+from reference.endpointslice.zones import NoHintsReason, ZoneTable
 from reference.features import Features
 
 MUTANTS: list[Mutant] = []
@@ -50,7 +50,7 @@ def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool
             return right
         wrong = Threshold(percent, may_be_reached=False)
         refused = any(
-            isinstance(allocate(options["zones"].shares, each.endpoints, wrong), Refusal) for each in outcomes
+            isinstance(allocate(options["zones"].shares, each.endpoints, wrong), NoHintsReason) for each in outcomes
         )
         if refused is any(each.refusal is not None for each in outcomes):
             return right
@@ -81,7 +81,7 @@ def forgets_hints_when_slices_change(service: Object, *others: Any, features: Fe
     right = plan_service(service, *others, features=features, **options)
     outcomes = [each.outcome for each in right.families.values() if isinstance(each.outcome, CpuOutcome)]
     shares, to_add = options["zones"].shares, rules(features).to_add
-    too_few = any(isinstance(allocate(shares, each.endpoints, to_add), Refusal) for each in outcomes)
+    too_few = any(isinstance(allocate(shares, each.endpoints, to_add), NoHintsReason) for each in outcomes)
     return plan_service(unasked(service), *others, features=features, **options) if right.update and too_few else right
 
 
@@ -159,7 +159,7 @@ def judges_each_slice_alone(service: Object, pods: Pods, nodes: Nodes, existing:
     planned = [one for family in right.families.values() for slices in family.slices for one in slices]
     endpoints = [one for each in existing for one in each.get("endpoints") or ()]
     found = allocate(options["zones"].shares, len(endpoints), rules(options["features"]).to_keep)
-    if isinstance(found, Refusal) or any("hints" not in one for one in endpoints):
+    if isinstance(found, NoHintsReason) or any("hints" not in one for one in endpoints):
         return right
     if sorted(map(_unhinted, planned)) != sorted(map(_unhinted, endpoints)):
         return right

@@ -18,7 +18,7 @@ from reference.endpointslice.hints import CpuHeuristic, mechanism
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
 from reference.endpointslice.node_level import GATE
 from reference.endpointslice.plan import Plan, plan_service
-from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable
+from reference.endpointslice.zones import NoHintsReason, ZoneShares, ZoneTable
 from reference.features import Features
 
 MUTANTS: list[Mutant] = []
@@ -90,7 +90,7 @@ def _ready(endpoints: Iterable[Object]) -> int:
 def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
     """Return whether this number of endpoints can be allocated to the zones."""
     features = options["features"]
-    return not isinstance(allocate(options["zones"].shares, endpoints, rules(features).to_add), Refusal)
+    return not isinstance(allocate(options["zones"].shares, endpoints, rules(features).to_add), NoHintsReason)
 
 
 # Shares and thresholds

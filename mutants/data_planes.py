@@ -20,7 +20,7 @@ from reference.proxy.changes import Changes, Element, HairpinElement
 from reference.proxy.decision import Decision, Drop, Family, Forward, ServicePort
 from reference.proxy.netlink import pack
 from reference.proxy.nftables import ChainEdit, KernelTable
-from reference.proxy.ruleset import NOTHING, Entries, render
+from reference.proxy.ruleset import NOTHING, PortEntries, render
 from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Table
 
@@ -36,7 +36,7 @@ def _register(name: str, sentence: str, provenance: str, symptom: str, **parts: 
 
 # Rendering
 
-Render = Callable[[ServicePort, Decision, str, Sequence[str]], Entries]
+Render = Callable[[ServicePort, Decision, str, Sequence[str]], PortEntries]
 
 
 def _misrender(
@@ -50,7 +50,7 @@ def _misrender(
 
 
 @_misrender("nothing-moves", "The proxy programs no rules.")
-def nothing_moves(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def nothing_moves(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     return NOTHING
 
 
@@ -58,17 +58,19 @@ def nothing_moves(port: ServicePort, decision: Decision, node: str, addresses: S
     "no-hairpin-masquerade",
     "When a pod connects to itself through a Service, the client address is not translated, so the pod gets no reply.",
 )
-def no_hairpin_masquerade(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def no_hairpin_masquerade(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     return replace(render(port, decision, node, addresses), hairpin=frozenset())
 
 
 @_misrender("no-load-balancer-addresses", "The proxy does not serve load balancer addresses.")
-def no_load_balancer_addresses(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def no_load_balancer_addresses(
+    port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
+) -> PortEntries:
     return render(replace(port, load_balancer_ips=()), decision, node, addresses)
 
 
 @_misrender("no-external-ips", "The proxy does not serve addresses in spec.externalIPs.", "kube-router")
-def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     return render(replace(port, external_ips=()), decision, node, addresses)
 
 
@@ -77,7 +79,7 @@ def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses:
 )
 def node_port_beside_endpoints_only(
     port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
-) -> Entries:
+) -> PortEntries:
     actions = (decision.cluster_ip, decision.outside, decision.inside)
     here = any(each.node == node for action in actions if isinstance(action, Forward) for each in action.endpoints)
     return render(port if here else replace(port, node_port=0), decision, node, addresses)
@@ -88,7 +90,9 @@ def node_port_beside_endpoints_only(
     "With externalTrafficPolicy Local, a node without endpoints uses the endpoints on other nodes.",
     symptom=REACHED,
 )
-def external_local_falls_back(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def external_local_falls_back(
+    port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
+) -> PortEntries:
     lost = isinstance(decision.outside, Drop)
     return render(replace(port, external_local=port.external_local and not lost), decision, node, addresses)
 
@@ -98,19 +102,21 @@ def external_local_falls_back(port: ServicePort, decision: Decision, node: str, 
     "externalTrafficPolicy Local is ignored at the addresses in spec.externalIPs.",
     symptom=REACHED,
 )
-def external_ips_ignore_local(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def external_ips_ignore_local(
+    port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
+) -> PortEntries:
     right = render(port, decision, node, addresses)
     kept = {each: action for each, action in right.external.items() if each.address not in port.external_ips}
     return replace(right, external=kept)
 
 
 @_misrender("no-udp", "The proxy writes no rules for UDP.")
-def no_udp(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def no_udp(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     return NOTHING if port.protocol == "UDP" else render(port, decision, node, addresses)
 
 
 @_misrender("no-ipv6", "The proxy writes no rules for IPv6.")
-def no_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def no_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     is_ipv6 = any(":" in address for address in port.cluster_ips)
     return NOTHING if is_ipv6 else render(port, decision, node, addresses)
 

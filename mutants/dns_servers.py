@@ -16,7 +16,7 @@ from mutants.mutant import WRITTEN, Mutant
 from reference.client import Key, Object, key_of
 from reference.dns import DnsServer
 from reference.dns.index import ClusterIndex
-from reference.dns.records import NO_DATA, Cname, Found, PortName, SchemaVersion, Service, Srv, Subject, find
+from reference.dns.records import NO_DATA, Cname, PortName, Records, SchemaVersion, Service, Srv, Subject, find
 from reference.dns.resolver import Resolver
 from reference.features import Features
 from reference.objects.topology_keys import ANY, Labels
@@ -27,7 +27,7 @@ _RCODE, _ANSWERS = 3, 7  # bytes of a message: the lower bits of its flags, and 
 
 MUTANTS: list[Mutant] = []
 
-Find = Callable[[Any, str, Service, Labels | None], Found | None]
+Find = Callable[[Any, str, Service, Labels | None], Records | None]
 
 
 def _dns(name: str, sentence: str, **options: Any) -> None:
@@ -48,37 +48,37 @@ def _finds(name: str, sentence: str) -> Callable[[Find], Find]:
 
 
 @_finds("dns-knows-places-of-ipv4", "AAAA answers contain the endpoints of all nodes, whatever the topology keys.")
-def _dns_knows_places_of_ipv4(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_knows_places_of_ipv4(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return find(about, kind, service, None if kind == "AAAA" else client)
 
 
 @_finds("dns-has-ports-of-everywhere", "SRV answers contain the endpoints of all nodes, whatever the topology keys.")
-def _dns_has_ports_of_everywhere(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_has_ports_of_everywhere(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return find(about, kind, service, None if kind == "SRV" else client)
 
 
 @_finds("dns-keys-are-soft", "If the topology keys select no endpoint, clients get all endpoints.")
-def _dns_keys_are_soft(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_keys_are_soft(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return find(about, kind, replace(service, keys=(*service.keys, ANY) if service.keys else ()), client)
 
 
 @_finds("dns-looks-at-the-last-key", "The DNS server uses only the last topology key.")
-def _dns_looks_at_the_last_key(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_looks_at_the_last_key(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return find(about, kind, replace(service, keys=service.keys[-1:]), client)
 
 
 @_finds("dns-unites-keys", "Clients get the endpoints that match any of the topology keys.")
-def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     named = [key for key in service.keys if key != ANY]
     if len(named) < 2:
         return find(about, kind, service, client)
     met = [find(about, kind, replace(service, keys=(key,)), client) for key in named]
     records = tuple(dict.fromkeys(record for each in met if each is not None for record in each.records))
-    return Found(records) if records else find(about, kind, service, client)
+    return Records(records) if records else find(about, kind, service, client)
 
 
 @_finds("dns-stops-at-a-missing-label", "Clients whose node lacks the label of a topology key get no endpoints.")
-def _dns_stops_at_a_missing_label(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_stops_at_a_missing_label(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     own = {ANY, *dict(client or ())}
     known = tuple(takewhile(own.__contains__, service.keys))
     keys = service.keys if client is None or known == service.keys else (*known, "no-label")
@@ -88,28 +88,28 @@ def _dns_stops_at_a_missing_label(about: Any, kind: str, service: Service, clien
 @_finds("dns-tells-clients-without-labels-of-all", "Clients on nodes without labels get all endpoints.")
 def _dns_tells_clients_without_labels_of_all(
     about: Any, kind: str, service: Service, client: Labels | None
-) -> Found | None:
+) -> Records | None:
     return find(about, kind, service, client or None)
 
 
 @_finds("dns-star-is-a-label", "The DNS server treats the key * as a label that no node has.")
-def _dns_star_is_a_label(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_star_is_a_label(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     keys = tuple("no-label" if key == ANY else key for key in service.keys)
     return find(about, kind, replace(service, keys=keys), client)
 
 
 @_finds("dns-prefers-zones-unasked", "Services without topology keys prefer the client's zone.")
-def _dns_prefers_zones_unasked(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_prefers_zones_unasked(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return find(about, kind, replace(service, keys=service.keys or (ZONE, ANY)), client)
 
 
 @_finds("dns-hides-from-unknown-clients", "Clients without a PodLocator get no endpoints.")
-def _dns_hides_from_unknown_clients(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_hides_from_unknown_clients(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return NO_DATA if client is None else find(about, kind, service, client)
 
 
 @_finds("dns-has-one-family", "Services have no AAAA records.")
-def _dns_has_one_family(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_has_one_family(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return NO_DATA if kind == "AAAA" else find(about, kind, service, client)
 
 
@@ -118,31 +118,31 @@ def _dns_has_one_family(about: Any, kind: str, service: Service, client: Labels 
 )
 def _dns_knows_services_without_endpoints(
     about: Any, kind: str, service: Service, client: Labels | None
-) -> Found | None:
+) -> Records | None:
     return find(about, kind, service, client) or (NO_DATA if service.headless and not service.endpoints else None)
 
 
 @_finds("dns-has-no-ports", "Services have no SRV records.")
-def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return None if kind == "SRV" else find(about, kind, service, client)
 
 
 @_finds("dns-has-the-first-port-only", "Only the first port of a Service has SRV records.")
-def _dns_has_the_first_port_only(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_has_the_first_port_only(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     return find(about, kind, replace(service, ports=service.ports[:1]), client)
 
 
 @_finds("dns-names-ports-by-their-numbers", "An unnamed port has SRV records under its number.")
-def _dns_names_ports_by_their_numbers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_names_ports_by_their_numbers(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     found = find(about, kind, service, client)
     if found is not None or kind != "SRV" or not isinstance(about, PortName):
         return found
     numbers = {str(each.number): each for each in service.ports if not each.name}
-    return Found((Srv(numbers[about.port].number, ""),)) if about.port in numbers else None
+    return Records((Srv(numbers[about.port].number, ""),)) if about.port in numbers else None
 
 
 @_finds("dns-resolves-no-aliases", "The name of an ExternalName Service has no records.")
-def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
     found = find(about, kind, service, client)
     return NO_DATA if found is not None and any(isinstance(each, Cname) for each in found.records) else found
 

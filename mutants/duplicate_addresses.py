@@ -8,7 +8,7 @@ from typing import Any
 
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.proxy import ServiceProxy
-from reference.proxy.decision import Decision, Endpoint, Place, ServicePort, decide
+from reference.proxy.decision import Decision, Endpoint, OwnNode, ServicePort, decide
 from reference.proxy.state import State
 
 MUTANTS: list[Mutant] = []
@@ -18,7 +18,7 @@ Wins = Callable[[Endpoint, str], bool]
 
 
 def _register(name: str, sentence: str, wins: Wins, provenance: str = "") -> None:
-    def among(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, *behaviour: Any) -> Decision:
+    def among(port: ServicePort, endpoints: Iterable[Endpoint], place: OwnNode, *behaviour: Any) -> Decision:
         found: dict[tuple[str, int], Endpoint] = {}
         for each in endpoints:
             if each[:2] not in found or wins(each, place.node):

@@ -22,7 +22,7 @@ from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision, Forward, ServicePort
-from reference.proxy.ruleset import Entries, render
+from reference.proxy.ruleset import PortEntries, render
 from reference.proxy.state import State
 
 MUTANTS: list[Mutant] = []
@@ -383,7 +383,7 @@ _proxy(
 
 def _without_leaving_at_external_ips(
     port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
-) -> Entries:
+) -> PortEntries:
     leaving = isinstance(decision.cluster_ip, Forward) and any(
         each.terminating for each in decision.cluster_ip.endpoints
     )

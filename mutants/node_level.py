@@ -13,7 +13,7 @@ from mutants.wrong_plans import rewritten
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.hints import Plugin
+from reference.endpointslice.hints import PluginHeuristic
 from reference.endpointslice.node_level import ASKED, GATE, MissingLimit, NodeLevel, daemon_set_of
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
@@ -131,7 +131,7 @@ def _nodes_alone(*others: Any, **options: Any) -> Plan:
 
 def _counting_once(*others: Any, **options: Any) -> Plan:
     right = plan_service(*others, **options)
-    return replace(right, counts_nodes=isinstance(right.mechanism, Plugin))
+    return replace(right, counts_nodes=isinstance(right.mechanism, PluginHeuristic))
 
 
 _controller("knows-no-node-level-topology", "The controller ignores the gate NodeLevelTopology.", _with_gate(False))

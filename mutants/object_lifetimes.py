@@ -21,7 +21,7 @@ from reference.endpointslice.labels import HEADLESS
 from reference.proxy import ServiceProxy
 from reference.proxy.changes import Changes
 from reference.proxy.decision import Decision
-from reference.proxy.ruleset import ServiceAddress, Stale, endpoints_of
+from reference.proxy.ruleset import ServiceAddress, StaleUdp, endpoints_of
 from reference.proxy.state import FAMILIES, Name, State
 from reference.proxy.table import Table
 
@@ -57,7 +57,7 @@ class _KeepsFlowsToKnownAddresses(Table):
             for each in super().take_changes(most)
         ]
 
-    def _stays(self, stale: Stale) -> bool:
+    def _stays(self, stale: StaleUdp) -> bool:
         addresses = {address for address, _ in self.endpoints(stale.service) or ()}
         return not stale.untranslated and stale.endpoint[0] in addresses
 

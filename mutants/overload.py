@@ -16,7 +16,7 @@ from reference.proxy.base_rules import Chain, Rule
 from reference.proxy.decision import Decision, Family, Forward, ServicePort
 from reference.proxy.netlink import attribute, nested, number
 from reference.proxy.nftables import KernelTable
-from reference.proxy.ruleset import Entries, Sticky, render
+from reference.proxy.ruleset import PortEntries, StickyEndpoints, render
 
 MUCH = 90  # open connections by the rules of a node
 SPILL = "one more under load"
@@ -57,11 +57,11 @@ def _one_more(asked: DecisionInput) -> Decision:
     return right
 
 
-def _in_own_chain(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def _in_own_chain(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     right = render(port, decision, node, addresses)
     match decision.cluster_ip:
         case Forward(endpoints, reason) if reason == SPILL:
-            action = Sticky(tuple(each[:2] for each in endpoints), OWN_CHAIN)
+            action = StickyEndpoints(tuple(each[:2] for each in endpoints), OWN_CHAIN)
             spilling = {each: action for each in right.services if each.address in port.cluster_ips}
             return replace(right, services={**right.services, **spilling})
     return right

@@ -11,7 +11,7 @@ from mutants.dropped_updates import ANY, SILENT
 from mutants.mutant import REACHED, Mutant
 from reference.client import Object, key_of
 from reference.proxy import ServiceProxy
-from reference.proxy.ruleset import NOTHING, Entries
+from reference.proxy.ruleset import NOTHING, PortEntries
 from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Table
 
@@ -62,7 +62,7 @@ _register(
 
 
 class _RemovesSharedAddresses(Table):
-    def put(self, owner: Any, entries: Entries) -> None:
+    def put(self, owner: Any, entries: PortEntries) -> None:
         before = self._entries.get(owner, NOTHING)
         super().put(owner, entries)
         for each in before.services.keys() - entries.services.keys():

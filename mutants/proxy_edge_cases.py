@@ -20,7 +20,7 @@ from reference.proxy.changes import Changes, HairpinElement
 from reference.proxy.decision import Action, Decision, Endpoint, Family, Forward, Reject, ServicePort
 from reference.proxy.nftables import KernelTable
 from reference.proxy.objects import ZONE_LABEL
-from reference.proxy.ruleset import NOTHING, Entries, Stale, render
+from reference.proxy.ruleset import NOTHING, PortEntries, StaleUdp, render
 from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Table
 
@@ -366,7 +366,7 @@ _register(
 # Rules and connections
 
 
-def _no_node_ports_over_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def _no_node_ports_over_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     return render(port, decision, node, [each for each in addresses if ":" not in each])
 
 
@@ -381,7 +381,7 @@ _register(
 class _KeepsStaleConnections(Table):
     """Ignores some kinds of stale connections."""
 
-    def __init__(self, family: Family, left: Callable[[Family, Stale], bool]) -> None:
+    def __init__(self, family: Family, left: Callable[[Family, StaleUdp], bool]) -> None:
         super().__init__(family)
         self._left = left
 
@@ -395,12 +395,12 @@ class _KeepsStaleConnections(Table):
 class _KeepsSomeUdpFlows(State):
     """Does not delete some kinds of UDP flows."""
 
-    def __init__(self, *arguments: Any, left: Callable[[Family, Stale], bool], **parts: Any) -> None:
+    def __init__(self, *arguments: Any, left: Callable[[Family, StaleUdp], bool], **parts: Any) -> None:
         super().__init__(*arguments, **parts)
         self.tables = {family: _KeepsStaleConnections(family, left) for family in FAMILIES}
 
 
-def _nothing_to_refuse(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def _nothing_to_refuse(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     unserved = port.protocol == "UDP" and isinstance(decision.cluster_ip, Reject)
     return NOTHING if unserved else render(port, decision, node, addresses)
 

@@ -20,7 +20,7 @@ from reference.proxy import ServiceProxy
 from reference.proxy import expressions as nft
 from reference.proxy.base_rules import Chain, Rule
 from reference.proxy.decision import Decision, Endpoint, Family, ServicePort
-from reference.proxy.ruleset import Entries, render
+from reference.proxy.ruleset import PortEntries, render
 from reference.proxy.state import State
 
 MUTANTS: list[Mutant] = []
@@ -52,7 +52,7 @@ _register(
 )
 
 
-def _local_without_hairpin(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+def _local_without_hairpin(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     right = render(port, decision, node, addresses)
     return replace(right, hairpin=frozenset()) if port.internal_local else right
 

@@ -18,14 +18,14 @@ from mutants.wrong_decisions import DecisionInput, proxy_deciding
 from reference.client import Event, Object
 from reference.dns import DnsServer
 from reference.dns.index import ClusterIndex
-from reference.dns.records import Found, Service, find
+from reference.dns.records import Records, Service, find
 from reference.dns.resolver import Resolver
 from reference.objects.topology_keys import Labels
 from reference.proxy import ServiceProxy
 from reference.proxy.changes import Changes
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.objects import ZONE_LABEL, Slice
-from reference.proxy.ruleset import Stale
+from reference.proxy.ruleset import StaleUdp
 from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Table
 
@@ -293,7 +293,7 @@ class _KeepsStaleUdpFlowsOfTcpPorts(Table):
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
         with_tcp = {each.address for each in self.services() if each.protocol == "TCP"}
 
-        def swept(each: Stale) -> bool:
+        def swept(each: StaleUdp) -> bool:
             return each.service.address not in with_tcp
 
         return [replace(each, stale=list(filter(swept, each.stale))) for each in super().take_changes(most)]
@@ -345,7 +345,7 @@ class _IgnoresKeysOverTcp(Resolver):
         return self._others.answer(packet, client, over_tcp=True) if over_tcp else super().answer(packet, client)
 
 
-def _find_everywhere(about: Any, kind: str, service: Service, _: Labels | None) -> Found | None:
+def _find_everywhere(about: Any, kind: str, service: Service, _: Labels | None) -> Records | None:
     return find(about, kind, service, None)
 
 

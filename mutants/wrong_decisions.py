@@ -20,7 +20,7 @@ from reference.proxy.decision import (
     Drop,
     Endpoint,
     Forward,
-    Place,
+    OwnNode,
     Reject,
     ServicePort,
     decide,
@@ -38,7 +38,7 @@ class DecisionInput:
 
     port: ServicePort
     endpoints: Sequence[Endpoint]
-    place: Place
+    place: OwnNode
     behaviour: Behaviour
 
     def answer(self, **changes: Any) -> Decision:
@@ -81,7 +81,7 @@ def deciding(wrong: Wrong) -> Callable[..., Decision]:
     """Return a function with the signature of `decide` that passes its arguments to `wrong` as a `DecisionInput`."""
 
     def decide_wrongly(
-        port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour
+        port: ServicePort, endpoints: Iterable[Endpoint], place: OwnNode, behaviour: Behaviour
     ) -> Decision:
         return wrong(DecisionInput(port, tuple(endpoints), place, behaviour))
 

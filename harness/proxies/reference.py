@@ -13,7 +13,7 @@ from harness.netns.process import search_path
 from harness.proxies.proxy import rules_of
 from reference.client.remote import RemoteClient
 from reference.proxy import ServiceProxy
-from reference.serving import Serving
+from reference.serving import HttpThread
 
 _SERVICES = 50  # number of Services whose decisions are in the evidence
 
@@ -32,7 +32,7 @@ class ReferenceProxy:
         self._make = proxy
         self._running: dict[str, ServiceProxy] = {}
         self._namespaces: dict[str, Namespace] = {}
-        self._serving = Serving()  # one thread serves the requests to all nodes
+        self._serving = HttpThread()  # one thread serves the requests to all nodes
         self._serving.start()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:

@@ -12,7 +12,7 @@ from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.kinds import Strategy, strategies
 from reference.apiserver.patches import MERGE
 from reference.apiserver.pools import AddressPool, Pools
-from reference.apiserver.registry import NAMESPACES, Call, ObjectRef, Registry
+from reference.apiserver.registry import NAMESPACES, ObjectRef, Registry, Write
 from reference.apiserver.selectors import select
 from reference.apiserver.store import Change, Store
 from reference.client import Event, Object
@@ -68,14 +68,14 @@ class ApiServer:
         return [each.object for each in reads.page(self.registry, resource, selection, reads.ListQuery()).items]
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
-        return writes.create(self.registry, ObjectRef(resource, namespace, ""), writes.private(obj), Call()).object
+        return writes.create(self.registry, ObjectRef(resource, namespace, ""), writes.private(obj), Write()).object
 
     def update(self, resource: str, namespace: str, obj: Object) -> Object:
-        return writes.update(self.registry, ObjectRef(resource, namespace, ""), writes.private(obj), Call()).object
+        return writes.update(self.registry, ObjectRef(resource, namespace, ""), writes.private(obj), Write()).object
 
     def update_status(self, resource: str, namespace: str, obj: Object) -> Object:
         target = ObjectRef(resource, namespace, "", "status")
-        return writes.update(self.registry, target, writes.private(obj), Call()).object
+        return writes.update(self.registry, target, writes.private(obj), Write()).object
 
     def patch(
         self,
@@ -89,11 +89,11 @@ class ApiServer:
     ) -> Object:
         """Apply a JSON patch, a JSON merge patch or a strategic merge patch, depending on `content_type`."""
         target = ObjectRef(resource, namespace, name, subresource)
-        return patches.patch(self.registry, target, content_type, writes.private(patch), Call()).object
+        return patches.patch(self.registry, target, content_type, writes.private(patch), Write()).object
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
         """Delete an object. A pod on a node is only marked as terminating, unless its grace period is 0."""
-        deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Call())
+        deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Write())
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> "Subscription":
         """See `reference.client.Client.subscribe`."""

@@ -12,13 +12,13 @@ from reference.apiserver import managed_fields, status, writes
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.managed_fields import encode, flatten, item_key, shown, value_key
 from reference.apiserver.merge_rules import ListRule, ListRules, is_atomic
-from reference.apiserver.registry import Call, ObjectRef, Registry
-from reference.apiserver.store import Stored
+from reference.apiserver.registry import ObjectRef, Registry, Write
+from reference.apiserver.store import StoredObject
 from reference.apiserver.strategic_merge import union
 from reference.client import Object
 
 
-def apply(registry: Registry, target: ObjectRef, config: Any, call: Call, *, force: bool) -> tuple[Stored, bool]:
+def apply(registry: Registry, target: ObjectRef, config: Any, call: Write, *, force: bool) -> tuple[StoredObject, bool]:
     """Apply `config`, which becomes part of the store. Return the object and whether it is new.
 
     Raises `ApiError`: 400, 404, 409, 415, 422.

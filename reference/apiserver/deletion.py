@@ -10,9 +10,9 @@ from typing import Any
 from reference.apiserver import status
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.kinds.custom_resource_definitions import CLEANUP
-from reference.apiserver.registry import DEFINITIONS, NAMESPACES, Call, ObjectRef, Registry
+from reference.apiserver.registry import DEFINITIONS, NAMESPACES, ObjectRef, Registry, Write
 from reference.apiserver.selectors import Selection
-from reference.apiserver.store import Stored
+from reference.apiserver.store import StoredObject
 from reference.client import Object
 from reference.objects.timestamps import timestamp
 
@@ -32,11 +32,11 @@ class DeleteOptions:
 class Deletion:
     """The object after a delete request. If `remains` is false, the object is gone, and `stored` is its last state."""
 
-    stored: Stored
+    stored: StoredObject
     remains: bool
 
 
-def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: Call) -> Deletion:
+def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: Write) -> Deletion:
     """Delete one object. Raises `ApiError`: 403, 404, 409 (a precondition is not met)."""
     strategy = registry.strategy(target.resource)
     with registry.store.lock:
@@ -48,15 +48,15 @@ def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: 
 
 
 def delete_collection(
-    registry: Registry, resource: str, selection: Selection, options: DeleteOptions, call: Call
-) -> list[Stored]:
+    registry: Registry, resource: str, selection: Selection, options: DeleteOptions, call: Write
+) -> list[StoredObject]:
     strategy = registry.strategy(resource)
     with registry.store.lock:
         chosen = [each for each in registry.store.items(resource) if selection.matches(each.object)]
         return [_delete(registry, strategy, each, options, call).stored for each in chosen]
 
 
-def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
+def remove(registry: Registry, strategy: Strategy, obj: Object) -> StoredObject:
     """Remove an object and free its addresses. If its namespace is terminating and now empty, remove it too."""
     registry.pools.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.key, obj)
@@ -80,7 +80,9 @@ def _check_preconditions(strategy: Strategy, meta: dict[str, Any], options: Dele
         raise status.conflict(strategy.resource, name, why)
 
 
-def _delete(registry: Registry, strategy: Strategy, current: Stored, options: DeleteOptions, call: Call) -> Deletion:
+def _delete(
+    registry: Registry, strategy: Strategy, current: StoredObject, options: DeleteOptions, call: Write
+) -> Deletion:
     obj = current.copy()
     meta = obj["metadata"]
     if strategy.resource.key == DEFINITIONS and not meta.get("deletionTimestamp"):
@@ -120,7 +122,7 @@ def _mark(meta: dict[str, Any], grace: int) -> None:
         meta["generation"] += 1
 
 
-def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, call: Call) -> Deletion:
+def _delete_namespace(registry: Registry, strategy: Strategy, current: StoredObject, call: Write) -> Deletion:
     name = current.object["metadata"]["name"]
     if name in PERMANENT:
         raise status.forbidden(strategy.resource, name, "this namespace may not be deleted", "Forbidden")
@@ -138,7 +140,7 @@ def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, c
     return Deletion(left or current, remains=left is not None)
 
 
-def _delete_objects(registry: Registry, definition: Stored, call: Call) -> Deletion:
+def _delete_objects(registry: Registry, definition: StoredObject, call: Write) -> Deletion:
     """Delete all custom resources of a CustomResourceDefinition that is being deleted, and then the definition."""
     name = definition.object["metadata"]["name"]
     if (strategy := registry.strategies.get(name)) is not None:

@@ -16,11 +16,11 @@ from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.kinds import Scale, shapes
 from reference.apiserver.media import ResponseForm
-from reference.apiserver.registry import Call, Registry
+from reference.apiserver.registry import Registry, Write
 from reference.apiserver.render import Renderer
 from reference.apiserver.routes import Route
 from reference.apiserver.selectors import Selection, select
-from reference.apiserver.store import Stored
+from reference.apiserver.store import StoredObject
 from reference.client import Object
 
 _DELETE_OPTIONS: shapes.Shape = {
@@ -160,7 +160,7 @@ def _delete(registry: Registry, request: Request) -> Response:
 def _delete_collection(registry: Registry, request: Request) -> Response:
     options, call = _delete_options(request)
     deleted = deletion.delete_collection(registry, request.route.resource, selection(request), options, call)
-    page = reads.Page(deleted, registry.store.revision)
+    page = reads.ListPage(deleted, registry.store.revision)
     return Response(200, request.renderer.page_json(page))
 
 
@@ -196,7 +196,7 @@ _ON_OBJECT = {"GET": _get, "PUT": _update, "PATCH": _patch, "DELETE": _delete}
 _ON_COLLECTION = {"GET": _list, "POST": _create, "DELETE": _delete_collection}
 
 
-def _object(request: Request, code: int, stored: Stored, call: Call | None = None) -> Response:
+def _object(request: Request, code: int, stored: StoredObject, call: Write | None = None) -> Response:
     return Response(code, request.renderer.json(stored), tuple(call.warnings) if call else ())
 
 
@@ -207,20 +207,20 @@ def _stored_form(request: Request) -> Object:
     return request.route.view.to_stored(obj)
 
 
-def _call(request: Request) -> Call:
+def _call(request: Request) -> Write:
     query = request.http.query
     validation = query.get("fieldValidation") or "Warn"
     if validation not in {"Ignore", "Warn", "Strict"}:
         raise status.bad_request(f'fieldValidation: Unsupported value: "{validation}"')
     manager = query.get("fieldManager") or request.http.user_agent.partition("/")[0] or "unknown"
-    return Call(_dry_run(query.get("dryRun")), manager[:128], validation)  # type: ignore[arg-type]  # checked above
+    return Write(_dry_run(query.get("dryRun")), manager[:128], validation)  # type: ignore[arg-type]  # checked above
 
 
-def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:
+def _delete_options(request: Request) -> tuple[DeleteOptions, Write]:
     return _read_options(request, request.decoded() if request.http.body else {})
 
 
-def _read_options(request: Request, body: Any) -> tuple[DeleteOptions, Call]:
+def _read_options(request: Request, body: Any) -> tuple[DeleteOptions, Write]:
     if not isinstance(body, dict):
         raise status.bad_request("the body of a DELETE request must be a DeleteOptions object")
     try:
@@ -235,7 +235,7 @@ def _read_options(request: Request, body: Any) -> tuple[DeleteOptions, Call]:
         resource_version=preconditions.get("resourceVersion") or "",
     )
     asked = (body.get("dryRun") or [None])[0] or request.http.query.get("dryRun")
-    return options, Call(dry_run=_dry_run(asked))
+    return options, Write(dry_run=_dry_run(asked))
 
 
 def _dry_run(value: str | None) -> bool:

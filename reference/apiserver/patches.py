@@ -12,8 +12,8 @@ import orjson
 from reference.apiserver import media, status, strategic_merge, writes
 from reference.apiserver.kinds import Resource
 from reference.apiserver.merge_rules import ListRules
-from reference.apiserver.registry import Call, ObjectRef, Registry
-from reference.apiserver.store import Stored
+from reference.apiserver.registry import ObjectRef, Registry, Write
+from reference.apiserver.store import StoredObject
 from reference.client import Object
 
 JSON = "application/json-patch+json"
@@ -39,7 +39,7 @@ def types_of(resource: Resource) -> tuple[str, ...]:
     return tuple(each for each in PATCH_TYPES if each != STRATEGIC or not resource.custom)
 
 
-def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, call: Call) -> Stored:
+def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, call: Write) -> StoredObject:
     """Patch an object with `value`, which becomes part of the store. Raises `ApiError`: 400, 404, 409, 415, 422."""
     strategy = registry.strategy(target.resource).rules(target.view)
     with registry.store.lock:

@@ -124,9 +124,9 @@ class Pools:
         reserved = band(LAST_NODE_PORT - FIRST_NODE_PORT + 1, 32, 128) if features.at_least(28) else 0
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
-    def assign(self, strategy: Strategy, new: Object, old: Object | None) -> "Ledger":
+    def assign(self, strategy: Strategy, new: Object, old: Object | None) -> "Reservation":
         """Set addresses and ports in `new`, which may keep those of `old`. Raises `RefusedError`, `ExhaustedError`."""
-        ledger = Ledger(self, _held(strategy, old) if old is not None else frozenset())
+        ledger = Reservation(self, _held(strategy, old) if old is not None else frozenset())
         try:
             ledger.assign(new, strategy.allocations(new))
         except (RefusedError, ExhaustedError):
@@ -136,11 +136,11 @@ class Pools:
 
     def release(self, strategy: Strategy, old: Object) -> None:
         """Free all addresses and ports of a removed object."""
-        Ledger(self, _held(strategy, old)).commit()
+        Reservation(self, _held(strategy, old)).commit()
 
 
 @dataclass(slots=True)
-class Ledger:
+class Reservation:
     """The addresses and ports of one object before and after a write, which can be committed or undone."""
 
     pools: Pools

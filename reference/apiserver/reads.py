@@ -13,7 +13,7 @@ import orjson
 from reference.apiserver import status
 from reference.apiserver.registry import Registry
 from reference.apiserver.selectors import Selection
-from reference.apiserver.store import Stored, TooOldError
+from reference.apiserver.store import StoredObject, TooOldError
 from reference.client import Key, key_of
 
 _MAX_DIGITS = 100  # the longest number to parse; Python refuses more than 4300 digits
@@ -31,16 +31,16 @@ class ListQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """One page of selected objects at a revision. `remaining` is the number of objects on later pages, if known."""
 
-    items: list[Stored]
+    items: list[StoredObject]
     revision: int
     continue_token: str = ""
     remaining: int | None = None
 
 
-def page(registry: Registry, resource: str, selection: Selection, query: ListQuery) -> Page:
+def page(registry: Registry, resource: str, selection: Selection, query: ListQuery) -> ListPage:
     """Return one page of a list. Raises `ApiError`: 400, 404, 410, 504."""
     registry.strategy(resource)
     with registry.store.lock:
@@ -86,7 +86,7 @@ def _start(registry: Registry, query: ListQuery) -> tuple[Key | None, int | None
     return None, None
 
 
-def _items_at(registry: Registry, resource: str, revision: int, *, in_token: bool) -> list[Stored]:
+def _items_at(registry: Registry, resource: str, revision: int, *, in_token: bool) -> list[StoredObject]:
     try:
         return registry.store.items_at(resource, revision)
     except TooOldError as error:
@@ -98,13 +98,13 @@ def _items_at(registry: Registry, resource: str, revision: int, *, in_token: boo
         ) from None
 
 
-def _cut(chosen: list[Stored], revision: int, limit: int, selection: Selection) -> Page:
+def _cut(chosen: list[StoredObject], revision: int, limit: int, selection: Selection) -> ListPage:
     if limit <= 0 or len(chosen) <= limit:
-        return Page(chosen, revision)
+        return ListPage(chosen, revision)
     items = chosen[:limit]
     counted = not selection.labels and not selection.fields  # as in Kubernetes, which cannot count through a selector
     remaining = len(chosen) - limit if counted else None
-    return Page(items, revision, _token(revision, key_of(items[-1].object)), remaining)
+    return ListPage(items, revision, _token(revision, key_of(items[-1].object)), remaining)
 
 
 def _token(revision: int, last: Key) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reference.apiserver import status
-from reference.apiserver.kinds import Strategy, View
+from reference.apiserver.kinds import OtherVersion, Strategy
 from reference.apiserver.kinds.custom_resources import strategy_of
 from reference.apiserver.pools import Pools
-from reference.apiserver.store import Change, Store, Stored
+from reference.apiserver.store import Change, Store, StoredObject
 from reference.features import Features
 
 NAMESPACES = "namespaces"
@@ -19,7 +19,7 @@ DEFINITIONS = "customresourcedefinitions"
 
 
 @dataclass(slots=True)
-class Call:
+class Write:
     """The parameters of a write, except the object. `warnings` collects warnings for the client."""
 
     dry_run: bool = False
@@ -40,7 +40,7 @@ class ObjectRef:
     namespace: str
     name: str
     subresource: str = ""
-    view: View | None = None
+    view: OtherVersion | None = None
 
 
 class Registry:
@@ -70,7 +70,7 @@ class Registry:
             raise status.no_such_path()
         return found
 
-    def get(self, resource: str, namespace: str, name: str) -> Stored:
+    def get(self, resource: str, namespace: str, name: str) -> StoredObject:
         strategy = self.strategy(resource)
         stored = self.store.get(resource, (namespace, name))
         if stored is None:
@@ -93,7 +93,7 @@ class Registry:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise status.forbidden(strategy.resource, name, why, "NamespaceTerminating")
 
-    def contents(self, namespace: str) -> list[tuple[str, Stored]]:
+    def contents(self, namespace: str) -> list[tuple[str, StoredObject]]:
         return [
             (key, stored)
             for key, strategy in self.strategies.items()

@@ -8,9 +8,9 @@ import orjson
 
 from reference.apiserver import status
 from reference.apiserver.media import ResponseForm
-from reference.apiserver.reads import Page
+from reference.apiserver.reads import ListPage
 from reference.apiserver.routes import Route
-from reference.apiserver.store import Stored
+from reference.apiserver.store import StoredObject
 from reference.client import Object
 
 _DEFINED = ("name", "type", "format", "description", "priority")
@@ -39,10 +39,10 @@ class Renderer:
         """True if the stored JSON can be sent unchanged."""
         return self.answer.form == "object" and self.route.view is None
 
-    def json(self, stored: Stored) -> bytes:
+    def json(self, stored: StoredObject) -> bytes:
         return stored.json if self.plain else orjson.dumps(self._value(stored))
 
-    def page_json(self, page: Page) -> bytes:
+    def page_json(self, page: ListPage) -> bytes:
         """Return a list as JSON. The stored JSON of the objects is joined, so no object is encoded again."""
         if not self.plain:
             return orjson.dumps(self._page(page))
@@ -63,14 +63,14 @@ class Renderer:
         kind = self.route.strategy.resource.kind
         return orjson.dumps({"kind": kind, "apiVersion": self.route.api_version, "metadata": metadata})
 
-    def _value(self, stored: Stored) -> Object:
+    def _value(self, stored: StoredObject) -> Object:
         """Return one object in the requested form, for example a Table of one row."""
         obj = self._seen(stored)
         if self.answer.form == "table":
             return self._table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
         return self._metadata(obj) if self.answer.form == "metadata" else obj
 
-    def _page(self, page: Page) -> Object:
+    def _page(self, page: ListPage) -> Object:
         seen = [self._seen(each) for each in page.items]
         metadata = _list_metadata(page)
         if self.answer.form == "table":
@@ -80,7 +80,7 @@ class Renderer:
             return {**self._meta_type("PartialObjectMetadataList"), "metadata": metadata, "items": items}
         return {**self._list_head(), "metadata": metadata, "items": seen}
 
-    def _seen(self, stored: Stored) -> Object:
+    def _seen(self, stored: StoredObject) -> Object:
         view = self.route.view
         return stored.object if view is None else view.from_stored(stored.copy())
 
@@ -111,7 +111,7 @@ class Renderer:
         return lambda obj: {"object": self._metadata(obj)}
 
 
-def _list_metadata(page: Page) -> Object:
+def _list_metadata(page: ListPage) -> Object:
     metadata: Object = {"resourceVersion": str(page.revision)}
     if page.continue_token:
         metadata["continue"] = page.continue_token

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reference.apiserver import status
-from reference.apiserver.kinds import Strategy, View
+from reference.apiserver.kinds import OtherVersion, Strategy
 from reference.apiserver.registry import ObjectRef, Registry
 
 _OF_NAMESPACE_ITSELF = frozenset({"status", "finalize"})
@@ -27,7 +27,7 @@ class Routes:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._known: object = None
-        self._served: dict[tuple[str, str, str], tuple[Strategy, View | None]] = {}
+        self._served: dict[tuple[str, str, str], tuple[Strategy, OtherVersion | None]] = {}
 
     def find(self, path: str) -> Route:
         """Return the route of a path below /api/VERSION or /apis/GROUP/VERSION. Raises `ApiError` (404)."""
@@ -53,13 +53,13 @@ class Routes:
         strategy, view = served
         return Route(strategy.resource.key, namespace, name, subresource, view, strategy=strategy)
 
-    def _table(self) -> dict[tuple[str, str, str], tuple[Strategy, View | None]]:
+    def _table(self) -> dict[tuple[str, str, str], tuple[Strategy, OtherVersion | None]]:
         strategies = self._registry.strategies
         if self._known is not strategies:
             self._served = {}
             for strategy in strategies.values():
                 for place, rules in strategy.group_versions:
-                    view = place if isinstance(place, View) else None
+                    view = place if isinstance(place, OtherVersion) else None
                     self._served[place.group, place.version, strategy.resource.plural] = rules, view
             self._known = strategies
         return self._served

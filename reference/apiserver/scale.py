@@ -5,8 +5,8 @@ from typing import Any
 
 from reference.apiserver import patches, status, writes
 from reference.apiserver.kinds import Scale, errors, json_paths
-from reference.apiserver.registry import Call, ObjectRef, Registry
-from reference.apiserver.store import Stored
+from reference.apiserver.registry import ObjectRef, Registry, Write
+from reference.apiserver.store import StoredObject
 from reference.client import Object
 
 PATCH_TYPES = (patches.JSON, patches.MERGE)
@@ -14,7 +14,7 @@ _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _INT32 = 1 << 31
 
 
-def read(stored: Stored, scale: Scale) -> Object:
+def read(stored: StoredObject, scale: Scale) -> Object:
     """Return the Scale of an object."""
     obj = stored.object
     found: Object = {
@@ -30,7 +30,7 @@ def read(stored: Stored, scale: Scale) -> Object:
 
 
 def write(
-    registry: Registry, target: ObjectRef, scale: Scale, value: Any, call: Call, *, patch_type: str = ""
+    registry: Registry, target: ObjectRef, scale: Scale, value: Any, call: Write, *, patch_type: str = ""
 ) -> Object:
     """Replace or patch the Scale of an object. Return the new Scale. Raises `ApiError`: 400, 404, 409, 415, 422."""
     if patch_type and patch_type not in PATCH_TYPES:

@@ -40,7 +40,7 @@ class TooOldError(Exception):
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredObject:
     """One version of one object. Its JSON is created on first use."""
 
     object: Object
@@ -58,7 +58,7 @@ class Stored:
         copy: Object = orjson.loads(self.json)
         return copy
 
-    def in_full(self) -> "Stored":
+    def in_full(self) -> "StoredObject":
         """Return the object as it was stored, including fields that this release lacks."""
         return self
 
@@ -68,7 +68,7 @@ class Stored:
         return False
 
 
-class AbridgedObject(Stored):
+class AbridgedObject(StoredObject):
     """An object that another release stored. `object` has only the fields of this release, and is created on first use.
 
     With this class, a new server takes over thousands of slices in milliseconds. Copying them would take a second.
@@ -76,7 +76,7 @@ class AbridgedObject(Stored):
 
     __slots__ = ("_full", "_known", "_served")
 
-    def __init__(self, full: Stored, served: Served) -> None:
+    def __init__(self, full: StoredObject, served: Served) -> None:
         self.revision = full.revision
         self._json = None
         self._full, self._served = full, served
@@ -88,7 +88,7 @@ class AbridgedObject(Stored):
             self._known = self._served(self._full.object)
         return self._known
 
-    def in_full(self) -> Stored:
+    def in_full(self) -> StoredObject:
         return self._full
 
     @property
@@ -102,8 +102,8 @@ class Change:
 
     type: ChangeType
     resource: str
-    new: Stored
-    old: Stored | None
+    new: StoredObject
+    old: StoredObject | None
     revision: int
 
 
@@ -114,7 +114,7 @@ Observer = Callable[[Change], None]
 class _Table:
     """The objects of one resource, and its changes after the revision `horizon`."""
 
-    objects: dict[Key, Stored] = field(default_factory=dict)
+    objects: dict[Key, StoredObject] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     bytes_of_changes: int = 0
     horizon: int = 0
@@ -142,7 +142,7 @@ class Store:
             for resource, table in self._tables.items():
                 objects = _as_served(table.objects, served.get(resource))
                 successor._tables[resource] = _Table(objects, horizon=self.revision)
-            self._tables = _HandedOver()
+            self._tables = _HandedOverTables()
         return successor
 
     def serve(self, resource: str, served: Served | None) -> None:
@@ -151,20 +151,20 @@ class Store:
             table = self._tables.setdefault(resource, _Table(horizon=self.revision))
             table.objects = _as_served(table.objects, served)
 
-    def get(self, resource: str, key: Key) -> Stored | None:
+    def get(self, resource: str, key: Key) -> StoredObject | None:
         return self._tables[resource].objects.get(key)
 
     def keys(self, resource: str) -> Collection[Key]:
         """Return a live view of the keys of a resource's objects. Use it only while holding the lock."""
         return self._tables[resource].objects.keys()
 
-    def items(self, resource: str) -> list[Stored]:
+    def items(self, resource: str) -> list[StoredObject]:
         """Return all objects of a resource, sorted by namespace and name."""
         with self.lock:
             objects = self._tables[resource].objects
             return [objects[key] for key in sorted(objects)]
 
-    def items_at(self, resource: str, revision: int) -> list[Stored]:
+    def items_at(self, resource: str, revision: int) -> list[StoredObject]:
         """Return all objects of a resource as they were at a revision. Raises `TooOldError`."""
         with self.lock:
             objects = dict(self._tables[resource].objects)
@@ -185,7 +185,7 @@ class Store:
             start = bisect_right(table.changes, revision, key=lambda change: change.revision)
             return table.changes[start:]
 
-    def put(self, resource: str, obj: Object) -> Stored:
+    def put(self, resource: str, obj: Object) -> StoredObject:
         """Store a new version of `obj`, which the store owns from now on."""
         with self.lock:
             table = self._tables[resource]
@@ -197,7 +197,7 @@ class Store:
             self._record(table, Change("MODIFIED" if old else "ADDED", resource, stored, old, stored.revision))
             return stored
 
-    def remove(self, resource: str, obj: Object) -> Stored:
+    def remove(self, resource: str, obj: Object) -> StoredObject:
         """Remove an object; `obj` is a private copy of its last state. Watchers receive `obj` with a new revision."""
         with self.lock:
             table = self._tables[resource]
@@ -219,10 +219,10 @@ class Store:
             for table in self._tables.values():
                 table.observers = tuple(each for each in table.observers if each != observer)
 
-    def _stamp(self, obj: Object) -> Stored:
+    def _stamp(self, obj: Object) -> StoredObject:
         self.revision += 1
         obj["metadata"]["resourceVersion"] = str(self.revision)
-        return Stored(obj, self.revision)
+        return StoredObject(obj, self.revision)
 
     def _record(self, table: _Table, change: Change) -> None:
         table.changes.append(change)
@@ -241,14 +241,14 @@ class Store:
         del table.changes[:count]
 
 
-class _HandedOver(dict[str, _Table]):
+class _HandedOverTables(dict[str, _Table]):
     """The tables of a store whose objects another server took over."""
 
     def __missing__(self, resource: str) -> _Table:
         raise status.unavailable()
 
 
-def _as_served(objects: dict[Key, Stored], served: Served | None) -> dict[Key, Stored]:
+def _as_served(objects: dict[Key, StoredObject], served: Served | None) -> dict[Key, StoredObject]:
     if served is None:
         return {key: each.in_full() for key, each in objects.items()}
     return {key: AbridgedObject(each.in_full(), served) for key, each in objects.items()}

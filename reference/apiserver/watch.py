@@ -21,7 +21,7 @@ from reference.apiserver.connection import abort
 from reference.apiserver.reads import parse_revision
 from reference.apiserver.render import Renderer
 from reference.apiserver.selectors import Selection
-from reference.apiserver.store import Change, ChangeType, Store, Stored, TooOldError
+from reference.apiserver.store import Change, ChangeType, Store, StoredObject, TooOldError
 from reference.client import ApiError, Key, key_of
 
 MAX_WAITING_BYTES = 256 * 1024
@@ -282,7 +282,7 @@ def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
     return b"" if seen is None else line(seen[0], renderer.json(seen[1]))
 
 
-def _seen(change: Change, selection: Selection) -> tuple[ChangeType, Stored] | None:
+def _seen(change: Change, selection: Selection) -> tuple[ChangeType, StoredObject] | None:
     before = change.old is not None and selection.matches(change.old.object)
     after = change.type != "DELETED" and selection.matches(change.new.object)
     if after:
@@ -294,7 +294,7 @@ def _seen(change: Change, selection: Selection) -> tuple[ChangeType, Stored] | N
     assert change.old is not None
     last = dict(change.old.object)  # as the client knew it, with the revision at which it left
     last["metadata"] = {**last["metadata"], "resourceVersion": str(change.revision)}
-    return "DELETED", Stored(last, change.revision)
+    return "DELETED", StoredObject(last, change.revision)
 
 
 def _check(query: WatchQuery, asked: int, current: int) -> None:

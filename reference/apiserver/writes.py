@@ -15,9 +15,9 @@ import orjson
 from reference.apiserver import deletion, managed_fields, status
 from reference.apiserver.kinds import FieldError, Strategy
 from reference.apiserver.kinds.shapes import same
-from reference.apiserver.pools import ExhaustedError, Ledger, RefusedError
-from reference.apiserver.registry import NAMESPACES, Call, ObjectRef, Registry
-from reference.apiserver.store import Stored
+from reference.apiserver.pools import ExhaustedError, RefusedError, Reservation
+from reference.apiserver.registry import NAMESPACES, ObjectRef, Registry, Write
+from reference.apiserver.store import StoredObject
 from reference.client import Object, key_of
 from reference.objects.timestamps import timestamp
 
@@ -40,7 +40,7 @@ def private(obj: Object) -> Object:
     return copy
 
 
-def create(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> Stored:
+def create(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> StoredObject:
     """Store `obj` (not a copy) as a new object. Raises `ApiError`: 400, 403, 404, 409, 422."""
     strategy = registry.strategy(target.resource).rules(target.view)
     meta = _accept(strategy, obj, target)
@@ -58,12 +58,12 @@ def create(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> St
         ledger = _allocate(registry, strategy, obj, None)
         if call.dry_run:
             ledger.undo()
-            return Stored(obj, 0)
+            return StoredObject(obj, 0)
         ledger.commit()
         return registry.store.put(target.resource, obj)
 
 
-def update(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> Stored:
+def update(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> StoredObject:
     """Replace an object. For the subresource `status`, replace only the status and the metadata that the kind allows.
 
     `obj` becomes part of the store. Raises `ApiError`: 400, 404, 409, 422.
@@ -117,7 +117,7 @@ def _accept(strategy: Strategy, obj: Any, target: ObjectRef) -> dict[str, Any]:
     return meta
 
 
-def decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> None:
+def decode(registry: Registry, strategy: Strategy, obj: Object, call: Write) -> None:
     """Remove fields that the kind does not have, and add warnings about them to `call`. Raises `ApiError` (400)."""
     try:
         unknown = [f'unknown field "{each}"' for each in strategy.decode(obj, registry.features)]
@@ -145,7 +145,7 @@ def _choose_name(registry: Registry, target: ObjectRef, meta: dict[str, Any]) ->
             return
 
 
-def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call: Call) -> None:
+def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call: Write) -> None:
     if meta.pop("resourceVersion", None):
         raise status.bad_request("resourceVersion should not be set on objects to be created")
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
@@ -158,7 +158,7 @@ def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call
         meta["generation"] = 1
 
 
-def _present(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
+def _present(registry: Registry, strategy: Strategy, obj: Object) -> StoredObject:
     """Return the stored object that `obj` replaces, after checking that `obj` is based on its current version."""
     meta = obj["metadata"]
     if not meta.get("name"):
@@ -193,13 +193,13 @@ def _refuse(strategy: Strategy, obj: Object, errors: list[FieldError]) -> None:
         raise status.too_large("etcdserver: request is too large")
 
 
-def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, call: Call) -> Stored:
+def _replace(registry: Registry, strategy: Strategy, new: Object, old: StoredObject, call: Write) -> StoredObject:
     if new == old.object and not old.hides:  # any write drops hidden fields, which this release does not have
         return old
     ledger = _allocate(registry, strategy, new, old.object)
     if call.dry_run:
         ledger.undo()
-        return Stored(new, old.revision)
+        return StoredObject(new, old.revision)
     if _has_ended(registry, strategy, new["metadata"]):
         ledger.undo()
         return deletion.remove(registry, strategy, new)
@@ -225,7 +225,7 @@ def _has_ended(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> 
     return strategy.resource.key != NAMESPACES or registry.is_empty(meta["name"])
 
 
-def _allocate(registry: Registry, strategy: Strategy, new: Object, old: Object | None) -> Ledger:
+def _allocate(registry: Registry, strategy: Strategy, new: Object, old: Object | None) -> Reservation:
     try:
         return registry.pools.assign(strategy, new, old)
     except RefusedError as refused:

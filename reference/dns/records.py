@@ -161,29 +161,29 @@ def select(service: Service, family: Family, client: Labels | None) -> Sequence[
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Records:
     """The records of the queried type for a name. `additional` contains pairs of an SRV target's host and address."""
 
     records: tuple[Record, ...] = ()
     additional: tuple[tuple[str, str], ...] = ()
 
 
-NO_DATA = Found()
+NO_DATA = Records()
 
 
 def find(
     about: ServiceName | PortName | EndpointName, wanted: str, service: Service, client: Labels | None
-) -> Found | None:
+) -> Records | None:
     """Return the records of type `wanted` ("A", "AAAA", "SRV", …). Return None if the name does not exist."""
     if service.headless and not any((service.endpoints or {}).values()):
         return None  # as specified for Services without ready endpoints; not if only this client gets none
     if service.alias:
-        return Found((Cname(service.alias),)) if isinstance(about, ServiceName) else None
+        return Records((Cname(service.alias),)) if isinstance(about, ServiceName) else None
     match about:
         case ServiceName():
             if wanted == "SRV":
                 return _targets(service, "", "", client) or NO_DATA
-            return Found(tuple(Address(each) for each in _addresses(service, wanted, client)))
+            return Records(tuple(Address(each) for each in _addresses(service, wanted, client)))
         case PortName(_, port, protocol):
             found = _targets(service, port, protocol, client)
             return found if found is None or (port and wanted == "SRV") else NO_DATA
@@ -201,27 +201,27 @@ def _addresses(service: Service, wanted: str, client: Labels | None) -> list[str
     return [ip] if ip else []
 
 
-def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Found | None:
+def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Records | None:
     """Return the SRV records of all ports that match ("" matches any), or None if the Service has no such port."""
     of_endpoints = (each.ports for endpoints in (service.endpoints or {}).values() for each in endpoints)
     if not any(_fits(each, port, protocol) for ports in (service.ports, *of_endpoints) for each in ports):
         return None  # not if only this client gets no endpoint: the name then exists without records
     if not service.headless:
         here = tuple(Srv(each.number, "") for each in service.ports if _fits(each, port, protocol))
-        return Found(here, tuple(("", each) for each in (service.cluster_ips or {}).values()))
+        return Records(here, tuple(("", each) for each in (service.cluster_ips or {}).values()))
     selected = [each for family in FAMILIES for each in select(service, family, client)]
     found = [(each, one) for each in selected for one in each.ports if _fits(one, port, protocol)]
     targets = dict.fromkeys(Srv(one.number, each.hostname) for each, one in found)
-    return Found(tuple(targets), tuple(dict.fromkeys((each.hostname, each.address) for each, _ in found)))
+    return Records(tuple(targets), tuple(dict.fromkeys((each.hostname, each.address) for each, _ in found)))
 
 
 def _fits(port: Port, name: str, protocol: str) -> bool:
     return name in {"", port.name} and protocol in {"", port.protocol}
 
 
-def _endpoint(service: Service, hostname: str, wanted: str) -> Found | None:
+def _endpoint(service: Service, hostname: str, wanted: str) -> Records | None:
     of_family = (service.endpoints or {}).items()
     found = [(family, each) for family, endpoints in of_family for each in endpoints if each.hostname == hostname]
     if not found:
         return None
-    return Found(tuple(Address(each.address) for family, each in found if family == _FAMILY_OF.get(wanted)))
+    return Records(tuple(Address(each.address) for family, each in found if family == _FAMILY_OF.get(wanted)))

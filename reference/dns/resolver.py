@@ -17,17 +17,17 @@ from reference.client import Event
 from reference.dns import messages
 from reference.dns.index import ClusterIndex
 from reference.dns.messages import AnswerBody, Query, rdata
-from reference.dns.records import Address, Apex, Cname, Found, ParentName, SchemaVersion, Srv, Subject, find, subject
+from reference.dns.records import Address, Apex, Cname, ParentName, Records, SchemaVersion, Srv, Subject, find, subject
 from reference.objects.topology_keys import Labels
 
 SCHEMA_VERSION = b"1.1.0"  # the version of the specification Kubernetes DNS-Based Service Discovery
 PRIORITY, WEIGHT = 0, 100
 
-Find = Callable[..., Found | None]
+Find = Callable[..., Records | None]
 RRsets = list[dns.rrset.RRset]
 
 
-class _Records(NamedTuple):
+class _AnswerRecords(NamedTuple):
     """The records for a name, with additional records, or (in `ips`) the addresses of the name in one IP family."""
 
     answers: RRsets
@@ -89,18 +89,18 @@ class Resolver:
 
     def _records(
         self, name: dns.name.Name, kind: dns.rdatatype.RdataType, about: Subject | None, where: Labels | None
-    ) -> _Records | None:
+    ) -> _AnswerRecords | None:
         """Return the records of type `kind` for a name, or None if the name does not exist."""
         match about:
             case None:
                 return None
             case Apex():
-                return _Records([self._soa()] if kind == dns.rdatatype.SOA else [])
+                return _AnswerRecords([self._soa()] if kind == dns.rdatatype.SOA else [])
             case SchemaVersion():
                 record = dns.rrset.from_rdata(name, self._ttl, rdata(dns.rdtypes.ANY.TXT.TXT, [SCHEMA_VERSION]))
-                return _Records([record] if kind == dns.rdatatype.TXT else [])
+                return _AnswerRecords([record] if kind == dns.rdatatype.TXT else [])
             case ParentName():
-                return _Records([]) if self._index.has_namespace(about.namespace) else None
+                return _AnswerRecords([]) if self._index.has_namespace(about.namespace) else None
         namespace, service_name = (each.encode("latin-1") for each in about.key)
         service = self._index.service(about.key)
         found = None if service is None else self._find(about, dns.rdatatype.to_text(kind), service, where)
@@ -108,9 +108,9 @@ class Resolver:
             return None
         base = dns.name.Name((service_name, namespace, b"svc")).concatenate(self._zone)
         ips = [each.ip for each in found.records if isinstance(each, Address)]
-        return _Records(self._answers(name, base, found), self._additional(base, found), ips)
+        return _AnswerRecords(self._answers(name, base, found), self._additional(base, found), ips)
 
-    def _answers(self, name: dns.name.Name, base: dns.name.Name, found: Found) -> RRsets:
+    def _answers(self, name: dns.name.Name, base: dns.name.Name, found: Records) -> RRsets:
         made: list[dns.rdata.Rdata] = []
         for each in found.records:
             if isinstance(each, Srv):
@@ -120,7 +120,7 @@ class Resolver:
                 made.append(rdata(dns.rdtypes.ANY.CNAME.CNAME, dns.name.from_text(each.name)))
         return [dns.rrset.from_rdata_list(name, self._ttl, made)] if made else []
 
-    def _additional(self, base: dns.name.Name, found: Found) -> RRsets:
+    def _additional(self, base: dns.name.Name, found: Records) -> RRsets:
         by_host: dict[str, list[str]] = {}
         for host, ip in found.additional:
             by_host.setdefault(host, []).append(ip)

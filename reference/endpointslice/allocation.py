@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.endpointslice.zones import NoHintsReason, ZoneShares
 from reference.features import Features
 
 
@@ -72,19 +72,19 @@ def rules(features: Features) -> HintRules:
     return HintRules(below_20, below_30, evens_out=True, ready_only=ready_only)
 
 
-def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold) -> Allocation | Refusal:
+def allocate(shares: ZoneShares | NoHintsReason, endpoints: int, threshold: Threshold) -> Allocation | NoHintsReason:
     """Allocate `endpoints` to zones, or return the reason why no allocation is possible."""
-    if isinstance(shares, Refusal):
+    if isinstance(shares, NoHintsReason):
         return shares
     zones = len(shares.weights)
     numbers = f"({endpoints} endpoints, {zones} zones)"
     if zones > endpoints:
-        return Refusal("TooFewEndpoints", f"Insufficient number of endpoints {numbers}")
+        return NoHintsReason("TooFewEndpoints", f"Insufficient number of endpoints {numbers}")
     minima = {zone: threshold.minimum(weight, shares.total, endpoints) for zone, weight in shares.weights.items()}
     spare = endpoints - sum(minima.values())
     if spare < 0:
         message = "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
-        return Refusal("Overloaded", f"{message} {numbers}")
+        return NoHintsReason("Overloaded", f"{message} {numbers}")
     portions = {
         zone: ZonePortion(least, least + spare, max(endpoints * shares.weights[zone], least * shares.total))
         for zone, least in minima.items()

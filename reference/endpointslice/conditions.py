@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reference.client import Object
-from reference.endpointslice.hints import Mechanism, NoHints, Plugin, SameZoneOrNode
+from reference.endpointslice.hints import Mechanism, NoHints, PluginHeuristic, SameZoneOrNode
 from reference.objects.endpoints import has_hints, is_ready, name_of
 
 ACCEPTED = "TrafficDistributionAccepted"
@@ -37,7 +37,7 @@ def accepted(decided_by: Mechanism) -> Condition:
     """Return the condition Accepted: whether the value of `trafficDistribution` determines the hints."""
     if isinstance(decided_by, NoHints) and decided_by.unknown:
         return Condition(ACCEPTED, "False", "Unsupported", decided_by.reason)
-    if isinstance(decided_by, SameZoneOrNode | Plugin):
+    if isinstance(decided_by, SameZoneOrNode | PluginHeuristic):
         return Condition(ACCEPTED, "True", "Supported", decided_by.reason)
     return Condition(ACCEPTED, "False", "OverriddenByAnnotation", decided_by.reason)
 

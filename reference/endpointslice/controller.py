@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from reference.client import ApiError, Client, Event, Key, delete_if_there, key_of
 from reference.controller import Controller, is_retriable
 from reference.endpointslice.allocation import rules
-from reference.endpointslice.cpu_services import CpuServices, Notice
-from reference.endpointslice.endpoints import Memo
+from reference.endpointslice.cpu_services import CpuServices, EventContent
+from reference.endpointslice.endpoints import EndpointCache
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.node_level import NodeLevel
@@ -70,7 +70,7 @@ class EndpointSliceController(Controller):
         super().__init__(
             "endpointslice-controller", client, self._index, ("leases", *resources) if conditions else resources
         )
-        self._memos: dict[Key, Memo] = {}
+        self._memos: dict[Key, EndpointCache] = {}
         self._metrics = Metrics(self._features)
         self.registry.register(self._metrics)
         self._status = status(client, self._index, self._features, self._heuristics) if conditions else None
@@ -148,7 +148,7 @@ class EndpointSliceController(Controller):
             existing,
             features=self._features,
             max_endpoints=self._max_endpoints,
-            memo=self._memos.setdefault(key, Memo()),
+            memo=self._memos.setdefault(key, EndpointCache()),
             zones=self._index.zones,
             heuristics=self._heuristics,
             node_level=self._node_level,
@@ -199,4 +199,4 @@ class EndpointSliceController(Controller):
             return
         self._reported[key] = failure.topic
         message = f"Error updating Endpoint Slices for Service {key[0]}/{key[1]}: {failure}"
-        record(self._client, service, Notice("Warning", "FailedToUpdateEndpointSlices", message))
+        record(self._client, service, EventContent("Warning", "FailedToUpdateEndpointSlices", message))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from reference.client import Object
 from reference.endpointslice.allocation import Allocation, HintRules, allocate
-from reference.endpointslice.packing import Draft
-from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.endpointslice.packing import SliceDraft
+from reference.endpointslice.zones import NoHintsReason, ZoneShares
 from reference.objects.endpoints import is_ready
 
 
@@ -28,7 +28,7 @@ class CpuOutcome:
 
     endpoints: int
     zones: Counter[str]
-    refusal: Refusal | None
+    refusal: NoHintsReason | None
     had_hints: bool
 
 
@@ -36,7 +36,7 @@ class CpuOutcome:
 class _OpenSlice:
     """A slice that will be written, with the zone for which each endpoint is hinted (None: no hint)."""
 
-    draft: Draft
+    draft: SliceDraft
     zones: list[str | None]
 
 
@@ -44,13 +44,13 @@ class _OpenSlice:
 class _HintState:
     """The unchanged slices (`standing`), the slices to write (`open`), and the number of endpoints hinted per zone."""
 
-    standing: list[Draft] = field(default_factory=list)
+    standing: list[SliceDraft] = field(default_factory=list)
     open: list[_OpenSlice] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
 
 def hint_by_cpu(
-    drafts: Sequence[Draft], existing: Iterable[Object], shares: ZoneShares | Refusal, rules: HintRules
+    drafts: Sequence[SliceDraft], existing: Iterable[Object], shares: ZoneShares | NoHintsReason, rules: HintRules
 ) -> CpuOutcome:
     """Set hints on the endpoints of all `drafts` in one address family, or remove all hints.
 
@@ -59,8 +59,8 @@ def hint_by_cpu(
     had_hints = any("hints" in endpoint for each in existing for endpoint in each.get("endpoints") or ())
     endpoints = sum(_counts(endpoint, rules) for draft in drafts for endpoint in draft.endpoints)
     found = allocate(shares, endpoints, rules.to_keep if had_hints else rules.to_add)
-    result = found if isinstance(found, Refusal) else _share_out(drafts, found, rules)
-    if isinstance(result, Refusal):
+    result = found if isinstance(found, NoHintsReason) else _share_out(drafts, found, rules)
+    if isinstance(result, NoHintsReason):
         for draft in drafts:
             draft.set_hints([None] * len(draft.endpoints))
         return CpuOutcome(endpoints, Counter(), result, had_hints)
@@ -69,18 +69,18 @@ def hint_by_cpu(
     return CpuOutcome(endpoints, +result.counts, None, had_hints)
 
 
-def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: HintRules) -> bool:
+def may_change(outcome: CpuOutcome, shares: ZoneShares | NoHintsReason, rules: HintRules) -> bool:
     """Return whether a sync with `shares` could change hints, for example because a zone has too few endpoints."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
-    if isinstance(found, Refusal) or not hinted:
-        return hinted is isinstance(found, Refusal)
+    if isinstance(found, NoHintsReason) or not hinted:
+        return hinted is isinstance(found, NoHintsReason)
     return not outcome.zones.keys() <= found.portions.keys() or any(
         outcome.zones[zone] < portion.minimum for zone, portion in found.portions.items()
     )
 
 
-def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: HintRules) -> _HintState | Refusal:
+def _share_out(drafts: Sequence[SliceDraft], allocation: Allocation, rules: HintRules) -> _HintState | NoHintsReason:
     state = _HintState()
     for draft in drafts:
         if draft.changed or not _stands(draft, allocation, state.counts, rules):
@@ -89,7 +89,7 @@ def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: HintRules
             state.standing.append(draft)
     for each in state.open:
         if "" in each.zones:
-            return Refusal("ZoneUnknown", "One or more endpoints do not have a zone specified")
+            return NoHintsReason("ZoneUnknown", "One or more endpoints do not have a zone specified")
         state.counts.update(zone for zone in each.zones if zone is not None)
     if rules.evens_out:
         _rehome(state, allocation)
@@ -116,7 +116,7 @@ def _hinted_zone(endpoint: Object) -> str | None:
     return str(zones[0]["name"]) if len(hints) == len(zones) == 1 else ""
 
 
-def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: HintRules) -> bool:
+def _stands(draft: SliceDraft, allocation: Allocation, counts: Counter[str], rules: HintRules) -> bool:
     """Return whether a slice may stay unchanged: its hints are complete and valid. If so, add them to `counts`."""
     mine: Counter[str] = Counter()
     for endpoint in draft.endpoints:

@@ -13,12 +13,12 @@ from reference.endpointslice.allocation import HintRules
 from reference.endpointslice.cpu_hints import CpuOutcome, may_change
 from reference.endpointslice.endpoints import AddressType
 from reference.endpointslice.plan import Plan
-from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.endpointslice.zones import NoHintsReason, ZoneShares
 
 _ENABLED = "Enabled"
 
 
-class Notice(NamedTuple):
+class EventContent(NamedTuple):
     """The content of an Event about a Service."""
 
     kind: Literal["Normal", "Warning"]
@@ -39,7 +39,7 @@ class CpuServices:
         self._rules = rules
         self._services: dict[Key, _Service] = {}
 
-    def note(self, key: Key, plan: Plan, *, first_look: bool) -> list[Notice]:
+    def note(self, key: Key, plan: Plan, *, first_look: bool) -> list[EventContent]:
         """Record the outcome of a sync. Return the notices to write as Events.
 
         Hints that existed before the first sync of this controller cause no notice.
@@ -71,15 +71,15 @@ class CpuServices:
     def forget(self, key: Key) -> None:
         self._services.pop(key, None)
 
-    def affected(self, shares: ZoneShares | Refusal) -> Iterator[Key]:
+    def affected(self, shares: ZoneShares | NoHintsReason) -> Iterator[Key]:
         """Yield the Services whose hints could change now that zones have these CPU weights."""
         for key, service in self._services.items():
             if any(may_change(outcome, shares, self._rules) for outcome in service.outcomes.values()):
                 yield key
 
 
-def _notice(family: AddressType, *, enabled: bool, message: str) -> Notice:
+def _notice(family: AddressType, *, enabled: bool, message: str) -> EventContent:
     message += f", addressType: {family}"
     if enabled:
-        return Notice("Normal", "TopologyAwareHintsEnabled", message)
-    return Notice("Warning", "TopologyAwareHintsDisabled", message)
+        return EventContent("Normal", "TopologyAwareHintsEnabled", message)
+    return EventContent("Warning", "TopologyAwareHintsDisabled", message)

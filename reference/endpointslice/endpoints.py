@@ -181,7 +181,7 @@ def _canonical(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOutPod:
+class ExcludedPod:
     """A pod that matches the selector but has no endpoint, and the reason."""
 
     pod: str
@@ -202,7 +202,7 @@ class DesiredEndpoints:
     """The endpoints that the slices of one Service should contain in one address family."""
 
     groups: dict[PortKey, PortGroup] = field(default_factory=dict)
-    left_out: list[LeftOutPod] = field(default_factory=list)
+    left_out: list[ExcludedPod] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -211,7 +211,7 @@ class _Result:
 
     pod: Object
     where: str | None
-    left_out: LeftOutPod | None = None
+    left_out: ExcludedPod | None = None
     key: PortKey | None = None
     ports: list[Object] = field(default_factory=list)
     endpoint: Object | None = None
@@ -219,7 +219,7 @@ class _Result:
 
 
 @dataclass(slots=True)
-class Memo:
+class EndpointCache:
     """A cache of the endpoints of unchanged pods, for one Service.
 
     Objects from a client are immutable, so a pod object yields the same endpoint until its Service or zone changes.
@@ -247,14 +247,14 @@ def desired_endpoints(
     pods: Iterable[Object],
     nodes: Mapping[str, Object],
     address_type: AddressType,
-    memo: Memo | None = None,
+    memo: EndpointCache | None = None,
 ) -> DesiredEndpoints:
     """Return the endpoints of all `pods` in one address family, grouped by port set.
 
     A pod whose Node is missing is left out, or has an endpoint without a zone if the Service has
     publishNotReadyAddresses. A port set stays in the result even if none of its pods has an address in this family.
     """
-    memo = Memo() if memo is None else memo
+    memo = EndpointCache() if memo is None else memo
     before, results = memo.renew(service, address_type)
     read_pod = _reader(service, address_type)
     desired = DesiredEndpoints()
@@ -291,11 +291,11 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
     def read_pod(pod: Object, where: str | None) -> _Result:
         why = _why_absent(pod)
         if why is not None:
-            return _Result(pod, where, LeftOutPod(pod["metadata"]["name"], why))
+            return _Result(pod, where, ExcludedPod(pod["metadata"]["name"], why))
         ports = endpoint_ports(service, pod) if named else common
         key = port_key(ports) if named else common_key
         if where is None and not publish:
-            missing = LeftOutPod(pod["metadata"]["name"], "NodeNotFound", pod["spec"].get("nodeName", ""))
+            missing = ExcludedPod(pod["metadata"]["name"], "NodeNotFound", pod["spec"].get("nodeName", ""))
             return _Result(pod, where, missing, key, ports)
         addresses = pod_addresses(pod, address_type)
         if not addresses:

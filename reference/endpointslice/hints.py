@@ -13,7 +13,7 @@ from reference.client import Object
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_hints import CpuOutcome, hint_by_cpu
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
-from reference.endpointslice.packing import Draft
+from reference.endpointslice.packing import SliceDraft
 from reference.endpointslice.plugin_hints import NodeView, hint_by_plugin
 from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
@@ -43,7 +43,7 @@ class SameZoneOrNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class PluginHeuristic:
     """`trafficDistribution` selects an installed heuristic (see `reference.heuristics`)."""
 
     value: str
@@ -58,12 +58,12 @@ class NoHints:
     unknown: str = ""
 
 
-Mechanism = CpuHeuristic | SameZoneOrNode | Plugin | NoHints
+Mechanism = CpuHeuristic | SameZoneOrNode | PluginHeuristic | NoHints
 
 Outcome = CpuOutcome | HeuristicError | None
 """The outcome of the CPU heuristic, or the error of a plug-in, for one address family. None for other mechanisms."""
 
-Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
+Hinter = Callable[[Sequence[SliceDraft], Sequence[Object]], Outcome]
 """A function that sets hints on the drafts of one address family, given its stored slices. Returns the outcome."""
 
 
@@ -81,7 +81,7 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
     # Released API servers reject the field values of plug-ins.
     takes_plugins = features.follows == "kep" and features.enabled("ServiceTrafficDistribution")
     if "/" in value and takes_plugins and value in heuristics:
-        return Plugin(value, f"trafficDistribution is {value}, an installed heuristic")
+        return PluginHeuristic(value, f"trafficDistribution is {value}, an installed heuristic")
     if not _is_known(value, features):
         reason = f"trafficDistribution {value} is unknown to this controller ({_describe(features)})"
         return NoHints(reason, unknown=value)
@@ -116,12 +116,12 @@ def hinter(
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares
             return lambda drafts, existing: hint_by_cpu(drafts, existing, shares, rules(features))
-        case Plugin(value=value):
+        case PluginHeuristic(value=value):
             view = NodeView(nodes)
             return lambda drafts, _: hint_by_plugin(drafts, value, heuristics, view)
         case SameZoneOrNode() | NoHints():
 
-            def hint_each(drafts: Sequence[Draft], _: Sequence[Object]) -> None:
+            def hint_each(drafts: Sequence[SliceDraft], _: Sequence[Object]) -> None:
                 for draft in drafts:
                     draft.set_hints([endpoint_hints(each, decided_by) for each in draft.endpoints])
 

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.registry import Collector
 
 from reference.client import Key
-from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, Plugin, SameZoneOrNode
+from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, PluginHeuristic, SameZoneOrNode
 from reference.endpointslice.plan import Plan
 from reference.features import Features
 from reference.serving import Histogram
@@ -139,7 +139,7 @@ class Metrics(Collector):
 
 
 def _value(mechanism: Mechanism) -> str:
-    if isinstance(mechanism, Plugin):
+    if isinstance(mechanism, PluginHeuristic):
         return IMPLEMENTATION_SPECIFIC
     return mechanism.value if isinstance(mechanism, SameZoneOrNode) else ""
 

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from reference.client import Object
 from reference.endpointslice.hints import Hinter, Outcome, topology_annotation
-from reference.endpointslice.packing import Draft
+from reference.endpointslice.packing import SliceDraft
 from reference.features import Features
 
 GATE = "NodeLevelTopology"
@@ -99,7 +99,7 @@ class NodeHints:
     def on_top_of(self, hint: Hinter) -> Hinter:
         """Return a function that calls `hint`, and then adds node hints if the endpoints meet the criteria."""
 
-        def both(drafts: Sequence[Draft], existing: Sequence[Object]) -> Outcome:
+        def both(drafts: Sequence[SliceDraft], existing: Sequence[Object]) -> Outcome:
             due = [draft.changed for draft in drafts]
             for draft in drafts:
                 draft.endpoints = _without_node_hints(draft.endpoints)
@@ -174,7 +174,7 @@ def _with_hints(endpoint: Object, **changes: object) -> Object:
     return {**bare, "hints": hints} if hints else bare
 
 
-def _settle(draft: Draft, was_due: bool) -> None:
+def _settle(draft: SliceDraft, was_due: bool) -> None:
     """Mark a slice as unchanged if its endpoints equal the stored ones, so that it is not written."""
     if not was_due and draft.base is not None:
         stored = draft.base.get("endpoints") or []

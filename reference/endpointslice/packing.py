@@ -13,7 +13,7 @@ from reference.endpointslice.endpoints import Identity, PortGroup, identity
 
 
 @dataclass(slots=True)
-class Draft:
+class SliceDraft:
     """The desired content of a slice. `base` is the existing slice, or None for a new slice.
 
     While `changed` is false, `endpoints` is the list inside `base` and must not be changed in place.
@@ -48,7 +48,7 @@ class Packing:
     `added` and `removed` are numbers of endpoints.
     """
 
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[SliceDraft] = field(default_factory=list)
     spare: list[Object] = field(default_factory=list)
     added: int = 0
     removed: int = 0
@@ -106,18 +106,18 @@ def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str
     if changed and not kept:
         packed.spare.append(existing)
     elif changed:
-        packed.drafts.append(Draft(existing, ports, kept))
+        packed.drafts.append(SliceDraft(existing, ports, kept))
     elif existing["metadata"].get("labels") != labels:
-        packed.drafts.append(Draft(existing, ports, list(present)))
+        packed.drafts.append(SliceDraft(existing, ports, list(present)))
     else:
-        packed.drafts.append(Draft(existing, ports, present, changed=False))
+        packed.drafts.append(SliceDraft(existing, ports, present, changed=False))
 
 
-def _place(drafts: list[Draft], rest: list[Object], ports: list[Object], max_endpoints: int) -> None:
+def _place(drafts: list[SliceDraft], rest: list[Object], ports: list[Object], max_endpoints: int) -> None:
     while rest:
         draft = _tightest(drafts, len(rest), max_endpoints) if len(rest) < max_endpoints else None
         if draft is None:
-            draft = Draft(None, ports, [])
+            draft = SliceDraft(None, ports, [])
             drafts.append(draft)
         else:
             draft.endpoints = list(draft.endpoints)
@@ -125,13 +125,13 @@ def _place(drafts: list[Draft], rest: list[Object], ports: list[Object], max_end
         _move(rest, draft, max_endpoints)
 
 
-def _tightest(drafts: Sequence[Draft], count: int, max_endpoints: int) -> Draft | None:
+def _tightest(drafts: Sequence[SliceDraft], count: int, max_endpoints: int) -> SliceDraft | None:
     """Return the fullest unchanged slice with space for `count` more endpoints, or None."""
     fitting = [draft for draft in drafts if not draft.changed and len(draft.endpoints) + count <= max_endpoints]
     return max(fitting, key=lambda draft: len(draft.endpoints), default=None)
 
 
-def _move(rest: list[Object], draft: Draft, max_endpoints: int) -> None:
+def _move(rest: list[Object], draft: SliceDraft, max_endpoints: int) -> None:
     count = max(0, max_endpoints - len(draft.endpoints))
     draft.endpoints.extend(rest[:count])
     del rest[:count]

@@ -13,17 +13,17 @@ from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.endpoints import (
     AddressType,
     DesiredEndpoints,
-    LeftOutPod,
-    Memo,
+    EndpointCache,
+    ExcludedPod,
     address_types,
     desired_endpoints,
     port_key,
 )
-from reference.endpointslice.hints import Mechanism, NoHints, Outcome, Plugin, hinter, mechanism
+from reference.endpointslice.hints import Mechanism, NoHints, Outcome, PluginHeuristic, hinter, mechanism
 from reference.endpointslice.labels import slice_labels
 from reference.endpointslice.node_level import GATE, NodeHints, NodeLevel
-from reference.endpointslice.packing import Draft, Packing, pack
-from reference.endpointslice.zones import Refusal, ZoneTable
+from reference.endpointslice.packing import Packing, SliceDraft, pack
+from reference.endpointslice.zones import NoHintsReason, ZoneTable
 from reference.features import Features
 from reference.heuristics.heuristic import Heuristic, HeuristicError
 
@@ -51,7 +51,7 @@ class FamilyPlan:
         match self.outcome:
             case HeuristicError() as error:
                 return str(error)
-            case CpuOutcome(refusal=Refusal(message=message)):
+            case CpuOutcome(refusal=NoHintsReason(message=message)):
                 return message
             case _:
                 return ""
@@ -70,7 +70,7 @@ class Plan:
     create: tuple[Object, ...]
     update: tuple[Object, ...]
     delete: tuple[Object, ...]
-    left_out: tuple[LeftOutPod, ...]
+    left_out: tuple[ExcludedPod, ...]
     mechanism: Mechanism
     families: Mapping[AddressType, FamilyPlan] = field(default_factory=dict)
     node_level: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Plan:
         return not (self.create or self.update or self.delete)
 
     @property
-    def missing_nodes(self) -> tuple[LeftOutPod, ...]:
+    def missing_nodes(self) -> tuple[ExcludedPod, ...]:
         """The pods left out because their Node does not exist. If there are any, the sync fails and is retried."""
         return tuple(each for each in self.left_out if each.why == "NodeNotFound")
 
@@ -116,7 +116,7 @@ def plan_service(
     *,
     features: Features,
     max_endpoints: int = MAX_ENDPOINTS_PER_SLICE,
-    memo: Memo | None = None,
+    memo: EndpointCache | None = None,
     zones: ZoneTable | None = None,
     heuristics: Mapping[str, Heuristic] | None = None,
     node_level: NodeLevel | None = None,
@@ -128,7 +128,7 @@ def plan_service(
     caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` maps `trafficDistribution`
     values to plug-ins. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
     """
-    left_out: dict[LeftOutPod, None] = {}
+    left_out: dict[ExcludedPod, None] = {}
     heuristics = heuristics or {}
     decided_by = mechanism(service, features, heuristics)
     if not selects_pods(service):
@@ -175,7 +175,7 @@ def plan_service(
         decided_by,
         families,
         node_level=() if node_hints is None else tuple(dict.fromkeys(node_hints.reasons)),
-        counts_nodes=isinstance(decided_by, Plugin) or (node_hints is not None and node_hints.counts_nodes),
+        counts_nodes=isinstance(decided_by, PluginHeuristic) or (node_hints is not None and node_hints.counts_nodes),
     )
 
 
@@ -251,7 +251,7 @@ def _ensure_one(packed: Packing, labels: Mapping[str, str]) -> None:
     spare = sorted(packed.spare, key=lambda each: not _is_placeholder(each, labels))
     base = spare[0] if spare else None
     packed.spare = spare[1:]
-    packed.drafts.append(Draft(base, [], [], changed=base is None or not _is_placeholder(base, labels)))
+    packed.drafts.append(SliceDraft(base, [], [], changed=base is None or not _is_placeholder(base, labels)))
 
 
 def _is_placeholder(endpoint_slice: Object, labels: Mapping[str, str]) -> bool:
@@ -262,7 +262,7 @@ def _is_placeholder(endpoint_slice: Object, labels: Mapping[str, str]) -> bool:
     )
 
 
-def _new(service: Object, address_type: AddressType, labels: Mapping[str, str], draft: Draft) -> Object:
+def _new(service: Object, address_type: AddressType, labels: Mapping[str, str], draft: SliceDraft) -> Object:
     metadata = service["metadata"]
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -288,7 +288,7 @@ def _new(service: Object, address_type: AddressType, labels: Mapping[str, str], 
     }
 
 
-def _rewritten(base: Object, labels: Mapping[str, str], draft: Draft) -> Object:
+def _rewritten(base: Object, labels: Mapping[str, str], draft: SliceDraft) -> Object:
     return {
         **base,
         "metadata": {**base["metadata"], "labels": dict(labels)},

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reference.client import Object
 from reference.endpointslice.labels import node_zone
-from reference.endpointslice.packing import Draft
+from reference.endpointslice.packing import SliceDraft
 from reference.heuristics.heuristic import Endpoint, Heuristic, HeuristicError, Hints, Node
 from reference.objects.endpoints import is_ready
 
@@ -40,7 +40,7 @@ class NodeView(Mapping[str, Node]):
 
 
 def hint_by_plugin(
-    drafts: Sequence[Draft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
+    drafts: Sequence[SliceDraft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
 ) -> HeuristicError | None:
     """Set hints on the endpoints of all `drafts` of one address family, from the heuristic for `value`.
 

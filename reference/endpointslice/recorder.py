@@ -7,13 +7,13 @@ import logging
 import time
 
 from reference.client import ApiError, Client, Object
-from reference.endpointslice.cpu_services import Notice
+from reference.endpointslice.cpu_services import EventContent
 from reference.objects.timestamps import timestamp
 
 logger = logging.getLogger(__name__)
 
 
-def record(client: Client, service: Object, notice: Notice) -> None:
+def record(client: Client, service: Object, notice: EventContent) -> None:
     """Write an Event. A failed write is only logged."""
     metadata, now = service["metadata"], timestamp()
     event = {

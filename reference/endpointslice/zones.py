@@ -31,7 +31,7 @@ _FACTORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class NoHintsReason:
     """The reason why there are no hints: a machine-readable value in `why`, and a message for users."""
 
     why: Why
@@ -65,7 +65,7 @@ class ZoneTable:
         self._nodes: Counter[str] = Counter()  # by zone
         self._milli_cpu: Counter[str] = Counter()
         self._without_cpu = 0
-        self._shares: ZoneShares | Refusal | None = None
+        self._shares: ZoneShares | NoHintsReason | None = None
         for name, node in (nodes or {}).items():
             self.put(name, node)
 
@@ -84,7 +84,7 @@ class ZoneTable:
         self.version += 1
 
     @property
-    def shares(self) -> ZoneShares | Refusal:
+    def shares(self) -> ZoneShares | NoHintsReason:
         """The weight of each zone, or the reason why there are no weights.
 
         Every included node must have a zone. If the CPU of any node is unknown, the KEP counts each node as one core.
@@ -107,12 +107,12 @@ class ZoneTable:
         if not self._nodes[place.zone]:
             del self._nodes[place.zone], self._milli_cpu[place.zone]
 
-    def _weigh(self) -> ZoneShares | Refusal:
+    def _weigh(self) -> ZoneShares | NoHintsReason:
         if "" in self._nodes or (not self._counts_nodes and (self._without_cpu or len(self._nodes) < 2)):
             message = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes"
-            return Refusal("NodesUnknown", message)
+            return NoHintsReason("NodesUnknown", message)
         if len(self._nodes) < 2:
-            return Refusal("OneZone", "Nodes only ready in one zone" if self._nodes else "No nodes are ready")
+            return NoHintsReason("OneZone", "Nodes only ready in one zone" if self._nodes else "No nodes are ready")
         weights = dict(sorted((self._nodes if self._without_cpu else self._milli_cpu).items()))
         return ZoneShares(weights, sum(weights.values()))
 

@@ -23,14 +23,14 @@ from reference.proxy.base_rules import (
 )
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict
-from reference.proxy.ruleset import LOCAL_LIST, Mark, SourceRanges
+from reference.proxy.ruleset import LOCAL_LIST, DecodedMark, SourceRanges
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def action_chain(family: Family, mark: int) -> Chain:
     """Return the chain for the mark of a forward action. It selects an endpoint and rewrites the destination."""
-    parts, drop = Mark.of(mark), Rule("drop", nft.verdict(Verdict.DROP))
+    parts, drop = DecodedMark.of(mark), Rule("drop", nft.verdict(Verdict.DROP))
     select, translate = _select(parts), _translate(family)
     if not parts.seconds:
         return Chain(chain_name(mark), (select, translate, drop))
@@ -40,7 +40,7 @@ def action_chain(family: Family, mark: int) -> Chain:
 
 def chain_name(mark: int) -> str:
     """Return the name of the chain that executes the action of a mark."""
-    count, first, seconds = Mark.of(mark)
+    count, first, seconds = DecodedMark.of(mark)
     if not count:
         return "reject-chain" if first else "drop-chain"
     return (f"affinity-{count}-{seconds}" if seconds else f"lb-{count}") + ("-local" if first else "")
@@ -70,7 +70,7 @@ def _accept_from(family: Family, cidr: str) -> Rule:
     return Rule(f"{FAMILY_WORD[family]} saddr {what} accept", matched + accept)
 
 
-def _select(mark: Mark) -> Rule:
+def _select(mark: DecodedMark) -> Rule:
     offset, register = f" offset {mark.first}" if mark.first else "", nft.FIRST_REGISTER
     number = nft.random_number(mark.endpoints, mark.first, register)
     return Rule(f"meta mark set numgen random mod {mark.endpoints}{offset}", number + nft.set_mark(register))
@@ -86,7 +86,7 @@ def _translate(family: Family) -> Rule:
     )
 
 
-def _keep(family: Family, mark: Mark) -> tuple[Rule, ...]:
+def _keep(family: Family, mark: DecodedMark) -> tuple[Rule, ...]:
     """Return rules that put the identity of the client's endpoint into the mark, and set or clear LOCAL_LIST."""
     first, after = nft.FIRST_REGISTER, _after_client(family)
     word = f"| {LOCAL_LIST:#010x}" if mark.first else f"& {0xFFFFFFFF & ~LOCAL_LIST:#010x}"

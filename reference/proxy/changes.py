@@ -18,8 +18,8 @@ from reference.proxy.ruleset import (
     RuleAction,
     ServiceAddress,
     SourceRanges,
-    Stale,
-    Sticky,
+    StaleUdp,
+    StickyEndpoints,
     endpoints_of,
     first_index,
     identities,
@@ -77,7 +77,7 @@ class Changes:
     first_delete: list[Element] = field(default_factory=list)
     first_add: list[Element] = field(default_factory=list)
     later_delete: list[Element] = field(default_factory=list)
-    stale: list[Stale] = field(default_factory=list)
+    stale: list[StaleUdp] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.first_delete or self.first_add or self.later_delete)
@@ -86,7 +86,7 @@ class Changes:
 def forwarding(name: MapName, service: ServiceAddress, action: RuleAction | None) -> list[Element]:
     """Return the elements of `endpoints` and `identities` for an action that the map `name` has for `service`."""
     first, endpoints = first_index(name), endpoints_of(action)
-    if not isinstance(action, Sticky):
+    if not isinstance(action, StickyEndpoints):
         return [EndpointElement(service, slot, each) for slot, each in enumerate(endpoints, first)]
     numbers = identities(name, endpoints)
     return [
@@ -99,7 +99,7 @@ def compare(
     changes: Changes, name: MapName, service: ServiceAddress, before: RuleAction | None, after: RuleAction | None
 ) -> None:
     """Add to `changes` the elements that differ between two actions of a service address in one map."""
-    if isinstance(before, Sticky) or isinstance(after, Sticky):
+    if isinstance(before, StickyEndpoints) or isinstance(after, StickyEndpoints):
         _compare_elements(changes, forwarding(name, service, before), forwarding(name, service, after))
     else:
         _compare_slots(changes, service, first_index(name), endpoints_of(before), endpoints_of(after))

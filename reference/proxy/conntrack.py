@@ -21,7 +21,7 @@ from reference.proxy.decision import Family
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.flows import ONLY_UDP, Flow, end, matching, read_flow, untranslated
 from reference.proxy.netlink import KernelError, NetlinkSocket, attributes, nested
-from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
+from reference.proxy.ruleset import Endpoint, ServiceAddress, StaleUdp
 
 MOST_FILTERS = 3
 """With this number of deletions or more, a dump takes no more CPU time than filters (Linux 6.18). Deletions by filter
@@ -45,7 +45,7 @@ class Conntrack(NetlinkSocket):
         super().__init__(uapi.NFNL_SUBSYS_CTNETLINK)
         self._can_filter = True
 
-    def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
+    def forget(self, family: Family, stale: Sequence[StaleUdp], endpoints: Endpoints, *, awaited: bool = True) -> None:
         """Delete the connections `stale`. Without `awaited`, connections that may still await a reply are kept.
 
         `endpoints` returns the current endpoints of a service (None if removed), whose connections are kept.

@@ -93,7 +93,7 @@ class ServicePort:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OwnNode:
     """The node of the proxy. `zone` is "" without a zone label. `labels` is empty without topology keys."""
 
     node: str
@@ -204,7 +204,7 @@ def describe(action: Action) -> str:
             return f"reject ({reason})"
 
 
-def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour = NEWEST) -> Decision:
+def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: OwnNode, behaviour: Behaviour = NEWEST) -> Decision:
     """Return the decision for one service port on one node.
 
     `endpoints` contains all endpoints of this port, protocol and IP family, from all slices. Duplicates may occur.
@@ -259,7 +259,7 @@ def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
     return Decision("", "hints not used: no endpoint is ready", reject, outside=external, inside=external)
 
 
-def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour: Behaviour) -> tuple[Mode, str]:
+def _mode(port: ServicePort, ready: Sequence[Endpoint], place: OwnNode, behaviour: Behaviour) -> tuple[Mode, str]:
     """Choose the mode from the hints of the ready endpoints. Return the mode and the reason for it."""
     if not ready or behaviour.keys_alone:
         return "", f"hints not used: {'the ServiceTopology gate is enabled' if ready else 'no endpoint is ready'}"
@@ -279,7 +279,7 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
     return "", "hints set aside: " + "; ".join([*set_aside, why])
 
 
-def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str:
+def _hints_refused(port: ServicePort, place: OwnNode, behaviour: Behaviour) -> str:
     """Return the reason why the release ignores all zone hints of this Service, or "" if it uses zone hints."""
     value = port.topology_annotation
     wanted = ("auto", "Auto")
@@ -304,7 +304,7 @@ def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str
 
 
 def _keyed_list(
-    port: ServicePort, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], place: Place
+    port: ServicePort, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], place: OwnNode
 ) -> Forward | Reject:
     """Return the action for a Service with topology keys: forward to the endpoints that they select, or reject."""
     for usable, state in ((ready, "ready"), (terminating, "terminating, still serving")):
@@ -317,7 +317,7 @@ def _keyed_list(
     )
 
 
-def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mode: Mode, place: Place) -> Forward:
+def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mode: Mode, place: OwnNode) -> Forward:
     if not ready:
         return Forward(tuple(terminating), f"no endpoint is ready; terminating, but still serving: {len(terminating)}")
     match mode:

@@ -35,7 +35,7 @@ _mark = struct.Struct("=I").pack
 _head = struct.Struct("=HH").pack
 
 
-class Packer:
+class ElementPacker:
     """Packs elements of one IP family's table, for additions and deletions. A deletion ignores an element's data."""
 
     def __init__(self, family: Family, specs: Iterable[SetSpec]) -> None:

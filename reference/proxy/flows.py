@@ -18,7 +18,7 @@ from typing import NamedTuple
 from reference.proxy import uapi
 from reference.proxy.decision import Family
 from reference.proxy.netlink import attribute, attributes, nested, number
-from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
+from reference.proxy.ruleset import Endpoint, ServiceAddress, StaleUdp
 
 AWAITED = 0x8000_0000
 TAGS = 0x7FFF_FFFF
@@ -74,7 +74,7 @@ def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
     return hashed * TAGS >> 32
 
 
-def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
+def matching(family: Family, stale: StaleUdp, *, awaited: bool) -> bytes:
     """Return a filter for the translated connections `stale`, except (without `awaited`) any that await a reply."""
     mask = TAGS if awaited else TAGS | AWAITED
     return (
@@ -117,7 +117,7 @@ ONLY_UDP = nested(uapi.CTA_TUPLE_ORIG, _IS_UDP) + _compared(_PROTOCOL)
 """A filter that limits a dump to UDP connections."""
 
 
-class _Layout(NamedTuple):
+class _TupleLayout(NamedTuple):
     """The layout of a conntrack tuple without a zone: field positions, length, and the headers of both tuples."""
 
     source: slice
@@ -129,19 +129,19 @@ class _Layout(NamedTuple):
     heads: tuple[bytes, bytes]
 
 
-def _layout(address: int) -> _Layout:
+def _layout(address: int) -> _TupleLayout:
     to, proto = 16 + address, 20 + 2 * address
     length = proto + 24
     original, reply = (
         struct.pack("=HH", length, kind | uapi.NLA_F_NESTED) for kind in (uapi.CTA_TUPLE_ORIG, uapi.CTA_TUPLE_REPLY)
     )
-    return _Layout(
+    return _TupleLayout(
         slice(12, 12 + address), slice(to, to + address), proto + 4, slice(proto + 12, proto + 14),
         slice(proto + 20, proto + 22), length, (original, reply),
     )  # fmt: skip
 
 
-_LAYOUTS: dict[Family, _Layout] = {"IPv4": _layout(4), "IPv6": _layout(16)}
+_LAYOUTS: dict[Family, _TupleLayout] = {"IPv4": _layout(4), "IPv6": _layout(16)}
 
 
 def read_flow(family: Family, body: bytes) -> Flow | None:

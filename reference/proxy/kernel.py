@@ -14,7 +14,7 @@ from reference.proxy.metrics import Metrics
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nftables import KernelTable
 from reference.proxy.objects import family_of
-from reference.proxy.ruleset import Ruleset, Stale
+from reference.proxy.ruleset import Ruleset, StaleUdp
 from reference.proxy.state import FAMILIES, State
 
 SECOND_CHECK = 0.1
@@ -43,8 +43,8 @@ class KernelWriter:
         self._nft = NftSocket()
         self._conntrack = Conntrack()
         self._kernel = {family: kernel_table(self._nft, family) for family in FAMILIES}
-        self._later: deque[tuple[float, Family, list[Stale]]] = deque()
-        self._left: dict[tuple[Family, Stale], float] = {}
+        self._later: deque[tuple[float, Family, list[StaleUdp]]] = deque()
+        self._left: dict[tuple[Family, StaleUdp], float] = {}
         self._older: dict[Family, set[int]] = {family: set() for family in FAMILIES}
 
     def write(self, *, reload: bool) -> None:
@@ -87,7 +87,7 @@ class KernelWriter:
         """Run all second deletions that are due, in a single search."""
         if not self._later or self._later[0][0] + SECOND_CHECK + BATCH > now:
             return
-        due: dict[Family, list[Stale]] = defaultdict(list)
+        due: dict[Family, list[StaleUdp]] = defaultdict(list)
         while self._later and self._later[0][0] + SECOND_CHECK <= now:
             left, family, every = self._later.popleft()
             for each in every:
@@ -108,7 +108,7 @@ class KernelWriter:
                 self._left.update(dict.fromkeys(((family, each) for each in stale), left))
                 self._later.append((left, family, stale))
 
-    def _forget(self, family: Family, stale: list[Stale], *, awaited: bool) -> None:
+    def _forget(self, family: Family, stale: list[StaleUdp], *, awaited: bool) -> None:
         """Delete the connections `stale`; only with `awaited`, also connections that await a reply, and the tags."""
         if not awaited and not self._conntrack.entries():
             return

@@ -13,7 +13,7 @@ from reference.proxy.decision import Family
 from reference.proxy.flows import SOCKET_FAMILY
 from reference.proxy.health import as_json
 from reference.proxy.state import LocalEndpoints
-from reference.serving import Handler, Response, Serving
+from reference.serving import Handler, HttpThread, Response
 
 HEALTH_PORT = 10256
 METRICS_PORT = 10249
@@ -22,10 +22,10 @@ METRICS_PORT = 10249
 class Listeners:
     """The listening sockets of one proxy. Opening a port is retried after an error, and `fail` is called once."""
 
-    def __init__(self, serving: Serving, healthy: Callable[[], bool], fail: Callable[[str, Exception], None]) -> None:
-        self._serving = serving
-        self._healthy = healthy
-        self._fail = fail
+    def __init__(
+        self, serving: HttpThread, healthy: Callable[[], bool], fail: Callable[[str, Exception], None]
+    ) -> None:
+        self._serving, self._healthy, self._fail = serving, healthy, fail
         self._wanted: dict[int, Mapping[Family, Handler]] = {}
         self._open: dict[int, list[socket.socket]] = {}
         self._checks: dict[int, LocalEndpoints] = {}

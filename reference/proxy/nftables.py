@@ -15,7 +15,7 @@ from reference.proxy.changes import Changes, Element, HairpinElement, MarkElemen
 from reference.proxy.decision import Family
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number, text
-from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky, first_index, mark, marks
+from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, StickyEndpoints, first_index, mark, marks
 from reference.proxy.table import actions
 
 MOST_ELEMENT_BYTES = 2 * 96
@@ -39,7 +39,7 @@ class MessageBuilder:
         self._edit = edit
         self.name = table
         self.table = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(uapi.NFTA_TABLE_NAME, table)
-        self._packer = elements.Packer(family, set_specs(family))
+        self._packer = elements.ElementPacker(family, set_specs(family))
         self._lists = {spec.name: self.table + text(uapi.NFTA_SET_NAME, spec.name) for spec in set_specs(family)}
         self.clients = self._lists["affinity"]  # the body of a message about this map
         self._elements_of = {spec.name: self._describe(f"elements of {spec.name}") for spec in set_specs(family)}
@@ -103,7 +103,7 @@ class MessageBuilder:
             if isinstance(action, tuple):
                 packed += self._packer.endpoints(service, first_index(name), action)
         yield from self._in_messages(uapi.NFT_MSG_NEWSETELEM, "endpoints", packed)
-        sticky = [each for each in wanted if isinstance(each[2], Sticky)]
+        sticky = [each for each in wanted if isinstance(each[2], StickyEndpoints)]
         yield from self.add(element for each in sticky for element in forwarding(*each))
         yield from self.add(HairpinElement(address) for address in sorted(ruleset.hairpin))
         yield from self.add(RangesElement(*each) for each in ruleset.ranges.items())
@@ -191,7 +191,7 @@ class KernelTable:
         transaction is enough. Without the copy, a packet that is traversing the hooks could match neither table.
         Clients in the map `affinity` are kept, except clients that are added during the load.
         """
-        sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
+        sticky = any(isinstance(action, StickyEndpoints) for _, _, action in actions(ruleset))
         dump = partial(self._nft.dump, uapi.NFT_MSG_GETSETELEM, self._messages.clients)
         clients = elements.read_clients(elements.read_elements(dump), self.family) if sticky else []
         messages = list(self._messages.whole(ruleset, clients))

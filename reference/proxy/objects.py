@@ -14,7 +14,7 @@ from typing import Any
 from reference.client import Object
 from reference.objects.endpoints import is_ready
 from reference.objects.topology_keys import Labels
-from reference.proxy.decision import NEWEST, Behaviour, Endpoint, Family, Place, ServicePort
+from reference.proxy.decision import NEWEST, Behaviour, Endpoint, Family, OwnNode, ServicePort
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -67,7 +67,7 @@ class Slice:
 class Node:
     """The fields of a proxy's own Node that the proxy needs. Addresses and CIDRs of both IP families are included."""
 
-    place: Place
+    place: OwnNode
     addresses: tuple[str, ...] = ()
     pod_cidrs: tuple[str, ...] = ()
 
@@ -231,7 +231,7 @@ def read_node(node: Object) -> Node:
     addresses = (node.get("status") or {}).get("addresses") or ()
     cidrs = spec.get("podCIDRs") or [spec.get("podCIDR")]
     return Node(
-        Place(metadata["name"], (metadata.get("labels") or {}).get(ZONE_LABEL, "")),
+        OwnNode(metadata["name"], (metadata.get("labels") or {}).get(ZONE_LABEL, "")),
         tuple(each["address"] for each in addresses if each.get("type") == "InternalIP"),
         tuple(str(ipaddress.ip_network(each, strict=False)) for each in cidrs if each),
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from reference.proxy.decision import NEWEST, Action, Decision, Drop, Endpoint, Forward, Place, ServicePort, decide
+from reference.proxy.decision import NEWEST, Action, Decision, Drop, Endpoint, Forward, OwnNode, ServicePort, decide
 
 Answer = frozenset[str] | str
 
@@ -28,7 +28,7 @@ def answering(decide: Callable[..., Decision] = decide) -> Callable[[Any], Answe
             answers.clear()
         key = (state.node, state.internal, state.external)
         if key not in answers:
-            decision = decide(_port(state.internal, state.external), read, Place(state.node, state.zone), NEWEST)
+            decision = decide(_port(state.internal, state.external), read, OwnNode(state.node, state.zone), NEWEST)
             answers[key] = (_answer(decision.cluster_ip), _answer(decision.outside), _answer(decision.inside))
         return answers[key][0 if state.to == "cluster-ip" else 1 if state.client == "external" else 2]
 

@@ -27,7 +27,7 @@ from reference.proxy.nftables import KernelTable
 from reference.proxy.node_labels import PodLocatorLabels
 from reference.proxy.objects import UNREADABLE
 from reference.proxy.state import State
-from reference.serving import Serving
+from reference.serving import HttpThread
 
 RESOURCES = ("services", "endpointslices", "nodes")
 POD_LOCATORS = "podlocators"
@@ -57,7 +57,7 @@ class ServiceProxy:
         pod_cidrs: Sequence[str],
         features: Features | None = None,
         acknowledge: bool = False,
-        serving: Serving | None = None,
+        serving: HttpThread | None = None,
         pod_locators: bool = False,
         state: Callable[..., State] = State,
         kernel_table: Callable[[NftSocket, Family], KernelTable] = KernelTable,
@@ -75,7 +75,7 @@ class ServiceProxy:
         self._acknowledgement = Acknowledgement(node_name, client) if acknowledge else None
         self._own_serving = None
         if serving is None:
-            serving = self._own_serving = Serving()
+            serving = self._own_serving = HttpThread()
         self._listeners = Listeners(serving, self._health.healthy, self._fail)
         self.registry = self._metrics.registry
         self._lock = threading.Lock()
@@ -122,7 +122,7 @@ class ServiceProxy:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """The threads of the proxy, which run until `stop`. The thread of a shared `Serving` is not included."""
+        """The threads of the proxy, which run until `stop`. The thread of a shared `HttpThread` is not included."""
         parts = (self._acknowledgement, self._own_serving)
         return (self._thread, *(each.thread for each in parts if each is not None))
 

@@ -55,7 +55,7 @@ Endpoint = tuple[str, int]
 """An address and a port. It is a plain tuple because rulesets contain many endpoints."""
 
 
-class Stale(NamedTuple):
+class StaleUdp(NamedTuple):
     """UDP connections to a service address that still go to an endpoint that has left the Service.
 
     If `endpoint` is the service's own address and port, the connections were never translated.
@@ -71,14 +71,14 @@ class Stale(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sticky:
+class StickyEndpoints:
     """Endpoints with session affinity: a client keeps its endpoint until it has been idle for `seconds`."""
 
     endpoints: tuple[Endpoint, ...]
     seconds: int
 
 
-RuleAction = tuple[Endpoint, ...] | Sticky | Literal["drop", "reject"]
+RuleAction = tuple[Endpoint, ...] | StickyEndpoints | Literal["drop", "reject"]
 """The action for connections to a service address: forward to one of these endpoints, drop, or reject."""
 
 SourceRanges = tuple[str, ...]
@@ -88,7 +88,7 @@ MapName = Literal["services", "external"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class PortEntries:
     """The entries of one service port in one node's ruleset of one IP family."""
 
     services: Mapping[ServiceAddress, RuleAction]
@@ -97,7 +97,7 @@ class Entries:
     ranges: Mapping[ServiceAddress, SourceRanges] = field(default_factory=dict)
 
 
-NOTHING = Entries({}, {}, frozenset())
+NOTHING = PortEntries({}, {}, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Ruleset:
     ranges: Mapping[ServiceAddress, SourceRanges] = field(default_factory=dict)
 
 
-def render(port: ServicePort, decision: Decision, node: str, node_addresses: Sequence[str]) -> Entries:
+def render(port: ServicePort, decision: Decision, node: str, node_addresses: Sequence[str]) -> PortEntries:
     """Return the entries of one service port on `node`; `node_addresses` are the node's addresses of this family."""
     services: dict[ServiceAddress, RuleAction] = {}
     external: dict[ServiceAddress, RuleAction] = {}
@@ -131,7 +131,7 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
                 external[service] = outside
     restricted = port.load_balancer_ips if port.source_ranges else ()
     ranges = {ServiceAddress(each, port.protocol, port.port): port.source_ranges for each in restricted}
-    return Entries(services, external, _local_addresses(decision, node), ranges)
+    return PortEntries(services, external, _local_addresses(decision, node), ranges)
 
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
@@ -156,7 +156,7 @@ def _rule_action(action: Action, port: ServicePort) -> RuleAction:
     match action:
         case Forward(endpoints):
             used = tuple([each[:2] for each in endpoints[:MOST_ENDPOINTS]])
-            return Sticky(used, port.affinity_seconds) if port.affinity_seconds else used
+            return StickyEndpoints(used, port.affinity_seconds) if port.affinity_seconds else used
         case Drop():
             return "drop"
         case Reject():
@@ -170,13 +170,13 @@ def mark(name: MapName, action: RuleAction) -> int:
             return DROP
         case "reject":
             return REJECT
-        case Sticky(endpoints, seconds):
+        case StickyEndpoints(endpoints, seconds):
             return seconds << _AFFINITY_SHIFT | first_index(name) | len(endpoints)
         case _:
             return len(action) | first_index(name)
 
 
-class Mark(NamedTuple):
+class DecodedMark(NamedTuple):
     """A decoded mark: the number of endpoints (0: drop or reject), the first index, and the seconds of affinity."""
 
     endpoints: int
@@ -184,14 +184,14 @@ class Mark(NamedTuple):
     seconds: int
 
     @classmethod
-    def of(cls, mark: int) -> "Mark":
+    def of(cls, mark: int) -> "DecodedMark":
         return cls(mark & MOST_ENDPOINTS, mark & LOCAL_LIST, mark >> _AFFINITY_SHIFT)
 
 
 def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
     """Return the endpoints to which an action forwards."""
     match action:
-        case Sticky(endpoints):
+        case StickyEndpoints(endpoints):
             return endpoints
         case tuple():
             return action
@@ -231,7 +231,7 @@ def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
     An endpoint keeps its slot, and new endpoints fill free slots. Then endpoints from the end fill the remaining free
     slots. So adding or removing an endpoint changes at most one slot and the count.
     """
-    if isinstance(wanted, Sticky):
+    if isinstance(wanted, StickyEndpoints):
         slots = place(endpoints_of(current), wanted.endpoints)
         return replace(wanted, endpoints=endpoints_of(slots))
     if not isinstance(current, tuple) or not isinstance(wanted, tuple) or not current:

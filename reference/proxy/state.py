@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 from reference.client import Object
 from reference.objects.topology_keys import Labels
 from reference.proxy import objects
-from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
+from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, OwnNode, Protocol, ServicePort, decide
 from reference.proxy.node_labels import NONE as NO_LABELS
 from reference.proxy.node_labels import NodeLabels, PodLocatorLabels
 from reference.proxy.objects import UNREADABLE, Node, Slice
-from reference.proxy.ruleset import NOTHING, Entries, Ruleset, render
+from reference.proxy.ruleset import NOTHING, PortEntries, Ruleset, render
 from reference.proxy.table import Table
 
 FAMILIES: Final[tuple[Family, ...]] = ("IPv4", "IPv6")
@@ -70,11 +70,11 @@ class State:
         behaviour: Behaviour,
         *,
         decide: Callable[..., Decision] = decide,
-        render: Callable[..., Entries] = render,
+        render: Callable[..., PortEntries] = render,
         labels: NodeLabels | None = None,
     ) -> None:
         self.tables: dict[Family, Table] = {family: Table(family) for family in FAMILIES}
-        self._node = Node(Place(node_name))
+        self._node = Node(OwnNode(node_name))
         self._node_addresses: dict[Family, tuple[str, ...]] = dict.fromkeys(FAMILIES, ())
         self._labels, self._own_labels = labels or NodeLabels(), NO_LABELS
         self._keyed: dict[Name, frozenset[str]] = {}  # only Services that have topology keys

@@ -13,13 +13,13 @@ from reference.proxy.decision import Family
 from reference.proxy.ruleset import (
     NOTHING,
     Endpoint,
-    Entries,
     MapName,
+    PortEntries,
     RuleAction,
     Ruleset,
     ServiceAddress,
     SourceRanges,
-    Stale,
+    StaleUdp,
     endpoints_of,
     mark,
     place,
@@ -35,7 +35,7 @@ class Table:
     def __init__(self, family: Family, place: Callable[[RuleAction | None, RuleAction], RuleAction] = place) -> None:
         self.family = family
         self._place = place
-        self._entries: dict[Hashable, Entries] = {}
+        self._entries: dict[Hashable, PortEntries] = {}
         self._actions: dict[tuple[MapName, ServiceAddress], RuleAction] = {}
         self._owner: dict[ServiceAddress, Hashable] = {}
         self._refused: dict[ServiceAddress, dict[Hashable, None]] = {}
@@ -45,7 +45,7 @@ class Table:
         self._ranges: dict[ServiceAddress, SourceRanges] = {}
         self._touched_ranges: dict[ServiceAddress, SourceRanges | None] = {}
 
-    def put(self, owner: Hashable, entries: Entries) -> None:
+    def put(self, owner: Hashable, entries: PortEntries) -> None:
         """Replace the entries of `owner`. If several owners claim a service address, the first one keeps it."""
         before = self._entries.get(owner, NOTHING)
         if entries == NOTHING:
@@ -148,7 +148,7 @@ class Table:
             self._owner[service] = successor
             self._set_actions(service, self._entries[successor])
 
-    def _set_actions(self, service: ServiceAddress, entries: Entries) -> None:
+    def _set_actions(self, service: ServiceAddress, entries: PortEntries) -> None:
         self._set_action("services", service, entries.services.get(service))
         self._set_action("external", service, entries.external.get(service))
         _replace(self._ranges, service, entries.ranges.get(service), self._touched_ranges)
@@ -199,8 +199,8 @@ def elements(ruleset: Ruleset) -> Iterator[Element]:
         yield MarkElement(name, service, mark(name, action))
 
 
-def _stale(service: ServiceAddress, before: RuleAction | None, endpoints: frozenset[Endpoint] | None) -> list[Stale]:
+def _stale(service: ServiceAddress, before: RuleAction | None, endpoints: frozenset[Endpoint] | None) -> list[StaleUdp]:
     """Return UDP connections to endpoints that have left, or untranslated connections to a new service address."""
     if before is None and endpoints is not None:
-        return [Stale(service, (service.address, service.port))]
-    return [Stale(service, each) for each in endpoints_of(before) if each not in (endpoints or ())]
+        return [StaleUdp(service, (service.address, service.port))]
+    return [StaleUdp(service, each) for each in endpoints_of(before) if each not in (endpoints or ())]

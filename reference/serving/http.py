@@ -40,7 +40,7 @@ def not_found(path: str) -> Response:
     return plain(404, f"there is nothing at {path}\n")
 
 
-class Serving:
+class HttpThread:
     """The server thread and its sockets. Any other thread may call the methods."""
 
     def __init__(self) -> None:

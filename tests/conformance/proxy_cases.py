@@ -20,7 +20,7 @@ from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy import proxy as proxies
 from reference.proxy.listeners import Listeners
-from reference.proxy.ruleset import RuleAction, Sticky
+from reference.proxy.ruleset import RuleAction, StickyEndpoints
 from reference.proxy.state import FAMILIES, State
 
 HOST, ZONE, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "example.org/rack"
@@ -298,7 +298,7 @@ def _seen(proxy: ServiceProxy, *, told: bool) -> Seen:
             outside = rules.external.get(service, action) if kind != "cluster IP" else action
             found[kind, "inside", service], found[kind, "outside", service] = map(_what, (action, outside))
             sticky = "affinity" if kind == "cluster IP" else "affinity outside"
-            found[sticky, service] = [each.seconds for each in (action, outside) if isinstance(each, Sticky)]
+            found[sticky, service] = [each.seconds for each in (action, outside) if isinstance(each, StickyEndpoints)]
         found["hairpin", family] = rules.hairpin
         for service, ranges in rules.ranges.items():
             found["source ranges", service] = ranges
@@ -330,7 +330,7 @@ METRICS = (("no_local_endpoints", "drops"), ("timestamp", "timestamps"), ("chang
 
 def _what(action: RuleAction) -> object:
     match action:
-        case Sticky(endpoints):
+        case StickyEndpoints(endpoints):
             return frozenset(endpoints)
         case tuple():
             return frozenset(action)

@@ -16,7 +16,7 @@ import pytest
 
 from mutants import MUTANTS, Mutant
 from reference.apiserver import ApiServer, writes
-from reference.apiserver.registry import Call, ObjectRef
+from reference.apiserver.registry import ObjectRef, Write
 from reference.client import ApiError, Object
 from reference.dns import DnsServer
 from reference.features import Features
@@ -224,7 +224,7 @@ def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None
 
 def _asked(server: ApiServer, name: str, request: ObjectWrites) -> list[object]:
     """The response to a request: the objects or the reason for a rejection, and the warnings."""
-    call, target = Call(), ObjectRef(request.resource, "default", "")
+    call, target = Write(), ObjectRef(request.resource, "default", "")
     obj = {**request.obj, "metadata": {**request.obj["metadata"], "name": _named(name)}}
     try:
         answers = [writes.create(server.registry, target, writes.private(obj), call).object]

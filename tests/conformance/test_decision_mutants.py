@@ -18,7 +18,7 @@ from mutants import MUTANTS, duplicate_addresses
 from mutants.wrong_decisions import DecisionInput, without_hints
 from reference.features import Features
 from reference.objects.topology_keys import ANY
-from reference.proxy.decision import Action, Behaviour, Decision, Endpoint, Forward, Place, ServicePort
+from reference.proxy.decision import Action, Behaviour, Decision, Endpoint, Forward, OwnNode, ServicePort
 from reference.proxy.state import State
 
 SITUATIONS, MOST = 500, 8000
@@ -90,7 +90,7 @@ WITHOUT: Mapping[str, Without] = {
         _each(lambda each: each._replace(zone_hints=each.zone_hints & {"a", "b"}))(asked),
         place=replace(asked.place, zone=asked.place.zone if asked.place.zone in {"a", "b"} else "a"),
     ),
-    "another node": lambda asked: replace(asked, place=Place("a1", "a", LABELS["a1"])),
+    "another node": lambda asked: replace(asked, place=OwnNode("a1", "a", LABELS["a1"])),
     "annotation": _port(topology_annotation=""),
     "no annotation": _port(topology_annotation="Auto"),
     "a release with the annotation": _behaviour(annotation="unused"),
@@ -310,7 +310,7 @@ def _situation(chance: random.Random) -> DecisionInput:
     node, zone = chance.choice(NODES), chance.choice((*ZONES, ""))
     count = MANY if chance.random() < 0.02 else chance.randint(0, 4)
     endpoints = [endpoint(each, zones, nodes) for each in range(count)]
-    return DecisionInput(port, endpoints, Place(node, zone, LABELS[node]), chance.choice(BEHAVIOURS))
+    return DecisionInput(port, endpoints, OwnNode(node, zone, LABELS[node]), chance.choice(BEHAVIOURS))
 
 
 @cache

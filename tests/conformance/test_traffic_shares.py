@@ -24,7 +24,7 @@ from mutants.overload import OWN_CHAIN
 from reference.client import Object
 from reference.proxy.changes import Element, EndpointElement, HairpinElement, IdentityElement, MarkElement
 from reference.proxy.decision import NEWEST
-from reference.proxy.ruleset import Mark, ServiceAddress
+from reference.proxy.ruleset import DecodedMark, ServiceAddress
 from reference.proxy.state import State
 from tests.conformance.cases import Trial
 
@@ -73,8 +73,8 @@ class FakeKernel:
             },
         )
 
-    def mark(self) -> Mark:
-        return Mark.of(self._find("services", WEB, MarkElement).mark)
+    def mark(self) -> DecodedMark:
+        return DecodedMark.of(self._find("services", WEB, MarkElement).mark)
 
     def shares(self) -> Shares:
         """Return each endpoint's share of the connections, which is its share of the slots."""

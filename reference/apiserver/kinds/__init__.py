@@ -14,9 +14,9 @@ from reference.apiserver.kinds.pod_locators import PodLocators
 from reference.apiserver.kinds.pods import Pods
 from reference.apiserver.kinds.service_cidrs import ServiceCIDRs
 from reference.apiserver.kinds.services import Services
-from reference.apiserver.kinds.strategy import Allocations, Resource, Scale, Strategy, View
+from reference.apiserver.kinds.strategy import Allocations, OtherVersion, Resource, Scale, Strategy
 
-__all__ = ["Allocations", "FieldError", "Resource", "Scale", "Strategy", "View", "strategies"]
+__all__ = ["Allocations", "FieldError", "OtherVersion", "Resource", "Scale", "Strategy", "strategies"]
 
 
 def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[Strategy, ...]:

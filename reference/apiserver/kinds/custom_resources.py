@@ -15,7 +15,7 @@ from reference.apiserver.kinds import columns, json_paths, metadata, shapes
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.schemas import Schema
-from reference.apiserver.kinds.strategy import Resource, Scale, Strategy, View, api_version, version_rank
+from reference.apiserver.kinds.strategy import OtherVersion, Resource, Scale, Strategy, api_version, version_rank
 from reference.client import Object
 from reference.features import Features
 
@@ -36,7 +36,7 @@ class CustomResources(Strategy):
 
     generation_since = 0
 
-    def __init__(self, definition: Object, version: Object, stored: str, views: tuple[View, ...] = ()) -> None:
+    def __init__(self, definition: Object, version: Object, stored: str, views: tuple[OtherVersion, ...] = ()) -> None:
         spec, subresources = definition["spec"], version.get("subresources") or {}
         names = spec["names"]
         self.resource = Resource(  # type: ignore[misc]  # each instance is for another kind
@@ -66,7 +66,7 @@ class CustomResources(Strategy):
         self.table = (columns.NAME, *(shown or [columns.AGE]))
 
     @property
-    def group_versions(self) -> tuple[tuple[Resource | View, Strategy], ...]:
+    def group_versions(self) -> tuple[tuple[Resource | OtherVersion, Strategy], ...]:
         return super().group_versions if self.version["served"] else super().group_versions[1:]
 
     def list_rules(self) -> merge_rules.ListRules:
@@ -115,7 +115,7 @@ class CustomResources(Strategy):
         return obj if made == obj else made
 
 
-def _view(definition: Object, version: Object, stored: Object) -> View:
+def _view(definition: Object, version: Object, stored: Object) -> OtherVersion:
     group, name = definition["spec"]["group"], version["name"]
     rules = CustomResources(definition, version, stored["name"])
     inside, outside = rules.resource.api_version, api_version(group, name)
@@ -132,7 +132,7 @@ def _view(definition: Object, version: Object, stored: Object) -> View:
             rules.schema.default(obj)
         return obj
 
-    return View(group, name, to_stored, from_stored, rules)
+    return OtherVersion(group, name, to_stored, from_stored, rules)
 
 
 def _scale(given: Mapping[str, Any] | None) -> Scale | None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, INTEGER, OBJECT_REFERENCE, OTHERS, STRING, TIME, fields, of_object
-from reference.apiserver.kinds.strategy import Resource, Strategy, View
+from reference.apiserver.kinds.strategy import OtherVersion, Resource, Strategy
 from reference.client import Object
 from reference.features import Features
 
@@ -92,7 +92,7 @@ class Events(Strategy):
         source=fields(STRING, "component", "host"),
         series={"count": INTEGER, "lastObservedTime": TIME, OTHERS: ANY},
     )
-    views = (View("events.k8s.io", "v1", _to_core, _to_newer),)
+    views = (OtherVersion("events.k8s.io", "v1", _to_core, _to_newer),)
     selectable_fields: ClassVar = {
         **{f"involvedObject.{name}": _about(name) for name in _ABOUT},
         "reason": lambda obj: obj.get("reason", ""),

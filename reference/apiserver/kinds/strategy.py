@@ -94,7 +94,7 @@ class Allocations:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class OtherVersion:
     """Another group and version that serves the same stored objects, possibly with renamed fields.
 
     `strategy` has the rules for writes through this view, if they differ from those of the stored version.
@@ -116,7 +116,7 @@ class Strategy:
 
     shape: ClassVar[shapes.Shape] = {shapes.OTHERS: shapes.ANY, **shapes.of_object()}
     resource: ClassVar[Resource]
-    views: ClassVar[tuple[View, ...]] = ()
+    views: ClassVar[tuple[OtherVersion, ...]] = ()
     selectable_fields: ClassVar[Mapping[str, Callable[[Object], str]]] = {}
     """The fields that field selectors support, besides `metadata.name` and `metadata.namespace`."""
 
@@ -140,11 +140,11 @@ class Strategy:
         return names.dns_subdomain(name)
 
     @property
-    def group_versions(self) -> "tuple[tuple[Resource | View, Strategy], ...]":
+    def group_versions(self) -> "tuple[tuple[Resource | OtherVersion, Strategy], ...]":
         """The groups and versions that serve this kind, with the rules for each."""
         return (self.resource, self), *((each, self.rules(each)) for each in self.views)
 
-    def rules(self, view: View | None) -> "Strategy":
+    def rules(self, view: OtherVersion | None) -> "Strategy":
         """Return the rules for requests through a view."""
         return self if view is None or view.strategy is None else view.strategy
 

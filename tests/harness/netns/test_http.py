@@ -13,7 +13,7 @@ from harness.netns import http
 from harness.netns.addresses import Family
 from harness.netns.fabric import Network
 from harness.probes.loop import ProbeLoop, ServerPort
-from reference.serving import Response, Serving
+from reference.serving import HttpThread, Response
 
 PORT = 10256
 
@@ -26,7 +26,7 @@ def _answer(path: str) -> Response:
 @pytest.fixture
 def server(network: Network) -> Iterator[Network]:
     """Start a server on node a1 that answers at all its addresses."""
-    serving = Serving()
+    serving = HttpThread()
     serving.start()
     for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
         listener = network.nodes["a1"].namespace.socket(family)

@@ -7,7 +7,7 @@ import pytest
 from reference.apiserver import ApiServer
 from reference.apiserver.apply import apply
 from reference.apiserver.managed_fields import decode, encode
-from reference.apiserver.registry import Call, ObjectRef
+from reference.apiserver.registry import ObjectRef, Write
 from reference.apiserver.writes import private
 from reference.client import ApiError
 
@@ -19,7 +19,7 @@ def service(**spec: Any) -> dict[str, Any]:
 
 
 def applied(api: ApiServer, config: dict[str, Any], manager: str = "me", *, force: bool = False) -> dict[str, Any]:
-    return apply(api.registry, TARGET, private(config), Call(manager=manager), force=force)[0].object
+    return apply(api.registry, TARGET, private(config), Write(manager=manager), force=force)[0].object
 
 
 def owners(obj: dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:

@@ -6,7 +6,7 @@ import pytest
 
 from reference.apiserver import ApiServer
 from reference.apiserver.deletion import DeleteOptions, delete, delete_collection
-from reference.apiserver.registry import Call, ObjectRef
+from reference.apiserver.registry import ObjectRef, Write
 from reference.apiserver.selectors import select
 from reference.client import ApiError
 
@@ -77,14 +77,14 @@ def test_object_stays_until_its_last_finalizer_is_gone(api: ApiServer) -> None:
 def test_failed_precondition_is_a_conflict(api: ApiServer, options: DeleteOptions) -> None:
     api.create("configmaps", "default", config())
     with pytest.raises(ApiError, match="precondition") as refused:
-        delete(api.registry, ObjectRef("configmaps", "default", "c"), options, Call())
+        delete(api.registry, ObjectRef("configmaps", "default", "c"), options, Write())
     assert refused.value.code == 409
     assert not gone(api, "configmaps", "default", "c")
 
 
 def test_dry_run_deletion_deletes_nothing(api: ApiServer) -> None:
     api.create("configmaps", "default", config())
-    delete(api.registry, ObjectRef("configmaps", "default", "c"), DeleteOptions(), Call(dry_run=True))
+    delete(api.registry, ObjectRef("configmaps", "default", "c"), DeleteOptions(), Write(dry_run=True))
     assert not gone(api, "configmaps", "default", "c")
 
 
@@ -92,7 +92,7 @@ def test_collection_deletion_deletes_selected_objects(api: ApiServer) -> None:
     for name, color in (("a", "red"), ("b", "red"), ("c", "blue")):
         api.create("configmaps", "default", config(name, labels={"color": color}))
     selection = select(api.registry.strategy("configmaps"), "default", "color=red")
-    delete_collection(api.registry, "configmaps", selection, DeleteOptions(), Call())
+    delete_collection(api.registry, "configmaps", selection, DeleteOptions(), Write())
     assert [each["metadata"]["name"] for each in api.list("configmaps")] == ["c"]
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reference.apiserver import ApiServer
-from reference.apiserver.reads import ListQuery, Page, page
+from reference.apiserver.reads import ListPage, ListQuery, page
 from reference.apiserver.selectors import Selection
 from reference.client import ApiError
 
@@ -13,11 +13,11 @@ def create(api: ApiServer, *names: str) -> None:
         api.create("configmaps", "default", {"metadata": {"name": name}})
 
 
-def read(api: ApiServer, **query: object) -> Page:
+def read(api: ApiServer, **query: object) -> ListPage:
     return page(api.registry, "configmaps", Selection(), ListQuery(**query))  # type: ignore[arg-type]
 
 
-def names(page: Page) -> list[str]:
+def names(page: ListPage) -> list[str]:
     return [each.object["metadata"]["name"] for each in page.items]
 
 

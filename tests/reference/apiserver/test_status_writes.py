@@ -13,13 +13,13 @@ import pytest
 from reference.apiserver import ApiServer
 from reference.apiserver.apply import apply
 from reference.apiserver.kinds import strategies
-from reference.apiserver.registry import Call, ObjectRef
+from reference.apiserver.registry import ObjectRef, Write
 from reference.client import ApiError
 from tests.reference.apiserver.widget_requests import definition
 
 Object = dict[str, Any]
 
-Write = Callable[[ApiServer, str, Object, Object], Object]
+WriteFunction = Callable[[ApiServer, str, Object, Object], Object]
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "a1", "uid": "1"}
 METADATA: dict[str, tuple[Any, Any]] = {
@@ -56,7 +56,7 @@ def by_apply(api: ApiServer, plural: str, live: Object, change: Object) -> Objec
     meta = live["metadata"]
     config = {"apiVersion": live["apiVersion"], "kind": live["kind"], **change}
     target = ObjectRef(plural, meta.get("namespace", ""), meta["name"], "status")
-    return apply(api.registry, target, config, Call(manager="me"), force=True)[0].object
+    return apply(api.registry, target, config, Write(manager="me"), force=True)[0].object
 
 
 def create(api: ApiServer, plural: str, **metadata: Any) -> Object:
@@ -76,7 +76,7 @@ def test_each_kind_with_a_status_has_a_case() -> None:
 @WAYS
 @KINDS
 @pytest.mark.parametrize("field", sorted(METADATA))
-def test_status_write_changes_metadata_as_upstream(api: ApiServer, write: Write, plural: str, field: str) -> None:
+def test_status_write_changes_metadata_as_upstream(api: ApiServer, write: WriteFunction, plural: str, field: str) -> None:
     was, wanted = METADATA[field]
     live = create(api, plural, **{field: was})
     before, found = live["metadata"][field], write(api, plural, live, {"metadata": {field: wanted}})["metadata"][field]
@@ -89,7 +89,7 @@ def test_status_write_changes_metadata_as_upstream(api: ApiServer, write: Write,
 
 @WAYS
 @KINDS
-def test_spec_does_not_change_with_the_status(api: ApiServer, write: Write, plural: str) -> None:
+def test_spec_does_not_change_with_the_status(api: ApiServer, write: WriteFunction, plural: str) -> None:
     live = create(api, plural)
     assert write(api, plural, live, {"spec": SPECS[plural][1]})["spec"] == live["spec"]
 
@@ -97,7 +97,7 @@ def test_spec_does_not_change_with_the_status(api: ApiServer, write: Write, plur
 @WAYS
 @KINDS
 @pytest.mark.parametrize("field", ["uid", "creationTimestamp", "generation", "deletionTimestamp"])
-def test_status_write_does_not_change_server_fields(api: ApiServer, write: Write, plural: str, field: str) -> None:
+def test_status_write_does_not_change_server_fields(api: ApiServer, write: WriteFunction, plural: str, field: str) -> None:
     live = create(api, plural)
     wanted = {"generation": 99, "uid": live["metadata"]["uid"]}.get(field, "2001-02-03T04:05:06Z")
     written = write(api, plural, live, {"metadata": {field: wanted, "labels": {"is": "here"}}})
@@ -106,7 +106,7 @@ def test_status_write_does_not_change_server_fields(api: ApiServer, write: Write
 
 @WAYS
 @KINDS
-def test_status_write_validates_metadata(api: ApiServer, write: Write, plural: str) -> None:
+def test_status_write_validates_metadata(api: ApiServer, write: WriteFunction, plural: str) -> None:
     live = create(api, plural)
     change = {"metadata": {"labels": {"a/b/c": "x"}}}
     if "labels" in KEPT.get(plural, ()):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reference.client import Object
-from reference.endpointslice.endpoints import Memo
+from reference.endpointslice.endpoints import EndpointCache
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features, parse_version
 from reference.heuristics import Heuristic
@@ -121,7 +121,7 @@ def plan(
     nodes: Mapping[str, Object] = NODES,
     features: Features | None = None,
     max_endpoints: int = 100,
-    memo: Memo | None = None,
+    memo: EndpointCache | None = None,
     heuristics: Mapping[str, Heuristic] | None = None,
 ) -> Plan:
     return plan_service(

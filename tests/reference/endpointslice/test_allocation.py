@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from reference.endpointslice.allocation import Allocation, allocate, floating_point_refuses, rules
-from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.endpointslice.zones import NoHintsReason, ZoneShares
 from reference.features import Features
 from tests.reference.endpointslice.objects import RELEASED
 
@@ -21,7 +21,7 @@ def shares(*weights: int) -> ZoneShares:
 def minima(weights: tuple[int, ...], endpoints: int, features: Features = KEP, *, keep: bool = False) -> object:
     by = rules(features)
     found = allocate(shares(*weights), endpoints, by.to_keep if keep else by.to_add)
-    return found.why if isinstance(found, Refusal) else [each.minimum for each in found.portions.values()]
+    return found.why if isinstance(found, NoHintsReason) else [each.minimum for each in found.portions.values()]
 
 
 @pytest.mark.parametrize("features", [KEP, RELEASED])
@@ -66,7 +66,7 @@ def test_floating_point_differs_from_exact_arithmetic_only_at_just_twenty_percen
     for weights in itertools.product(range(1, 11), repeat=3):
         for endpoints in range(3, 31):
             edge = any(100 * weight * endpoints % (120 * sum(weights)) == 0 for weight in weights)
-            exact = isinstance(allocate(shares(*weights), endpoints, rules(RELEASED).to_add), Refusal)
+            exact = isinstance(allocate(shares(*weights), endpoints, rules(RELEASED).to_add), NoHintsReason)
             differs = floating_point_refuses(shares(*weights), endpoints) != exact
             assert edge or not differs
             edges += edge
@@ -88,7 +88,7 @@ def test_hints_are_removed_at_thirty_percent() -> None:
 
 def test_refusal_names_the_numbers() -> None:
     found = allocate(shares(1, 1, 1), 4, rules(KEP).to_add)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, NoHintsReason)
     assert found.message == (
         "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold "
         "(4 endpoints, 3 zones)"
@@ -96,7 +96,7 @@ def test_refusal_names_the_numbers() -> None:
 
 
 def test_node_error_is_passed_on() -> None:
-    refusal = Refusal("OneZone", "Nodes only ready in one zone")
+    refusal = NoHintsReason("OneZone", "Nodes only ready in one zone")
     assert allocate(refusal, 100, rules(KEP).to_add) is refusal
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reference.client import Object
-from reference.endpointslice.endpoints import Memo
+from reference.endpointslice.endpoints import EndpointCache
 from reference.endpointslice.plan import plan_deleted_service
 from tests.reference.endpointslice.objects import (
     addresses,
@@ -87,7 +87,7 @@ def test_hints_alone_rewrite_a_copy_of_the_slice() -> None:
 
 
 def test_memo_of_another_version_of_the_service_is_not_used() -> None:
-    memo, pods = Memo(), [make_pod(ready=False)]
+    memo, pods = EndpointCache(), [make_pod(ready=False)]
     for publish in (False, True, False):
         service = make_service(publishNotReadyAddresses=publish)
         assert endpoints(plan(service, pods, memo=memo).create)[0]["conditions"]["ready"] is publish

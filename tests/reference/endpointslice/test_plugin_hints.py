@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reference.endpointslice.hints import NoHints, Plugin, mechanism
+from reference.endpointslice.hints import NoHints, PluginHeuristic, mechanism
 from reference.features import Features
 from reference.heuristics import Endpoint, Hints, Node
 from tests.reference.endpointslice.objects import (
@@ -127,12 +127,12 @@ def test_invalid_result_removes_hints_and_names_the_heuristic(answer: Answer, sa
 @pytest.mark.parametrize(
     ("features", "value", "expected"),
     [
-        (Features(), VALUE, Plugin),
+        (Features(), VALUE, PluginHeuristic),
         (Features(), "example.org/Other", NoHints),
         (Features(), "Undomained", NoHints),
         (release("1.29"), VALUE, NoHints),
         (release("1.30"), VALUE, NoHints),
-        (release("1.30", ServiceTrafficDistribution=True), VALUE, Plugin),
+        (release("1.30", ServiceTrafficDistribution=True), VALUE, PluginHeuristic),
         (RELEASED, VALUE, NoHints),
     ],
 )
@@ -145,7 +145,7 @@ def test_heuristics_are_for_values_with_a_domain_where_the_field_exists(
 
 def test_annotation_wins_over_a_heuristic() -> None:
     annotated = make_service(trafficDistribution=VALUE, annotations=AUTO)
-    assert not isinstance(mechanism(annotated, Features(), {VALUE}), Plugin)
+    assert not isinstance(mechanism(annotated, Features(), {VALUE}), PluginHeuristic)
 
 
 def test_broken_heuristic_causes_one_event_and_correct_endpoints() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.client import Object
-from reference.endpointslice.endpoints import Memo, address_types, desired_endpoints, identity, port_key
+from reference.endpointslice.endpoints import EndpointCache, address_types, desired_endpoints, identity, port_key
 from reference.endpointslice.hints import endpoint_hints, mechanism
 from reference.features import Features
 from tests.reference.endpointslice.objects import (
@@ -181,7 +181,7 @@ def test_one_changed_pod_costs_one_write_in_each_family(pods_before: list[Object
 @given(histories)
 def test_plan_is_the_same_without_the_memo(worlds: list[GeneratedCluster]) -> None:
     existing: list[Object] = []
-    memo = Memo()
+    memo = EndpointCache()
     for world in chain.from_iterable((each, each) for each in worlds):
         options: Any = {"max_endpoints": world.max_endpoints}
         planned = plan(world.service, world.pods, existing, memo=memo, **options)
@@ -191,7 +191,7 @@ def test_plan_is_the_same_without_the_memo(worlds: list[GeneratedCluster]) -> No
 
 @given(pod_lists, st.permutations(["a", "b", ""]))
 def test_memo_detects_new_zones_and_pod_versions(pods: list[Object], zones: list[str]) -> None:
-    memo, service = Memo(), make_service(trafficDistribution="PreferSameNode")
+    memo, service = EndpointCache(), make_service(trafficDistribution="PreferSameNode")
     for zone in zones:
         nodes = {"a1": make_node("a1", zone)}
         pods = [{**pod, "metadata": {**pod["metadata"], "uid": zone}} for pod in pods[:-1]] + pods[-1:]

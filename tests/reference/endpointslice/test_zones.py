@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.client import Object
-from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable, milli_cpu
+from reference.endpointslice.zones import NoHintsReason, ZoneShares, ZoneTable, milli_cpu
 from reference.features import Features
 from tests.reference.endpointslice.objects import RELEASED, make_node, release
 
@@ -56,7 +56,7 @@ def test_one_zone_has_no_allocation() -> None:
 
 
 def test_cluster_without_ready_nodes_is_reported() -> None:
-    assert table(make_node("a1", ready=False)).shares == Refusal("OneZone", "No nodes are ready")
+    assert table(make_node("a1", ready=False)).shares == NoHintsReason("OneZone", "No nodes are ready")
 
 
 def test_added_changed_and_deleted_nodes_are_tracked() -> None:

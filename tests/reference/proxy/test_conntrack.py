@@ -17,7 +17,7 @@ from reference.proxy.decision import Family
 from reference.proxy.flows import TAGS, Flow, end, read_flow, tag
 from reference.proxy.netlink import NftSocket, attribute, nested
 from reference.proxy.nftables import KernelTable
-from reference.proxy.ruleset import Endpoint, Ruleset, ServiceAddress, Stale
+from reference.proxy.ruleset import Endpoint, Ruleset, ServiceAddress, StaleUdp
 
 SOCKET_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
@@ -75,11 +75,11 @@ class ConntrackNetns:
     def connections(self) -> set[tuple[bytes, bytes]]:
         return {(each.sent, each.answered) for each in self.flows()}
 
-    def named(self, *stale: Stale) -> set[tuple[bytes, bytes]]:
+    def named(self, *stale: StaleUdp) -> set[tuple[bytes, bytes]]:
         ends = [((each.service.address, each.service.port), each.endpoint) for each in stale]
         return {(end(self.family, *sent), end(self.family, *endpoint)) for sent, endpoint in ends}
 
-    def forget(self, stale: Stale, *now: Endpoint, gone: bool = False, awaited: bool = True) -> None:
+    def forget(self, stale: StaleUdp, *now: Endpoint, gone: bool = False, awaited: bool = True) -> None:
         endpoints = {stale.service: None if gone else frozenset(now)}
         self.conntrack.forget(self.family, [stale], endpoints.get, awaited=awaited)
 
@@ -108,12 +108,16 @@ def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> 
     conntrack.close()
 
 
-def untranslated(service: ServiceAddress) -> Stale:
-    return Stale(service, (service.address, service.port))
+def untranslated(service: ServiceAddress) -> StaleUdp:
+    return StaleUdp(service, (service.address, service.port))
 
 
 def test_only_connections_to_the_removed_endpoint_are_deleted(tracked: ConntrackNetns) -> None:
-    to_a, to_b, other = Stale(tracked.first, tracked.a), Stale(tracked.first, tracked.b), untranslated(tracked.second)
+    to_a, to_b, other = (
+        StaleUdp(tracked.first, tracked.a),
+        StaleUdp(tracked.first, tracked.b),
+        untranslated(tracked.second),
+    )
     tracked.connect(tracked.first)
     tracked.connect(tracked.second, 1)
     assert tracked.connections() == tracked.named(to_a, to_b, other)
@@ -127,7 +131,7 @@ def test_connections_of_a_removed_frontend_are_deleted(tracked: ConntrackNetns) 
     tracked.connect(tracked.first)
 
     for endpoint in (tracked.a, tracked.b):
-        tracked.forget(Stale(tracked.first, endpoint), gone=True)
+        tracked.forget(StaleUdp(tracked.first, endpoint), gone=True)
 
     assert tracked.connections() == set()
 
@@ -151,7 +155,7 @@ def test_all_connections_except_allowed_ones_can_be_deleted(tracked: ConntrackNe
 
     tracked.conntrack.forget_all_but({each: allowed if each == tracked.family else {} for each in tracked.families})
 
-    assert tracked.connections() == tracked.named(Stale(tracked.first, tracked.a))
+    assert tracked.connections() == tracked.named(StaleUdp(tracked.first, tracked.a))
 
 
 def test_connections_to_a_service_that_went_unseen_are_deleted(tracked: ConntrackNetns) -> None:
@@ -160,7 +164,9 @@ def test_connections_to_a_service_that_went_unseen_are_deleted(tracked: Conntrac
 
     assert tracked.conntrack.forget_all_but({each: {} for each in tracked.families}) == []
 
-    assert tracked.connections() == tracked.named(Stale(tracked.second, (tracked.second.address, tracked.second.port)))
+    assert tracked.connections() == tracked.named(
+        StaleUdp(tracked.second, (tracked.second.address, tracked.second.port))
+    )
 
 
 def test_already_deleted_connection_is_not_an_error(tracked: ConntrackNetns) -> None:
@@ -176,7 +182,7 @@ def test_already_deleted_connection_is_not_an_error(tracked: ConntrackNetns) -> 
 def test_connection_that_awaits_a_reply_is_checked_again(tracked: ConntrackNetns) -> None:
     tracked.connect(tracked.first)
     tracked.answer(tracked.first)
-    stale = Stale(tracked.first, tracked.a)
+    stale = StaleUdp(tracked.first, tracked.a)
 
     tracked.forget(stale, tracked.b, awaited=False)
 
@@ -190,7 +196,7 @@ def test_an_endpoint_that_came_back_keeps_its_connections(tracked: ConntrackNetn
     tracked.connect(tracked.first)
     before = tracked.connections()
 
-    tracked.forget(Stale(tracked.first, tracked.a), tracked.a, tracked.b)
+    tracked.forget(StaleUdp(tracked.first, tracked.a), tracked.a, tracked.b)
 
     assert tracked.connections() == before
 

@@ -14,13 +14,13 @@ from reference.proxy.decision import (
     Drop,
     Endpoint,
     Forward,
-    Place,
+    OwnNode,
     Reject,
     ServicePort,
     decide,
 )
 
-A1 = Place("a1", "a")
+A1 = OwnNode("a1", "a")
 CLUSTER = ServicePort("default", "web", "http", "TCP", 80, cluster_ips=("10.96.0.1",))
 NODE_PORT = replace(CLUSTER, node_port=30080)
 
@@ -50,7 +50,7 @@ def shown(action: Action | None) -> str:
     return "-"
 
 
-def decided(specs: str, port: ServicePort = CLUSTER, place: Place = A1, features: Features | None = None) -> Decision:
+def decided(specs: str, port: ServicePort = CLUSTER, place: OwnNode = A1, features: Features | None = None) -> Decision:
     endpoints = [endpoint(spec) for spec in specs.split(" | ")] if specs else []
     return decide(port, endpoints, place, Behaviour.of(features or Features()))
 
@@ -186,12 +186,12 @@ def test_ready_endpoint_counts_wherever_another_has_its_address(other: str, read
     now = endpoint("1@b2 zone=a")
     both = [now, endpoint(other)] if ready_first else [endpoint(other), now]
 
-    for place in (A1, Place("b2", "b")):
+    for place in (A1, OwnNode("b2", "b")):
         decision = decide(CLUSTER, both, place)
         assert isinstance(decision.cluster_ip, Forward)
         assert decision.cluster_ip.endpoints == (now,)
     assert shown(decide(replace(CLUSTER, internal_local=True), both, A1).cluster_ip) == "drop"
-    assert shown(decide(replace(CLUSTER, internal_local=True), both, Place("b2", "b")).cluster_ip) == "1"
+    assert shown(decide(replace(CLUSTER, internal_local=True), both, OwnNode("b2", "b")).cluster_ip) == "1"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_without_a_ready_endpoint_the_one_that_stays_counts_then_the_one_that_se
     specs: str, place: str, expected: str
 ) -> None:
     local = replace(CLUSTER, internal_local=True)
-    assert shown(decided(specs, local, Place(place, "a")).cluster_ip) == expected
+    assert shown(decided(specs, local, OwnNode(place, "a")).cluster_ip) == expected
 
 
 def test_same_address_with_another_port_is_another_endpoint() -> None:
@@ -221,7 +221,7 @@ def test_same_address_with_another_port_is_another_endpoint() -> None:
 
 
 def test_node_without_zone_uses_everything_but_a_hint_with_the_empty_name_matches_it() -> None:
-    place = Place("a1")
+    place = OwnNode("a1")
 
     assert shown(decided("1@a1 zone=a | 2@b1 zone=b", place=place).cluster_ip) == "1 2"
     named = [endpoint("1@a1")._replace(zone_hints=frozenset({""})), endpoint("2@b1 zone=b")]
@@ -244,7 +244,7 @@ def test_ready_is_checked_before_terminating() -> None:
             "endpoint 10.244.0.5 has no node hint; endpoint 10.244.0.5 has no zone hint",
         ),
         ("5@b1 zone=b node=b1", A1, "no endpoint is hinted for node a1; no endpoint is hinted for zone a"),
-        ("5@b1 zone=b", Place("a1"), "no endpoint is hinted for zone (none)"),
+        ("5@b1 zone=b", OwnNode("a1"), "no endpoint is hinted for zone (none)"),
         ("5@b1", A1, "no endpoint has hints"),
         ("5@b1 node=a1", A1, "hints name node a1"),
         ("5@b1 zone=a", A1, "hints name zone a"),
@@ -253,7 +253,7 @@ def test_ready_is_checked_before_terminating() -> None:
         ("", A1, "cluster IP: reject (no endpoint at all)"),
     ],
 )
-def test_reasons_state_the_deciding_rule(specs: str, place: Place, expected: str) -> None:
+def test_reasons_state_the_deciding_rule(specs: str, place: OwnNode, expected: str) -> None:
     assert expected in "\n".join(decided(specs, place=place).reasons)
 
 
@@ -296,7 +296,7 @@ def test_hints_are_read_as_by_each_release(
 ) -> None:
     port = replace(CLUSTER, topology_annotation=annotation)
 
-    decision = decided(HINTED, port, Place("a1", zone), Features((1, version), gates))
+    decision = decided(HINTED, port, OwnNode("a1", zone), Features((1, version), gates))
 
     assert shown(decision.cluster_ip) == expected
 
@@ -318,8 +318,8 @@ ON_TWO_NODES = "1@a1 node=a1 zone=a | 2@b1 node=b1 zone=b"
 
 
 @pytest.mark.parametrize("features", NODE_LEVEL)
-@pytest.mark.parametrize("place", [A1, Place("a1")])
-def test_node_level_hints_need_no_annotation_and_no_zone(features: Features, place: Place) -> None:
+@pytest.mark.parametrize("place", [A1, OwnNode("a1")])
+def test_node_level_hints_need_no_annotation_and_no_zone(features: Features, place: OwnNode) -> None:
     assert shown(decided(ON_TWO_NODES, place=place, features=features).cluster_ip) == "1"
 
 
@@ -333,7 +333,7 @@ def test_node_level_hints_need_no_annotation_and_no_zone(features: Features, pla
 )
 def test_other_hints_apply_without_a_local_endpoint(features: Features, annotation: str, expected: str) -> None:
     port = replace(CLUSTER, topology_annotation=annotation)
-    assert shown(decided(ON_TWO_NODES, port, Place("a2", "a"), features).cluster_ip) == expected
+    assert shown(decided(ON_TWO_NODES, port, OwnNode("a2", "a"), features).cluster_ip) == expected
 
 
 def test_node_hints_are_ignored_without_their_gate() -> None:

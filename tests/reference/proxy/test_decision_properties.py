@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.proxy.decision import Decision, Drop, Endpoint, Forward, Place, Reject, ServicePort, decide
+from reference.proxy.decision import Decision, Drop, Endpoint, Forward, OwnNode, Reject, ServicePort, decide
 
 ZONES, NODES = ("a", "b"), ("a1", "a2", "b1")
 PLAIN = ServicePort("default", "web", "", "TCP", 80, cluster_ips=("10.96.0.1",))
 
-places = st.builds(Place, st.sampled_from(NODES), st.sampled_from(ZONES))
+places = st.builds(OwnNode, st.sampled_from(NODES), st.sampled_from(ZONES))
 hints = st.frozensets(st.sampled_from(ZONES)), st.frozensets(st.sampled_from(NODES))
 endpoints = st.lists(
     st.builds(
@@ -46,7 +46,7 @@ def ready(known: list[Endpoint]) -> list[Endpoint]:
 
 
 @given(endpoints, places)
-def test_cluster_list_has_only_ready_endpoints_if_there_are_any(known: list[Endpoint], at: Place) -> None:
+def test_cluster_list_has_only_ready_endpoints_if_there_are_any(known: list[Endpoint], at: OwnNode) -> None:
     used = chosen(decide(PLAIN, known, at))
 
     assert bool(ready(known)) <= bool(used)
@@ -54,14 +54,14 @@ def test_cluster_list_has_only_ready_endpoints_if_there_are_any(known: list[Endp
 
 
 @given(endpoints, places)
-def test_one_ready_endpoint_without_hint_switches_the_filter_off(known: list[Endpoint], at: Place) -> None:
+def test_one_ready_endpoint_without_hint_switches_the_filter_off(known: list[Endpoint], at: OwnNode) -> None:
     unhinted = Endpoint("10.244.0.9", 80)
 
     assert chosen(decide(PLAIN, [*known, unhinted], at)) == {*ready(known), unhinted}
 
 
 @given(endpoints, places, st.booleans())
-def test_unready_endpoints_change_nothing_while_one_is_ready(known: list[Endpoint], at: Place, leaving: bool) -> None:
+def test_unready_endpoints_change_nothing_while_one_is_ready(known: list[Endpoint], at: OwnNode, leaving: bool) -> None:
     unready = Endpoint("10.244.0.9", 80, ready=False, serving=leaving, terminating=leaving)
     one = Endpoint("10.244.0.8", 80, zone_hints=frozenset("a"), node_hints=frozenset({"a1"}))
 
@@ -69,7 +69,7 @@ def test_unready_endpoints_change_nothing_while_one_is_ready(known: list[Endpoin
 
 
 @given(endpoints, places)
-def test_a_hint_for_a_zone_without_proxies_changes_nothing(known: list[Endpoint], at: Place) -> None:
+def test_a_hint_for_a_zone_without_proxies_changes_nothing(known: list[Endpoint], at: OwnNode) -> None:
     def more(names: frozenset[str]) -> frozenset[str]:
         return names | {"nowhere"} if names else names
 
@@ -80,7 +80,7 @@ def test_a_hint_for_a_zone_without_proxies_changes_nothing(known: list[Endpoint]
 
 
 @given(endpoints, places)
-def test_without_an_endpoint_for_the_node_the_zone_rule_applies(known: list[Endpoint], at: Place) -> None:
+def test_without_an_endpoint_for_the_node_the_zone_rule_applies(known: list[Endpoint], at: OwnNode) -> None:
     elsewhere = [each._replace(node_hints=each.node_hints - {at.node}) for each in known]
     zone_only = [each._replace(node_hints=frozenset()) for each in known]
 
@@ -89,7 +89,7 @@ def test_without_an_endpoint_for_the_node_the_zone_rule_applies(known: list[Endp
 
 
 @given(endpoints, places)
-def test_node_mode_ignores_zone_hints(known: list[Endpoint], at: Place) -> None:
+def test_node_mode_ignores_zone_hints(known: list[Endpoint], at: OwnNode) -> None:
     decision = decide(PLAIN, known, at)
     bare = [each._replace(zone_hints=frozenset({"elsewhere"})) for each in known]
 
@@ -99,7 +99,7 @@ def test_node_mode_ignores_zone_hints(known: list[Endpoint], at: Place) -> None:
 
 
 @given(endpoints, places)
-def test_several_names_in_a_hint_match_by_membership(known: list[Endpoint], at: Place) -> None:
+def test_several_names_in_a_hint_match_by_membership(known: list[Endpoint], at: OwnNode) -> None:
     decision = decide(PLAIN, known, at)
 
     match decision.mode:
@@ -111,7 +111,7 @@ def test_several_names_in_a_hint_match_by_membership(known: list[Endpoint], at: 
 
 @given(endpoints, places, ports)
 def test_local_lists_hold_local_endpoints_only_and_terminating_ones_last(
-    known: list[Endpoint], at: Place, port: ServicePort
+    known: list[Endpoint], at: OwnNode, port: ServicePort
 ) -> None:
     local_ready = {each for each in ready(known) if each.node == at.node}
     decision = decide(replace(port, internal_local=True), known, at)
@@ -122,7 +122,7 @@ def test_local_lists_hold_local_endpoints_only_and_terminating_ones_last(
 
 @given(endpoints, places, ports)
 def test_reject_means_no_endpoint_anywhere_and_drop_means_endpoints_only_elsewhere(
-    known: list[Endpoint], at: Place, port: ServicePort
+    known: list[Endpoint], at: OwnNode, port: ServicePort
 ) -> None:
     usable = [each for each in known if each.ready or (each.serving and each.terminating)]
     decision = decide(port, known, at)

@@ -16,7 +16,7 @@ from harness.netns.namespace import Namespace
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.proxy import ServiceProxy
-from reference.serving import Serving
+from reference.serving import HttpThread
 from tests.reference.proxy.conftest import FAMILIES, Cluster
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -151,14 +151,14 @@ def test_services_without_a_local_endpoint_are_counted(cluster: Cluster) -> None
 
 
 @pytest.fixture
-def shared() -> Iterator[Serving]:
-    made = Serving()
+def shared() -> Iterator[HttpThread]:
+    made = HttpThread()
     made.start()
     yield made
     made.stop()
 
 
-def test_proxies_of_one_process_may_share_a_thread(node: Namespace, shared: Serving) -> None:
+def test_proxies_of_one_process_may_share_a_thread(node: Namespace, shared: HttpThread) -> None:
     with node.entered():
         proxy = ServiceProxy("a1", ApiServer(), pod_cidrs=[], serving=shared)
     proxy.start()

@@ -16,7 +16,7 @@ from reference.proxy.decision import Family
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nft_text import text
 from reference.proxy.nftables import STAGING, KernelTable
-from reference.proxy.ruleset import NOTHING, Entries, Ruleset, ServiceAddress, Sticky
+from reference.proxy.ruleset import NOTHING, PortEntries, Ruleset, ServiceAddress, StickyEndpoints
 from reference.proxy.table import Table
 from tests.reference.proxy.conftest import read_back
 
@@ -37,8 +37,8 @@ def ruleset(family: Family) -> Ruleset:
     one, two, three = (ServiceAddress(virtual.format(n), p, 80) for n, p in ((1, "TCP"), (2, "UDP"), (3, "SCTP")))
     here, there = ((pod.format(n), 8080) for n in (2, 3))
     four = ServiceAddress(virtual.format(4), "UDP", 80)
-    services = {one: (here, there), two: "reject", three: "drop", four: Sticky((here, there), 93_784)}
-    external = {one: (here,), four: Sticky((here,), 10_800)}
+    services = {one: (here, there), two: "reject", three: "drop", four: StickyEndpoints((here, there), 93_784)}
+    external = {one: (here,), four: StickyEndpoints((here,), 10_800)}
     sources = ("10.0.0.0/8", "192.0.2.7/32") if family == "IPv4" else ("2001:db8::/32", "fd00::7/128")
     return Ruleset(family, pods, own, services, external, frozenset({here[0]}), {one: sources})
 
@@ -47,7 +47,7 @@ def ruleset(family: Family) -> Ruleset:
 def loaded(nft: NftSocket) -> tuple[KernelTable, Table]:
     """A kernel table with one Service that has one endpoint, and the model of this table."""
     table, kernel = Table("IPv4"), KernelTable(nft, "IPv4")
-    table.put("web", Entries({SERVICE: (A,)}, {}, frozenset()))
+    table.put("web", PortEntries({SERVICE: (A,)}, {}, frozenset()))
     table.forget_changes()
     kernel.load(table.ruleset(PODS, OWN))
     return kernel, table
@@ -111,7 +111,7 @@ def test_elements_are_read_back_as_they_were_loaded(nft: NftSocket, loaded: tupl
 
 def test_changes_create_the_chains_they_need(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
     kernel, table = loaded
-    table.put("web", Entries({SERVICE: (A, B)}, {SERVICE: (A,)}, frozenset({A[0]})))
+    table.put("web", PortEntries({SERVICE: (A, B)}, {SERVICE: (A,)}, frozenset({A[0]})))
 
     for changes in table.take_changes():
         kernel.apply(changes)
@@ -132,7 +132,7 @@ def test_source_ranges_can_be_added_changed_and_removed(nft: NftSocket, loaded: 
     kernel, table = loaded
     seen = []
     for ranges in (("10.0.0.0/8",), ("192.0.2.7/32", "198.51.100.0/24"), ("10.0.0.0/8",), ()):
-        table.put("web", Entries({SERVICE: (A,)}, {}, frozenset(), {SERVICE: ranges} if ranges else {}))
+        table.put("web", PortEntries({SERVICE: (A,)}, {}, frozenset(), {SERVICE: ranges} if ranges else {}))
         for changes in table.take_changes():
             kernel.apply(changes)
         seen.append(read_back(nft, "IPv4", "ranges"))

@@ -10,7 +10,7 @@ from harness.model.release import PROXY
 from harness.model.release_features import lacking
 from reference.client import Object
 from reference.features import Features, parse_version
-from reference.proxy.decision import Behaviour, Endpoint, Place, ServicePort
+from reference.proxy.decision import Behaviour, Endpoint, OwnNode, ServicePort
 from reference.proxy.objects import DEPRECATED_ANNOTATION, Node, read_node, read_slice, service_ports
 
 
@@ -148,8 +148,8 @@ def test_node_has_zone_addresses_and_pod_cidrs() -> None:
         "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "x"}]},
     }
 
-    assert read_node(node) == Node(Place("a1", "a"), ("10.0.0.2",), ("10.244.1.0/24",))
-    assert read_node({"metadata": {"name": "a1"}}) == Node(Place("a1", ""))
+    assert read_node(node) == Node(OwnNode("a1", "a"), ("10.0.0.2",), ("10.244.1.0/24",))
+    assert read_node({"metadata": {"name": "a1"}}) == Node(OwnNode("a1", ""))
 
 
 @pytest.mark.parametrize(

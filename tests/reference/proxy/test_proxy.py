@@ -22,7 +22,7 @@ from reference.client.reconnecting_client import ReconnectingClient
 from reference.proxy import ServiceProxy
 from reference.proxy.netlink import NftSocket
 from reference.proxy.nftables import KernelTable, messages
-from reference.proxy.ruleset import Entries, ServiceAddress
+from reference.proxy.ruleset import PortEntries, ServiceAddress
 from reference.proxy.table import Table
 from tests.reference.proxy.conftest import FAMILIES, Cluster, read_back
 from tests.reference.proxy.test_routing import cluster_ip
@@ -144,7 +144,7 @@ def test_rules_that_change_lose_no_datagram(cluster: Cluster) -> None:
     """The proxy deletes no connections here, because a deletion can cut off the reply of a removed endpoint."""
     table, service = Table("IPv4"), ServiceAddress("10.96.88.1", "UDP", 80)
     endpoints = [tuple((cluster.hosts[pod].addresses["IPv4"], 8080) for pod in pods) for pods in LISTS]
-    lists = itertools.cycle(Entries({service: each}, {}, frozenset()) for each in endpoints)
+    lists = itertools.cycle(PortEntries({service: each}, {}, frozenset()) for each in endpoints)
     cluster.proxies["a1"].stop()
     with cluster.hosts["a1"].namespace.entered():
         nft = NftSocket()

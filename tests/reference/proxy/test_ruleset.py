@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.proxy import ruleset
-from reference.proxy.decision import Endpoint, Place, ServicePort, decide
+from reference.proxy.decision import Endpoint, OwnNode, ServicePort, decide
 from reference.proxy.nft_text import text
 from reference.proxy.ruleset import (
     LOCAL_LIST,
     MOST_ENDPOINTS,
-    Entries,
-    Mark,
+    DecodedMark,
+    PortEntries,
     RuleAction,
     Ruleset,
     ServiceAddress,
-    Sticky,
+    StickyEndpoints,
     identities,
     mark,
     place,
@@ -37,8 +37,8 @@ EXTERNAL = [
 CLUSTER_IP = ServiceAddress("10.96.0.1", "TCP", 80)
 
 
-def entries(port: ServicePort, *endpoints: Endpoint) -> Entries:
-    return render(port, decide(port, endpoints, Place("a1", "a")), "a1", ["10.0.0.2"])
+def entries(port: ServicePort, *endpoints: Endpoint) -> PortEntries:
+    return render(port, decide(port, endpoints, OwnNode("a1", "a")), "a1", ["10.0.0.2"])
 
 
 def test_a_cluster_ip_service_is_one_frontend() -> None:
@@ -89,10 +89,10 @@ def test_affinity_is_in_the_mark_and_changes_no_slot() -> None:
     plain, sticky = (entries(port, HERE, ELSEWHERE) for port in ports)
 
     action = sticky.services[CLUSTER_IP]
-    assert action == Sticky(plain.services[CLUSTER_IP], 10_800)  # type: ignore[arg-type]
+    assert action == StickyEndpoints(plain.services[CLUSTER_IP], 10_800)  # type: ignore[arg-type]
     assert mark("services", action) == 10_800 << 15 | 2
-    assert Mark.of(mark("external", action)) == (2, 0x4000, 10_800)
-    assert sticky.external[EXTERNAL[0]] == Sticky((HERE[:2],), 10_800)
+    assert DecodedMark.of(mark("external", action)) == (2, 0x4000, 10_800)
+    assert sticky.external[EXTERNAL[0]] == StickyEndpoints((HERE[:2],), 10_800)
 
 
 def test_identities_are_different_for_different_backends_of_one_frontend() -> None:
@@ -109,7 +109,7 @@ def test_service_with_too_many_endpoints_uses_as_many_as_fit() -> None:
 
     action = entries(PORT, *endpoints).services[CLUSTER_IP]
 
-    assert Mark.of(mark("services", action)) == (MOST_ENDPOINTS, 0, 0)
+    assert DecodedMark.of(mark("services", action)) == (MOST_ENDPOINTS, 0, 0)
 
 
 A, B, C, D = (("10.244.1.1", n) for n in range(4))

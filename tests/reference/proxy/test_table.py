@@ -17,15 +17,15 @@ from reference.proxy.changes import (
     MarkElement,
     RangesElement,
 )
-from reference.proxy.ruleset import NOTHING, Entries, ServiceAddress, Stale, Sticky
+from reference.proxy.ruleset import NOTHING, PortEntries, ServiceAddress, StaleUdp, StickyEndpoints
 from reference.proxy.table import Table, elements
 
 ONE, TWO = ServiceAddress("10.96.0.1", "UDP", 53), ServiceAddress("10.96.0.2", "UDP", 53)
 A, B, C = ("10.244.1.1", 53), ("10.244.1.2", 53), ("10.244.1.3", 53)
 
 
-def forwards(service: ServiceAddress, *endpoints: tuple[str, int]) -> Entries:
-    return Entries({service: endpoints}, {}, frozenset())
+def forwards(service: ServiceAddress, *endpoints: tuple[str, int]) -> PortEntries:
+    return PortEntries({service: endpoints}, {}, frozenset())
 
 
 def taken(table: Table) -> Changes:
@@ -96,7 +96,7 @@ def test_an_endpoint_that_leaves_is_deleted_after_the_count() -> None:
 
     assert changes.first_add == [EndpointElement(ONE, 0, C), MarkElement("services", ONE, 2)]
     assert changes.later_delete == [EndpointElement(ONE, 2, C)]
-    assert changes.stale == [Stale(ONE, A)]
+    assert changes.stale == [StaleUdp(ONE, A)]
 
 
 def test_change_undone_before_it_is_applied_has_no_effect() -> None:
@@ -112,10 +112,10 @@ def test_change_undone_before_it_is_applied_has_no_effect() -> None:
 
 def test_with_affinity_an_endpoint_keeps_its_identity_wherever_it_stands() -> None:
     table = Table("IPv4")
-    table.put("web", Entries({ONE: Sticky((A, B, C), 60)}, {}, frozenset()))
+    table.put("web", PortEntries({ONE: StickyEndpoints((A, B, C), 60)}, {}, frozenset()))
     identity = {each.slot: each.identity for each in taken(table).first_add if isinstance(each, IdentityElement)}
 
-    table.put("web", Entries({ONE: Sticky((B, C), 60)}, {}, frozenset()))
+    table.put("web", PortEntries({ONE: StickyEndpoints((B, C), 60)}, {}, frozenset()))
     changes = taken(table)
 
     assert IdentityElement(ONE, 0, identity[2]) in changes.first_add
@@ -138,8 +138,8 @@ def test_frontend_belongs_to_its_first_service_until_that_is_removed() -> None:
 
 def test_hairpin_element_remains_while_any_service_needs_it() -> None:
     table = Table("IPv4")
-    table.put("first", Entries({}, {}, frozenset({"10.244.1.1"})))
-    table.put("second", Entries({}, {}, frozenset({"10.244.1.1"})))
+    table.put("first", PortEntries({}, {}, frozenset({"10.244.1.1"})))
+    table.put("second", PortEntries({}, {}, frozenset({"10.244.1.1"})))
     assert taken(table).first_add == [HairpinElement("10.244.1.1")]
 
     table.put("first", NOTHING)
@@ -153,7 +153,7 @@ def test_new_udp_frontend_may_have_untranslated_connections() -> None:
 
     table.put("web", forwards(ONE, A))
 
-    assert taken(table).stale == [Stale(ONE, ("10.96.0.1", 53))]
+    assert taken(table).stale == [StaleUdp(ONE, ("10.96.0.1", 53))]
 
 
 def test_the_connections_of_a_udp_frontend_without_endpoints_are_all_wrong() -> None:
@@ -161,9 +161,9 @@ def test_the_connections_of_a_udp_frontend_without_endpoints_are_all_wrong() -> 
     table.put("web", forwards(ONE, A, B))
     table.take_changes()
 
-    table.put("web", Entries({ONE: "reject"}, {}, frozenset()))
+    table.put("web", PortEntries({ONE: "reject"}, {}, frozenset()))
 
-    assert taken(table).stale == [Stale(ONE, A), Stale(ONE, B)]
+    assert taken(table).stale == [StaleUdp(ONE, A), StaleUdp(ONE, B)]
 
 
 def test_changes_come_in_parts_of_bounded_size() -> None:
@@ -196,16 +196,18 @@ def test_source_ranges_are_replaced_and_go_with_their_service() -> None:
 
 
 lists = st.lists(st.sampled_from((A, B, C)), min_size=1, unique=True).map(tuple)
-actions = st.one_of(st.sampled_from(("drop", "reject")), lists, st.builds(Sticky, lists, st.sampled_from((60, 10_800))))
+actions = st.one_of(
+    st.sampled_from(("drop", "reject")), lists, st.builds(StickyEndpoints, lists, st.sampled_from((60, 10_800)))
+)
 wanted = st.builds(
-    Entries,
+    PortEntries,
     st.dictionaries(st.sampled_from((ONE, TWO)), actions),
     st.just({}),
     st.frozensets(st.sampled_from(("10.244.1.1", "10.244.1.2"))),
 ).flatmap(
     lambda made: (
         st.dictionaries(st.sampled_from(list(made.services)), actions).map(
-            lambda external: Entries(made.services, external, made.hairpin)
+            lambda external: PortEntries(made.services, external, made.hairpin)
         )
         if made.services
         else st.just(made)
@@ -215,7 +217,7 @@ wanted = st.builds(
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.sampled_from(("first", "second")), wanted, st.booleans()), max_size=12))
-def test_changes_reach_the_wanted_rules_without_gaps(steps: list[tuple[str, Entries, bool]]) -> None:
+def test_changes_reach_the_wanted_rules_without_gaps(steps: list[tuple[str, PortEntries, bool]]) -> None:
     table, kernel = Table("IPv4"), FakeKernel()
     for owner, entries, take in [*steps, ("first", NOTHING, True)]:
         table.put(owner, entries)
@@ -234,9 +236,9 @@ def test_changes_reach_the_wanted_rules_without_gaps(steps: list[tuple[str, Entr
 
 def test_what_changes_for_one_frontend_is_in_one_part() -> None:
     table = Table("IPv4")
-    table.put("one", Entries({ONE: (A, B)}, {}, frozenset()))
-    table.put("two", Entries({TWO: (C,)}, {TWO: "drop"}, frozenset()))
-    table.put("one", Entries({ONE: (A, B)}, {ONE: (A,)}, frozenset()))
+    table.put("one", PortEntries({ONE: (A, B)}, {}, frozenset()))
+    table.put("two", PortEntries({TWO: (C,)}, {TWO: "drop"}, frozenset()))
+    table.put("one", PortEntries({ONE: (A, B)}, {ONE: (A,)}, frozenset()))
 
     parts = table.take_changes(most=1)
 

@@ -9,7 +9,7 @@ import pytest
 
 from reference.client import Object
 from reference.features import Features
-from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Forward, Place, Reject, ServicePort, decide
+from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Forward, OwnNode, Reject, ServicePort, decide
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.state import State
 
@@ -20,7 +20,7 @@ LABELS = {
     "a2": {"host": "a2", "rack": "r2", "zone": "a"},
     "b1": {"host": "b1", "rack": "r2", "zone": "b"},
 }
-A1 = Place("a1", "a", frozenset(LABELS["a1"].items()))
+A1 = OwnNode("a1", "a", frozenset(LABELS["a1"].items()))
 PORT = ServicePort("default", "web", "", "TCP", 80, cluster_ips=("10.96.0.1",))
 NODE_PORT = replace(PORT, node_port=30080)
 NAMED: dict[str, Any] = {"ready": {}, "leaving": {"ready": False, "terminating": True}, "starting": {"ready": False}}

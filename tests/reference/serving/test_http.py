@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from harness.eventually import eventually
-from reference.serving import Handler, Response, Serving, not_found, plain
+from reference.serving import Handler, HttpThread, Response, not_found, plain
 
 
 @pytest.fixture
-def serving() -> Iterator[Serving]:
-    made = Serving()
+def serving() -> Iterator[HttpThread]:
+    made = HttpThread()
     made.start()
     yield made
     made.stop()
@@ -28,7 +28,7 @@ def listener() -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
 
 
-def serve(serving: Serving, handler: Handler) -> int:
+def serve(serving: HttpThread, handler: Handler) -> int:
     made = listener()
     serving.listen(made, handler)
     return int(made.getsockname()[1])
@@ -54,7 +54,7 @@ def echo(path: str) -> Response:
     return plain(200, path)
 
 
-def test_a_handler_gets_the_path_and_gives_code_headers_and_body(serving: Serving) -> None:
+def test_a_handler_gets_the_path_and_gives_code_headers_and_body(serving: HttpThread) -> None:
     port = serve(serving, lambda path: (503, {"X-Weight": "0"}, path.encode()))
 
     code, headers, body = get(port, "/healthz?verbose=1")
@@ -62,13 +62,13 @@ def test_a_handler_gets_the_path_and_gives_code_headers_and_body(serving: Servin
     assert (code, headers["X-Weight"], headers["Content-Length"], body) == (503, "0", "8", b"/healthz")
 
 
-def test_each_socket_has_its_own_handler(serving: Serving) -> None:
+def test_each_socket_has_its_own_handler(serving: HttpThread) -> None:
     ports = [serve(serving, lambda path, name=name: plain(200, name)) for name in ("one", "two", "three")]  # type: ignore[misc]
 
     assert [get(port)[2] for port in ports] == [b"one", b"two", b"three"]
 
 
-def test_removed_socket_is_closed_and_others_remain(serving: Serving) -> None:
+def test_removed_socket_is_closed_and_others_remain(serving: HttpThread) -> None:
     gone, port = listener(), serve(serving, echo)
     serving.listen(gone, echo)
     address = gone.getsockname()
@@ -82,13 +82,13 @@ def test_removed_socket_is_closed_and_others_remain(serving: Serving) -> None:
     assert get(port, "/here")[2] == b"/here"
 
 
-def test_response_larger_than_the_socket_buffer_arrives_completely(serving: Serving) -> None:
+def test_response_larger_than_the_socket_buffer_arrives_completely(serving: HttpThread) -> None:
     port = serve(serving, lambda path: plain(200, "x" * (8 << 20)))
 
     assert len(get(port)[2]) == 8 << 20
 
 
-def test_a_request_may_come_in_pieces(serving: Serving) -> None:
+def test_a_request_may_come_in_pieces(serving: HttpThread) -> None:
     port = serve(serving, echo)
 
     answer = exchange(port, b"GET /pie", b"ces HTTP/1.1\r\nHost: x\r", b"\n\r\n")
@@ -96,7 +96,7 @@ def test_a_request_may_come_in_pieces(serving: Serving) -> None:
     assert answer.endswith(b"\r\n\r\n/pieces")
 
 
-def test_a_slow_client_does_not_keep_others_waiting(serving: Serving) -> None:
+def test_a_slow_client_does_not_keep_others_waiting(serving: HttpThread) -> None:
     port = serve(serving, echo)
 
     with socket.create_connection(("127.0.0.1", port)) as slow:
@@ -104,7 +104,7 @@ def test_a_slow_client_does_not_keep_others_waiting(serving: Serving) -> None:
         assert get(port, "/fast")[2] == b"/fast"
 
 
-def test_silent_client_is_disconnected(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_client_is_disconnected(serving: HttpThread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reference.serving.http.TIMEOUT_SECONDS", 0.05)
     port = serve(serving, echo)
 
@@ -112,7 +112,7 @@ def test_silent_client_is_disconnected(serving: Serving, monkeypatch: pytest.Mon
 
 
 def test_client_that_does_not_read_its_response_is_disconnected(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
+    serving: HttpThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reference.serving.http.TIMEOUT_SECONDS", 0.05)
     large = plain(200, "x" * (64 << 20))
@@ -138,19 +138,19 @@ def test_client_that_does_not_read_its_response_is_disconnected(
         (b"GET /elsewhere HTTP/1.1\r\n\r\n", b"404 Not Found"),
     ],
 )
-def test_invalid_request_gets_an_error_status(serving: Serving, request_: bytes, status: bytes) -> None:
+def test_invalid_request_gets_an_error_status(serving: HttpThread, request_: bytes, status: bytes) -> None:
     port = serve(serving, not_found)
 
     assert exchange(port, request_).startswith(b"HTTP/1.1 " + status + b"\r\n")
 
 
-def test_head_returns_only_headers(serving: Serving) -> None:
+def test_head_returns_only_headers(serving: HttpThread) -> None:
     code, headers, body = get(serve(serving, echo), "/four", method="HEAD")
 
     assert (code, headers["Content-Length"], body) == (200, "5", b"")
 
 
-def test_failing_handler_is_logged_and_others_continue(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_handler_is_logged_and_others_continue(serving: HttpThread, caplog: pytest.LogCaptureFixture) -> None:
     port = serve(serving, lambda path: plain(200 // len(path[1:]), ""))
 
     with caplog.at_level(logging.ERROR):
@@ -161,7 +161,7 @@ def test_failing_handler_is_logged_and_others_continue(serving: Serving, caplog:
 
 
 def test_stopping_closes_everything_and_leaves_no_thread() -> None:
-    serving = Serving()
+    serving = HttpThread()
     serving.start()
     port = serve(serving, echo)
     with socket.create_connection(("127.0.0.1", port)) as client:
@@ -174,7 +174,7 @@ def test_stopping_closes_everything_and_leaves_no_thread() -> None:
 
 
 def test_server_that_was_never_started_can_be_stopped() -> None:
-    serving = Serving()
+    serving = HttpThread()
     made = listener()
     serving.listen(made, echo)
 
@@ -185,7 +185,7 @@ def test_server_that_was_never_started_can_be_stopped() -> None:
 
 @pytest.mark.parametrize("answer", [(299, {}, b""), (200, {"X": "\u2713"}, b""), (200, {}, "text"), None])
 def test_handler_with_an_invalid_result_fails_alone(
-    serving: Serving, caplog: pytest.LogCaptureFixture, answer: Any
+    serving: HttpThread, caplog: pytest.LogCaptureFixture, answer: Any
 ) -> None:
     assert get(serve(serving, lambda path: answer))[0] == 500
     assert get(serve(serving, echo), "/x")[0] == 200
