@@ -73,13 +73,13 @@ class NoReply(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Undefined:
+class UndefinedOutcome:
     """The KEPs and the API reference do not define the outcome."""
 
     why: str
 
 
-Outcome = AllowedPods | NoReply | Undefined
+Outcome = AllowedPods | NoReply | UndefinedOutcome
 
 
 def outcome(
@@ -95,12 +95,12 @@ def outcome(
     `reading` matters where a KEP and released Kubernetes differ (see `_chosen_by_hints`).
     """
     policy = governing(client, to, policies)
-    if isinstance(policy, Undefined):
+    if isinstance(policy, UndefinedOutcome):
         return policy
     return _local(endpoints, client.node) if policy == "Local" else _cluster(endpoints, client, reading)
 
 
-def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | Undefined:
+def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | UndefinedOutcome:
     """Return the traffic policy that applies when this client connects to an address of kind `to`.
 
     KEP-2086, Proposal: internalTrafficPolicy applies to traffic to the cluster IP. KEP-4444, Intersection with
@@ -113,11 +113,17 @@ def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | U
     """
     inside = client.kind != "external"
     if to == "cluster-ip":
-        return policies.internal if inside else Undefined("external clients of a cluster IP (core/v1 ServiceSpec.type)")
+        return (
+            policies.internal
+            if inside
+            else UndefinedOutcome("external clients of a cluster IP (core/v1 ServiceSpec.type)")
+        )
     if inside and to == "node-port" and policies.external == "Local":
-        return Undefined("in-cluster clients of node ports, external policy Local (core/v1 externalTrafficPolicy)")
+        return UndefinedOutcome(
+            "in-cluster clients of node ports, external policy Local (core/v1 externalTrafficPolicy)"
+        )
     if inside and to == "node-port" and policies.internal == "Local":
-        return Undefined("in-cluster clients of node ports, internal policy Local (KEP-2086, core/v1)")
+        return UndefinedOutcome("in-cluster clients of node ports, internal policy Local (KEP-2086, core/v1)")
     return "Cluster" if inside else policies.external
 
 
@@ -131,14 +137,16 @@ def is_usable(endpoint: Endpoint) -> bool:
     return is_ready(endpoint) or bool(endpoint.terminating and endpoint.serving)
 
 
-def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | Undefined:
+def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | UndefinedOutcome:
     """Return the terminating endpoints that still serve, for use when no endpoint is ready (KEP-1669, Proposal).
 
     An absent serving condition defaulted to `ready` at first, and to true later (discovery/v1 EndpointConditions).
     """
     leaving = [each for each in endpoints if not is_ready(each) and each.terminating]
     if any(each.serving is None for each in leaving):
-        return Undefined("a terminating endpoint without a serving condition (discovery/v1 EndpointConditions.serving)")
+        return UndefinedOutcome(
+            "a terminating endpoint without a serving condition (discovery/v1 EndpointConditions.serving)"
+        )
     return [each for each in leaving if each.serving]
 
 
@@ -154,14 +162,14 @@ def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
     if ready := _pods(filter(is_ready, here)):
         return AllowedPods(ready, "the node")
     leaving = _last_resort(here)
-    if isinstance(leaving, Undefined):
+    if isinstance(leaving, UndefinedOutcome):
         return leaving
     if leaving:
         return AllowedPods(_pods(leaving), "termination")
     elsewhere = _last_resort(endpoints)
     if any(map(is_ready, endpoints)):
         return NoReply.DROPPED
-    return elsewhere if isinstance(elsewhere, Undefined) else NoReply.DROPPED if elsewhere else NoReply.EITHER
+    return elsewhere if isinstance(elsewhere, UndefinedOutcome) else NoReply.DROPPED if elsewhere else NoReply.EITHER
 
 
 def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) -> Outcome:
@@ -174,7 +182,7 @@ def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) ->
     if ready:
         return _chosen_by_hints(ready, ready if reading == "released" else endpoints, client)
     leaving = _last_resort(endpoints)
-    if isinstance(leaving, Undefined):
+    if isinstance(leaving, UndefinedOutcome):
         return leaving
     return AllowedPods(_pods(leaving), "termination") if leaving else NoReply.REFUSED
 

@@ -1,6 +1,6 @@
 """Test version skew with a matrix of component releases and Service fields, with an expected outcome for each cell.
 
-Each KEP's tests define a `Matrix` with skews, Service fields, and a table with the outcome of every cell. A missing
+Each KEP's tests define a `SkewMatrix` with skews, Service fields, and a table with the outcome of every cell. A missing
 outcome is an error when pytest collects the suite, so a new combination cannot be forgotten.
 
 All scenarios use the same five servers: three in zone a, two in zone b and none in zone c. So the topology annotation
@@ -67,21 +67,21 @@ def while_upgrading(old: Release, new: Release) -> dict[str, Skew]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequiredOutcome:
     """The hints and routing that a cell requires."""
 
     written: Written
     routed: Routed
 
 
-class Matrix:
+class SkewMatrix:
     """All combinations of a skew and the fields of a Service. Raises `UsageError` if a cell has no outcome."""
 
     def __init__(
         self,
         skews: Mapping[str, Skew],
         asked: Mapping[str, Mapping[str, Any]],
-        table: Mapping[tuple[str, str], Outcome],
+        table: Mapping[tuple[str, str], RequiredOutcome],
     ) -> None:
         """`asked` maps names to arguments of `Cluster.create_service`. The keys of `table` are (skew, name)."""
         cells = set(itertools.product(skews, asked))

@@ -24,7 +24,16 @@ from itertools import combinations_with_replacement, islice, permutations, produ
 from typing import Any, NamedTuple, get_args
 
 from conformance import oracle
-from conformance.oracle import AddressKind, AllowedPods, ClientKind, NoReply, Policies, Policy, Reading, Undefined
+from conformance.oracle import (
+    AddressKind,
+    AllowedPods,
+    ClientKind,
+    NoReply,
+    Policies,
+    Policy,
+    Reading,
+    UndefinedOutcome,
+)
 
 NONE: frozenset[str] = frozenset()
 
@@ -275,7 +284,7 @@ def questions(policies: Policies) -> list[tuple[ClientKind, AddressKind, Policy]
     found = []
     for client, to in product(get_args(ClientKind), get_args(AddressKind)):
         policy = oracle.governing(oracle.Client(client, "a1", "a"), to, policies)
-        if not isinstance(policy, Undefined):
+        if not isinstance(policy, UndefinedOutcome):
             found.append((client, to, policy))
     return found
 
@@ -293,7 +302,7 @@ def right(endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy,
     ]
     if len({_allowed(each) for each in found}) == 1:
         return found[0]
-    return Undefined("an address of two endpoints, either of which may count")
+    return UndefinedOutcome("an address of two endpoints, either of which may count")
 
 
 @lru_cache(1)

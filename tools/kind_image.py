@@ -62,9 +62,9 @@ def kind_image(
     from harness.binaries.progress import TerminalProgress
     from harness.binaries.versions import parse_wanted
     from tools.node_image import build
-    from tools.node_image.collect import Recipe
+    from tools.node_image.collect import ImageRecipe
 
-    recipe = Recipe(parse_wanted(version), tuple(map(parse_wanted, also)), suite, mirror, again)
+    recipe = ImageRecipe(parse_wanted(version), tuple(map(parse_wanted, also)), suite, mirror, again)
     if runtime is not None:
         tell(build.put_runtime(runtime))
     if cached:

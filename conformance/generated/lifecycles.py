@@ -281,7 +281,7 @@ def _of_state(lifecycle: Lifecycle, state: State) -> Iterator[str]:
         yield "no KEP covers an address that two slices describe differently"
     for node in lifecycle.nodes:
         found = outcome(lifecycle, state, node)
-        if isinstance(found, oracle.Undefined):
+        if isinstance(found, oracle.UndefinedOutcome):
             yield f"undefined: {found.why}"
         elif found != outcome(lifecycle, state, node, "released"):
             yield "KEP-3015 and released Kubernetes differ on unready endpoints without hints"

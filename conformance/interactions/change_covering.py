@@ -208,7 +208,7 @@ def _tells(transition: Transition, values: Mapping[str, Any]) -> bool:
         for node in cells.ASKED_FROM:
             at = {**cell, "address": front.address}
             outcome = cells.outcome(at, node)
-            if isinstance(outcome, oracle.Undefined) or outcome != cells.outcome(at, node, reading="released"):
+            if isinstance(outcome, oracle.UndefinedOutcome) or outcome != cells.outcome(at, node, reading="released"):
                 return False
     if is_alike(transition):
         return any(changes.told(cell, front, node) for cell, front in asked for node in cells.ASKED_FROM)

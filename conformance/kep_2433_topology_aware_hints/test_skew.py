@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from conformance.features import ROLLOUT, SKEW
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS
-from conformance.skew import CLIENTS, SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, routes
+from conformance.skew import CLIENTS, SERVERS, WEB, RequiredOutcome, Skew, SkewMatrix, bring_to, expect_written, routes
 from trafficdist import (
     CONTROLLER,
     MUST,
@@ -20,9 +20,9 @@ from trafficdist import (
 )
 
 NEW, GATE_OFF, BEFORE = release("1.27"), release("1.27", TopologyAwareHints=False), release("1.20")
-NO_HINTS, NOT_FOLLOWED = Outcome("none", "anywhere"), Outcome("shared out", "anywhere")
+NO_HINTS, NOT_FOLLOWED = RequiredOutcome("none", "anywhere"), RequiredOutcome("shared out", "anywhere")
 
-MATRIX = Matrix(
+MATRIX = SkewMatrix(
     skews={
         "controller with its gate off": Skew(NEW, GATE_OFF, NEW),
         "controller from before": Skew(NEW, BEFORE, NEW),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import NODE_LEVEL_ROUTING, SKEW
 from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, OFF, ON, WEB, expect_node_hints
-from conformance.skew import Matrix, Outcome, Skew, bring_to
+from conformance.skew import RequiredOutcome, Skew, SkewMatrix, bring_to
 from trafficdist import (
     CONTROLLER,
     MUST,
@@ -14,7 +14,7 @@ from trafficdist import (
     requirement,
 )
 
-MATRIX = Matrix(
+MATRIX = SkewMatrix(
     skews={
         "all on": Skew(ON, ON, ON),
         "off in the API server": Skew(OFF, ON, ON),
@@ -26,14 +26,14 @@ MATRIX = Matrix(
         "Node and PreferClose": {"annotations": ASKED, "traffic_distribution": "PreferClose"},
     },
     table={
-        ("all on", "Node"): Outcome("own node", "by node"),
-        ("all on", "Node and PreferClose"): Outcome("own zone and node", "by node"),
-        ("off in the API server", "Node"): Outcome("none", "anywhere"),
-        ("off in the API server", "Node and PreferClose"): Outcome("own zone", "by zone"),
-        ("off in the controller", "Node"): Outcome("none", "anywhere"),
-        ("off in the controller", "Node and PreferClose"): Outcome("own zone", "by zone"),
-        ("off in the proxy", "Node"): Outcome("own node", "anywhere"),
-        ("off in the proxy", "Node and PreferClose"): Outcome("own zone and node", "by zone"),
+        ("all on", "Node"): RequiredOutcome("own node", "by node"),
+        ("all on", "Node and PreferClose"): RequiredOutcome("own zone and node", "by node"),
+        ("off in the API server", "Node"): RequiredOutcome("none", "anywhere"),
+        ("off in the API server", "Node and PreferClose"): RequiredOutcome("own zone", "by zone"),
+        ("off in the controller", "Node"): RequiredOutcome("none", "anywhere"),
+        ("off in the controller", "Node and PreferClose"): RequiredOutcome("own zone", "by zone"),
+        ("off in the proxy", "Node"): RequiredOutcome("own node", "anywhere"),
+        ("off in the proxy", "Node and PreferClose"): RequiredOutcome("own zone and node", "by zone"),
     },
 )
 

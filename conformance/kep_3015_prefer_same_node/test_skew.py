@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import SKEW
-from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, while_upgrading
+from conformance.skew import SERVERS, WEB, RequiredOutcome, Skew, SkewMatrix, bring_to, expect_written, while_upgrading
 from trafficdist import (
     MUST,
     PROXY,
@@ -15,7 +15,7 @@ from trafficdist import (
 
 OLD, NEW = release("1.33"), release("1.34")
 
-MATRIX = Matrix(
+MATRIX = SkewMatrix(
     skews=while_upgrading(OLD, NEW),
     asked={
         "PreferClose": {"traffic_distribution": "PreferClose"},
@@ -23,18 +23,18 @@ MATRIX = Matrix(
         "PreferSameNode": {"traffic_distribution": "PreferSameNode"},
     },
     table={
-        ("new API server", "PreferClose"): Outcome("own zone", "by zone"),
-        ("new API server", "PreferSameZone"): Outcome("none", "anywhere"),
-        ("new API server", "PreferSameNode"): Outcome("none", "anywhere"),
-        ("new API server and controller", "PreferClose"): Outcome("own zone", "by zone"),
-        ("new API server and controller", "PreferSameZone"): Outcome("own zone", "by zone"),
-        ("new API server and controller", "PreferSameNode"): Outcome("own zone and node", "by zone"),
-        ("new API server and proxy", "PreferClose"): Outcome("own zone", "by zone"),
-        ("new API server and proxy", "PreferSameZone"): Outcome("none", "anywhere"),
-        ("new API server and proxy", "PreferSameNode"): Outcome("none", "anywhere"),
-        ("all new", "PreferClose"): Outcome("own zone", "by zone"),
-        ("all new", "PreferSameZone"): Outcome("own zone", "by zone"),
-        ("all new", "PreferSameNode"): Outcome("own zone and node", "by node"),
+        ("new API server", "PreferClose"): RequiredOutcome("own zone", "by zone"),
+        ("new API server", "PreferSameZone"): RequiredOutcome("none", "anywhere"),
+        ("new API server", "PreferSameNode"): RequiredOutcome("none", "anywhere"),
+        ("new API server and controller", "PreferClose"): RequiredOutcome("own zone", "by zone"),
+        ("new API server and controller", "PreferSameZone"): RequiredOutcome("own zone", "by zone"),
+        ("new API server and controller", "PreferSameNode"): RequiredOutcome("own zone and node", "by zone"),
+        ("new API server and proxy", "PreferClose"): RequiredOutcome("own zone", "by zone"),
+        ("new API server and proxy", "PreferSameZone"): RequiredOutcome("none", "anywhere"),
+        ("new API server and proxy", "PreferSameNode"): RequiredOutcome("none", "anywhere"),
+        ("all new", "PreferClose"): RequiredOutcome("own zone", "by zone"),
+        ("all new", "PreferSameZone"): RequiredOutcome("own zone", "by zone"),
+        ("all new", "PreferSameNode"): RequiredOutcome("own zone and node", "by node"),
     },
 )
 

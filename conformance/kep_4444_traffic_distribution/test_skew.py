@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import SKEW
-from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, while_upgrading
+from conformance.skew import SERVERS, WEB, RequiredOutcome, Skew, SkewMatrix, bring_to, expect_written, while_upgrading
 from trafficdist import (
     MUST,
     PROXY,
@@ -16,7 +16,7 @@ from trafficdist import (
 OLD, NEW = release("1.29"), release("1.31")
 AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
 
-MATRIX = Matrix(
+MATRIX = SkewMatrix(
     skews=while_upgrading(OLD, NEW),
     asked={
         "annotation": {"annotations": AUTO},
@@ -24,18 +24,18 @@ MATRIX = Matrix(
         "both": {"annotations": AUTO, "traffic_distribution": "PreferClose"},
     },
     table={
-        ("new API server", "annotation"): Outcome("shared out", "by zone"),
-        ("new API server", "field"): Outcome("none", "anywhere"),
-        ("new API server", "both"): Outcome("shared out", "by zone"),
-        ("new API server and controller", "annotation"): Outcome("shared out", "by zone"),
-        ("new API server and controller", "field"): Outcome("own zone", "anywhere"),
-        ("new API server and controller", "both"): Outcome("shared out", "by zone"),
-        ("new API server and proxy", "annotation"): Outcome("shared out", "by zone"),
-        ("new API server and proxy", "field"): Outcome("none", "anywhere"),
-        ("new API server and proxy", "both"): Outcome("shared out", "by zone"),
-        ("all new", "annotation"): Outcome("shared out", "by zone"),
-        ("all new", "field"): Outcome("own zone", "by zone"),
-        ("all new", "both"): Outcome("shared out", "by zone"),
+        ("new API server", "annotation"): RequiredOutcome("shared out", "by zone"),
+        ("new API server", "field"): RequiredOutcome("none", "anywhere"),
+        ("new API server", "both"): RequiredOutcome("shared out", "by zone"),
+        ("new API server and controller", "annotation"): RequiredOutcome("shared out", "by zone"),
+        ("new API server and controller", "field"): RequiredOutcome("own zone", "anywhere"),
+        ("new API server and controller", "both"): RequiredOutcome("shared out", "by zone"),
+        ("new API server and proxy", "annotation"): RequiredOutcome("shared out", "by zone"),
+        ("new API server and proxy", "field"): RequiredOutcome("none", "anywhere"),
+        ("new API server and proxy", "both"): RequiredOutcome("shared out", "by zone"),
+        ("all new", "annotation"): RequiredOutcome("shared out", "by zone"),
+        ("all new", "field"): RequiredOutcome("own zone", "by zone"),
+        ("all new", "both"): RequiredOutcome("shared out", "by zone"),
     },
 )
 

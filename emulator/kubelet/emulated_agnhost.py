@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from emulator.kubelet.images import Command
+from emulator.kubelet.images import Netexec
 from emulator.kubelet.sandbox import KILLED
 from harness.errors import HarnessError
 from harness.event_loop import EventLoop, close_server
@@ -51,7 +51,7 @@ Answer = tuple[int, str]
 class EmulatedAgnhost:
     """An emulated container. After `start`, the loop's thread calls `ended` with the exit code, except after `drop`."""
 
-    def __init__(self, command: Command, hostname: str, netns: Namespace, loop: EventLoop) -> None:
+    def __init__(self, command: Netexec, hostname: str, netns: Namespace, loop: EventLoop) -> None:
         self._command = command
         self._hostname = hostname
         self._netns = netns

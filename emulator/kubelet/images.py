@@ -48,7 +48,7 @@ class CommandError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class Netexec:
     """The parsed command `netexec`: its ports (UDP port -1 means none), and the seconds that it runs after SIGTERM."""
 
     http_port: int = 8080
@@ -58,7 +58,7 @@ class Command:
     """True for `netexec`, False for `pause`, which opens no ports."""
 
     @classmethod
-    def parse(cls, arguments: Sequence[str]) -> "Command":
+    def parse(cls, arguments: Sequence[str]) -> "Netexec":
         """Parse `netexec` with its flags, or `pause`, which is the default. Raises `CommandError`."""
         name, *flags = arguments or ("pause",)
         if name not in ("netexec", "pause"):
@@ -94,7 +94,7 @@ def programs_of(image: str) -> dict[str, Path]:
     raise MissingImageError(f'failed to pull image "{image}": {why}')
 
 
-def command_of(image: str, command: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...] | Command:
+def command_of(image: str, command: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...] | Netexec:
     """Return the program, or the emulated command, that a container of this image runs for `command` and `args`.
 
     Raises `NoProgramError` if the image has no such program, and `CommandError` if the command line is invalid.
@@ -103,11 +103,11 @@ def command_of(image: str, command: Sequence[str], arguments: Sequence[str]) -> 
     if repository == "pause":
         if command and command[0] != "/pause":
             raise NoProgramError(f'exec: "{command[0]}": executable file not found in $PATH')
-        return Command(serves=False)
+        return Netexec(serves=False)
     if repository == "busybox":
         return (*command, *arguments) or ("sh",)
     program, *rest = *(command or (_AGNHOST,)), *(arguments or (() if command else ("pause",)))
-    return Command.parse(rest) if _is_emulated(image) and program == _AGNHOST else (program, *rest)
+    return Netexec.parse(rest) if _is_emulated(image) and program == _AGNHOST else (program, *rest)
 
 
 def _repository(image: str) -> str:

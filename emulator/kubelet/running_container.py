@@ -12,7 +12,7 @@ from typing import Any
 from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.emulated_agnhost import EmulatedAgnhost
 from emulator.kubelet.environment import ConfigError, FieldValues, environment_of, expanded
-from emulator.kubelet.images import FILES, TOOLS, Command, CommandError, MissingImageError, command_of, programs_of
+from emulator.kubelet.images import FILES, TOOLS, CommandError, MissingImageError, Netexec, command_of, programs_of
 from emulator.kubelet.pod_status import ContainerState
 from emulator.kubelet.readiness import Readiness
 from emulator.kubelet.running_program import RunningProgram, exit_code
@@ -278,7 +278,7 @@ class RunningContainer:
         )
         files = {**FILES, **context.files}
         self._sandbox = Sandbox(context.namespace, hostname=context.hostname, files=files, programs=programs)
-        if isinstance(command, Command):
+        if isinstance(command, Netexec):
             emulated = EmulatedAgnhost(command, context.hostname, context.namespace, context.loop)
             emulated.start(tuple(context.addresses), self._note)
             self._container = emulated

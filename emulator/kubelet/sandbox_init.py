@@ -154,7 +154,7 @@ def execute(request: Mapping[str, Any], descriptors: list[int], failed: int) -> 
     os._exit(127)
 
 
-class Init:
+class SandboxInit:
     """The main loop of the sandbox's first process."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -238,7 +238,7 @@ def run(control: socket.socket, hostname: str, files: Mapping[str, str], program
     name = hostname.encode()
     insist(f"set host name {hostname}", libc.sethostname(name, len(name)))
     control.send(b"\n")
-    Init(control).run()
+    SandboxInit(control).run()
 
 
 def main(descriptor: str, setup: str) -> None:

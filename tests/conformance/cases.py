@@ -117,7 +117,7 @@ def draw_of_mutant(mutant: Mutant) -> DrawnValues:
     return parse_draw(mutant.draw or "plain")
 
 
-class Trial:
+class MutantTrial:
     """One running cluster that contains a mutant."""
 
     def __init__(self, backend: SwitchableBackend, history: History, draw: DrawnValues = PLAIN) -> None:

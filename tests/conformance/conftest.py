@@ -11,17 +11,17 @@ import pytest
 
 from harness.judging.history import History
 from mutants import Mutant
-from tests.conformance.cases import Trial, booted, draw_of_mutant
+from tests.conformance.cases import MutantTrial, booted, draw_of_mutant
 
 
 @pytest.fixture
-def trial(tmp_path: Path, netns_allowed: None) -> Iterator[Callable[[Mutant], Trial]]:
+def trial(tmp_path: Path, netns_allowed: None) -> Iterator[Callable[[Mutant], MutantTrial]]:
     """Return a function that boots a cluster with a mutant."""
     with ExitStack() as stack:
         numbers = itertools.count(1)
 
-        def boot(mutant: Mutant) -> Trial:
+        def boot(mutant: Mutant) -> MutantTrial:
             history = stack.enter_context(closing(History(tmp_path / f"history-{next(numbers)}.jsonl")))
-            return Trial(stack.enter_context(booted(mutant)), history, draw_of_mutant(mutant))
+            return MutantTrial(stack.enter_context(booted(mutant)), history, draw_of_mutant(mutant))
 
         yield boot

@@ -24,7 +24,7 @@ from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
 from tests.conformance.benign_matrix import READINGS, TRIED, claimed, is_late, sample
 from tests.conformance.benign_results import ROOT, RequirementResult, VariantResults, folder, summary
-from tests.conformance.cases import SCENARIOS, Trial, fewer_probes, time_scaled
+from tests.conformance.cases import SCENARIOS, MutantTrial, fewer_probes, time_scaled
 
 SILENT = (
     "KEP-4444/no-hints-use-every-endpoint",
@@ -47,7 +47,7 @@ def _patience(variant: Mutant, requirement: str) -> float:
     return 0.2 if requirement in variant.unmet and not is_late(variant.name) else 1
 
 
-def _expect_met(variant: Mutant, cluster: Trial, requirements: Iterable[str]) -> None:
+def _expect_met(variant: Mutant, cluster: MutantTrial, requirements: Iterable[str]) -> None:
     """Expect that a variant fails the requirements that it declares as unmet, and no others."""
     failures = {}
     for each in sorted(requirements):
@@ -86,7 +86,7 @@ MINUTES = (pytest.mark.slow, pytest.mark.timeout(600))
 
 
 @pytest.mark.parametrize("name", [*BY_DAY, *(pytest.param(each, marks=MINUTES) for each in BY_NIGHT)])
-def test_variant_passes_the_requirements_it_affects_most(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_variant_passes_the_requirements_it_affects_most(name: str, trial: Callable[[Mutant], MutantTrial]) -> None:
     _expect_met(BENIGN[name], trial(BENIGN[name]), sample(name))
 
 
@@ -97,7 +97,7 @@ def test_variant_passes_the_requirements_it_affects_most(name: str, trial: Calla
     ("name", "reading", "first"), [(*each, first) for each in TRIED for first in range(0, len(TRIED[each]), AT_ONCE)]
 )
 def test_variant_passes_everything_it_claims(
-    name: str, reading: str, first: int, trial: Callable[[Mutant], Trial]
+    name: str, reading: str, first: int, trial: Callable[[Mutant], MutantTrial]
 ) -> None:
     """Skip requirements that have results for the same code.
 
@@ -105,7 +105,7 @@ def test_variant_passes_everything_it_claims(
     """
     variant, asked = BENIGN[name], _chosen(TRIED[name, reading][first : first + AT_ONCE])
     seen = VariantResults(folder(), name, reading)
-    cluster: Trial | None = None
+    cluster: MutantTrial | None = None
     for each in seen.left(asked):
         cluster = cluster or trial(variant)
         with fewer_probes(), time_scaled(_patience(variant, each)):
@@ -180,7 +180,7 @@ def _without_link_local(service: Object, pods: Iterable[Object], *rest: Any, **o
 
 @pytest.mark.parametrize("requirement", ["KEP-4444/failed-sync-is-an-event", "KEP-4444/failed-syncs-are-counted-apart"])
 def test_sync_failure_metric_is_inconclusive_without_a_failed_sync(
-    requirement: str, trial: Callable[[Mutant], Trial]
+    requirement: str, trial: Callable[[Mutant], MutantTrial]
 ) -> None:
     """A controller may omit an endpoint that would be invalid in any slice. No sync fails with such a controller."""
     careful = Mutant("careful", "", controller=partial(EndpointSliceController, plan=_without_link_local))
@@ -213,7 +213,7 @@ def test_interrupted_run_continues_with_the_remaining_requirements(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_proxy_that_does_nothing_passes_no_requirement(trial: Callable[[Mutant], Trial]) -> None:
+def test_proxy_that_does_nothing_passes_no_requirement(trial: Callable[[Mutant], MutantTrial]) -> None:
     cluster = trial(MUTANTS["nothing-moves"])
     with time_scaled(0.1):
         assert [each for each in SILENT if not cluster.failure(each)] == []

@@ -8,13 +8,13 @@ import pytest
 
 from harness.scenario.evidence import explain_failure
 from mutants import BENIGN, Mutant
-from tests.conformance.cases import Trial
+from tests.conformance.cases import MutantTrial
 from trafficdist import TCP, endpoint, expect_traffic
 
 
 @pytest.mark.parametrize(("name", "at_the_node"), [("translates-at-the-client", False), ("takes-turns", True)])
 def test_pod_connections_are_translated_in_the_stated_netns(
-    name: str, at_the_node: bool, trial: Callable[[Mutant], Trial]
+    name: str, at_the_node: bool, trial: Callable[[Mutant], MutantTrial]
 ) -> None:
     with trial(BENIGN[name]).cluster("test") as cluster:
         client, server = cluster.run_servers(on=["a1", "b1"])  # the rules in a pod are updated at the next change

@@ -11,7 +11,7 @@ from mutants import Mutant
 from mutants.benign_watches import BENIGN as VARIANTS
 from tests.conformance import cases
 from tests.conformance.benign_matrix import profiles
-from tests.conformance.cases import SCENARIOS, Trial
+from tests.conformance.cases import SCENARIOS, MutantTrial
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -46,7 +46,7 @@ def _of(mutant: Mutant) -> list[str]:
     return sorted(each for each, scenario in SCENARIOS.items() if scenario.requirement.profile in of)
 
 
-def _failures(name: str, chosen: list[str], trial: Callable[[Mutant], Trial]) -> dict[str, str]:
+def _failures(name: str, chosen: list[str], trial: Callable[[Mutant], MutantTrial]) -> dict[str, str]:
     cluster = trial(BENIGN[name])
     return {each: text for each in chosen if (text := cluster.failure(each))}
 
@@ -55,21 +55,21 @@ def _failures(name: str, chosen: list[str], trial: Callable[[Mutant], Trial]) ->
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("name", SHORT)
 def test_slightly_delayed_watches_pass_the_whole_profile(
-    name: str, part: int, trial: Callable[[Mutant], Trial]
+    name: str, part: int, trial: Callable[[Mutant], MutantTrial]
 ) -> None:
     assert _failures(name, _of(BENIGN[name])[part::4], trial) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
-def test_delayed_watch_of_one_resource_passes(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_delayed_watch_of_one_resource_passes(name: str, trial: Callable[[Mutant], MutantTrial]) -> None:
     mine = _of(BENIGN[name])
     assert _failures(name, [each for each in (*OF_NODES, *OF_OTHERS) if each in mine], trial) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LATE)
-def test_watch_delayed_by_ten_seconds_is_right(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_watch_delayed_by_ten_seconds_is_right(name: str, trial: Callable[[Mutant], MutantTrial]) -> None:
     chosen = {"KEP-4444/zone-loses-and-regains-its-endpoints", "KEP-2433/removal-that-overloads-ends-hints"}
     assert _failures(name, sorted(chosen & set(_of(BENIGN[name]))), trial) == {}
 
@@ -88,7 +88,7 @@ def test_named_requirements_exist() -> None:
     ],
 )
 def test_delayed_component_fails_only_what_it_declares(
-    asked: str, timed: bool, trial: Callable[[Mutant], Trial], monkeypatch: pytest.MonkeyPatch
+    asked: str, timed: bool, trial: Callable[[Mutant], MutantTrial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = trial(BENIGN["proxy-hears-of-endpointslices-1-s-late"])
     assert cluster.failure(asked) == ""

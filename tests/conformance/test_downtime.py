@@ -18,14 +18,14 @@ from harness.judging.verdict import Verdict
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.report import reactions
 from mutants import MUTANTS, Mutant, data_planes
-from tests.conformance.cases import Trial
+from tests.conformance.cases import MutantTrial
 from trafficdist import endpoint, expect_no_loss, expect_traffic
 
 ONE = Requirement("KEP-1/one", "A sentence.", MUST, (Feature("Routing", Profile.SERVICE_PROXY, True, "."),), "KEP-1, A")
 NEAR_MS = 10.0
 
 
-def steady(cluster: Trial, path: Path) -> Any:
+def steady(cluster: MutantTrial, path: Path) -> Any:
     """Move a Service from one pod to another during steady traffic. Return the report about the client."""
     with cluster.cluster(ONE.id) as mine:
         service = mine.create_service()
@@ -88,7 +88,7 @@ class FakeTime:
 def test_a_gap_is_reported_as_long_as_it_was(
     name: str,
     milliseconds: int,
-    trial: Callable[[Mutant], Trial],
+    trial: Callable[[Mutant], MutantTrial],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,7 +106,7 @@ def test_a_gap_is_reported_as_long_as_it_was(
     assert reaction_ms(reaction) >= min(clock.slept)
 
 
-def test_a_proxy_without_a_gap_has_a_reaction(trial: Callable[[Mutant], Trial], tmp_path: Path) -> None:
+def test_a_proxy_without_a_gap_has_a_reaction(trial: Callable[[Mutant], MutantTrial], tmp_path: Path) -> None:
     client = steady(trial(Mutant("none", "No fault.")), tmp_path / "history-1.jsonl")
     assert client["lost"] == {}
     assert (client["wrongSet"], len(client["reactions"])) == (0, 1)

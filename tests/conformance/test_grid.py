@@ -40,7 +40,7 @@ def test_the_documents_decide_every_cell_under_either_reading() -> None:
         for node in cells.ASKED_FROM:
             told = [cells.outcome(cell, node, reading=reading) for reading in get_args(oracle.Reading)]
             assert told[0] == told[1]
-            assert not isinstance(told[0], oracle.Undefined)
+            assert not isinstance(told[0], oracle.UndefinedOutcome)
 
 
 def test_every_group_has_a_requirement_with_cells() -> None:

@@ -61,7 +61,7 @@ def test_the_documents_decide_every_change_under_either_reading() -> None:
                 at = {**cell, "address": front.address}
                 told = [cells.outcome(at, node, reading=reading) for reading in get_args(oracle.Reading)]
                 assert told[0] == told[1]
-                assert not isinstance(told[0], oracle.Undefined)
+                assert not isinstance(told[0], oracle.UndefinedOutcome)
 
 
 def test_endpoints_chosen_between_the_writes_of_a_change_may_answer_meanwhile() -> None:

@@ -22,7 +22,7 @@ from harness.variation.axes import parse_draw
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.mutant import WRITTEN
 from tests.conformance import cases, kill_checks
-from tests.conformance.cases import SCENARIOS, Trial, time_scaled
+from tests.conformance.cases import SCENARIOS, MutantTrial, time_scaled
 from tests.conformance.kill_checks import is_about
 from tests.conformance.requirement_durations import seconds
 
@@ -153,24 +153,24 @@ def test_drawn_values_of_mutants_exist() -> None:
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_mutant_is_killed(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_mutant_is_killed(name: str, trial: Callable[[Mutant], MutantTrial]) -> None:
     assert _survived(name, SOME[name], trial) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # forty requirements that wait for clients without answers
 @pytest.mark.parametrize("name", REST)
-def test_mutant_is_killed_by_every_requirement_that_names_it(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_mutant_is_killed_by_every_requirement_that_names_it(name: str, trial: Callable[[Mutant], MutantTrial]) -> None:
     assert _survived(name, REST[name], trial) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOGETHER)
-def test_mutant_is_killed_by_the_cluster_as_a_whole(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_mutant_is_killed_by_the_cluster_as_a_whole(name: str, trial: Callable[[Mutant], MutantTrial]) -> None:
     assert _survived(name, TOGETHER[name], trial) == {}
 
 
-def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], Trial]) -> dict[str, str]:
+def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], MutantTrial]) -> dict[str, str]:
     """Return the requirements that did not kill a mutant, or that failed for another reason, with their texts."""
     mutant = MUTANTS[name]
     cluster = trial(mutant)
@@ -178,7 +178,7 @@ def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], Trial
     return {each: text for each, text in failures.items() if not is_about(text, mutant.symptom)}
 
 
-def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
+def _failure(cluster: MutantTrial, mutant: Mutant, requirement_id: str) -> str:
     with time_scaled(kill_checks.SHORT):
         try:
             text = cluster.failure(requirement_id)
@@ -187,7 +187,7 @@ def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
     return text if is_about(text, mutant.symptom) else cluster.failure(requirement_id)
 
 
-class _FailingTrial(Trial):
+class _FailingTrial(MutantTrial):
     """A fake trial in which every requirement raises this error."""
 
     def __init__(self, error: Exception) -> None:
@@ -197,7 +197,7 @@ class _FailingTrial(Trial):
         raise self._error
 
 
-def _unmet(text: str) -> Trial:
+def _unmet(text: str) -> MutantTrial:
     return _FailingTrial(UnmetError(Judgement(Verdict.FAILED, text), text))
 
 

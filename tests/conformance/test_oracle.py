@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance import oracle
-from conformance.oracle import AllowedPods, Client, Endpoint, NoReply, Policies, Undefined, outcome
+from conformance.oracle import AllowedPods, Client, Endpoint, NoReply, Policies, UndefinedOutcome, outcome
 from harness.judging.verdict import NoAnswer
 from harness.model.outcomes import Refused, TimedOut
 from harness.model.requirements import Level, Profile
@@ -69,7 +69,7 @@ def test_oracle_agrees_with_literal_tables(name: str, monkeypatch: pytest.Monkey
     for said in tables(SCENARIOS[name], monkeypatch):
         for reading in readings:
             told = _asked(said, reading)
-            if level is Level.MUST or not isinstance(told, Undefined):
+            if level is Level.MUST or not isinstance(told, UndefinedOutcome):
                 assert _agrees(told, said), (reading, said, told)
 
 
@@ -130,7 +130,7 @@ def test_only_ready_endpoints_answer_while_any_is_ready(question: Any) -> None:
 @given(questions)
 def test_policy_cluster_answers_while_any_endpoint_is_ready(question: Any) -> None:
     told = _tell(question, policies=Policies())
-    if not isinstance(told, Undefined):
+    if not isinstance(told, UndefinedOutcome):
         assert isinstance(told, AllowedPods) or not any(map(oracle.is_ready, question[0]))
 
 
@@ -164,10 +164,10 @@ def test_readings_differ_only_about_endpoints_that_are_not_ready(question: Any) 
 @pytest.mark.parametrize("kind", ["pod", "node"])
 def test_oracle_reports_undecided_cases(kind: oracle.ClientKind) -> None:
     local = Policies(external="Local")
-    assert isinstance(outcome([], Client(kind, "a1", "a"), to="node-port", policies=local), Undefined)
-    assert isinstance(outcome([], Client("external", "a1", "a")), Undefined)
+    assert isinstance(outcome([], Client(kind, "a1", "a"), to="node-port", policies=local), UndefinedOutcome)
+    assert isinstance(outcome([], Client("external", "a1", "a")), UndefinedOutcome)
     unsaid = Endpoint("p", "a1", ready=False, terminating=True)
-    assert isinstance(outcome([unsaid], Client(kind, "a1", "a")), Undefined)
+    assert isinstance(outcome([unsaid], Client(kind, "a1", "a")), UndefinedOutcome)
 
 
 def test_oracle_imports_nothing_but_the_language() -> None:

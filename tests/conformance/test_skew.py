@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from conformance.skew import Matrix, Outcome, Skew, routes
+from conformance.skew import RequiredOutcome, Skew, SkewMatrix, routes
 from harness.commands.main import main
 from harness.errors import UsageError
 from harness.judging.exit_codes import ExitCode
@@ -17,29 +17,29 @@ from harness.model.workloads import Pod
 OLD, NEW = release("1.29"), release("1.31")
 SKEWS = {"old": Skew(NEW, OLD, OLD), "new": Skew(NEW, NEW, NEW)}
 ASKED = {"nothing": {}, "field": {"traffic_distribution": "PreferClose"}}
-NONE, ZONE = Outcome("none", "anywhere"), Outcome("own zone", "by zone")
+NONE, ZONE = RequiredOutcome("none", "anywhere"), RequiredOutcome("own zone", "by zone")
 TABLE = {("old", "nothing"): NONE, ("old", "field"): NONE, ("new", "nothing"): NONE, ("new", "field"): ZONE}
 
 INCOMPLETE = """
-from conformance.skew import Matrix, Skew
+from conformance.skew import Skew, SkewMatrix
 from harness.model.release import release
-MATRIX = Matrix(skews={"new": Skew(*[release("1.31")] * 3)}, asked={"field": {}}, table={})
+MATRIX = SkewMatrix(skews={"new": Skew(*[release("1.31")] * 3)}, asked={"field": {}}, table={})
 """
 
 
 def test_cell_without_outcome_is_named() -> None:
     missing = {cell: outcome for cell, outcome in TABLE.items() if cell != ("old", "field")}
     with pytest.raises(UsageError, match="missing or extra: old / field"):
-        Matrix(SKEWS, ASKED, missing)
+        SkewMatrix(SKEWS, ASKED, missing)
 
 
 def test_outcome_without_cell_is_named() -> None:
     with pytest.raises(UsageError, match="missing or extra: newer / field"):
-        Matrix(SKEWS, ASKED, {**TABLE, ("newer", "field"): ZONE})
+        SkewMatrix(SKEWS, ASKED, {**TABLE, ("newer", "field"): ZONE})
 
 
 def test_every_requested_item_is_its_own_case() -> None:
-    matrix = Matrix(SKEWS, ASKED, TABLE)
+    matrix = SkewMatrix(SKEWS, ASKED, TABLE)
     assert matrix.cases("old").args == ("asked", ["nothing", "field"])
     with pytest.raises(UsageError, match="unknown skew 'newer'; the matrix has old, new"):
         matrix.cases("newer")

@@ -221,7 +221,7 @@ def test_an_unready_pod_replaces_a_terminating_one_of_its_address() -> None:
 
 def test_which_of_two_pods_that_stay_has_an_address_is_open_if_it_matters() -> None:
     here, there = endpoint(small_scope.EndpointValues("a1"), 1), endpoint(small_scope.EndpointValues("b1"), 1)
-    assert isinstance(right((here, there), "a1", "a", "Local", "released"), oracle.Undefined)
+    assert isinstance(right((here, there), "a1", "a", "Local", "released"), oracle.UndefinedOutcome)
     assert isinstance(right((here, there), "a1", "a", "Cluster", "released"), oracle.AllowedPods)
 
 

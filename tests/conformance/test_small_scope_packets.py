@@ -13,7 +13,7 @@ from conformance import oracle
 from conformance.interactions.cells import service_fields
 from conformance.small_scope import POLICIES, Endpoint, questions, right, sets
 from mutants import MUTANTS, Mutant
-from tests.conformance.cases import Trial, time_scaled
+from tests.conformance.cases import MutantTrial, time_scaled
 from trafficdist import (
     NO_ANSWER,
     REFUSED,
@@ -96,7 +96,7 @@ def _question(name: str, service: Any, asked: SampledState, told: Mapping[str, E
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_packets_follow_the_oracle_in_a_sample_of_states(trial: Callable[[Mutant], Trial]) -> None:
+def test_packets_follow_the_oracle_in_a_sample_of_states(trial: Callable[[Mutant], MutantTrial]) -> None:
     with trial(Mutant("none", "No fault.")).cluster("small scope") as cluster:
         _expect_sample(cluster)
 
@@ -104,7 +104,7 @@ def test_packets_follow_the_oracle_in_a_sample_of_states(trial: Callable[[Mutant
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["mixes-terminating-with-ready", "rejects-where-drop-is-due"])
-def test_sample_reveals_wrong_decisions(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_sample_reveals_wrong_decisions(name: str, trial: Callable[[Mutant], MutantTrial]) -> None:
     with (
         time_scaled(0.3),
         trial(MUTANTS[name]).cluster("small scope") as cluster,

@@ -18,7 +18,7 @@ from harness.scenario.service import HINT_ANNOTATIONS
 from mutants import Mutant
 from reference.endpointslice.zones import ZoneShares, ZoneTable
 from reference.features import Features
-from tests.conformance.cases import SCENARIOS, Trial
+from tests.conformance.cases import SCENARIOS, MutantTrial
 
 Shared = tuple[tuple[int, ...], int]
 """The weights of zones, and the number of endpoints to allocate to the zones."""
@@ -62,7 +62,7 @@ def test_edges_are_those_of_the_document() -> None:
 
 
 @pytest.mark.slow
-def test_no_requirement_is_on_an_edge(trial: Callable[[Mutant], Trial], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_requirement_is_on_an_edge(trial: Callable[[Mutant], MutantTrial], monkeypatch: pytest.MonkeyPatch) -> None:
     judged: dict[str, set[Shared]] = {}
 
     def noting(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ from reference.proxy.changes import Element, EndpointElement, HairpinElement, Id
 from reference.proxy.decision import NEWEST
 from reference.proxy.ruleset import DecodedMark, ServiceAddress
 from reference.proxy.state import State
-from tests.conformance.cases import Trial
+from tests.conformance.cases import MutantTrial
 
 WEB = ServiceAddress("10.96.0.1", "TCP", 80)
 NODE = {"metadata": {"name": "a1", "labels": {"topology.kubernetes.io/zone": "a"}}, "spec": {}, "status": {}}
@@ -205,7 +205,9 @@ COUNTED: Mapping[str, Mapping[str, Fraction]] = {
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_packets_have_the_rate_after_endpoints_have_come_and_gone(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_packets_have_the_rate_after_endpoints_have_come_and_gone(
+    name: str, trial: Callable[[Mutant], MutantTrial]
+) -> None:
     expected = COUNTED[name]
     gone = {"a2"} if name == "spills-under-load" else set()
     with trial(MUTANTS[name]).cluster("rates") as cluster:

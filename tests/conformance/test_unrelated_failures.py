@@ -21,7 +21,7 @@ from reference.dns.index import ClusterIndex
 from reference.dns.objects import read_endpoints
 from reference.dns.records import Service
 from tests.conformance import kill_checks
-from tests.conformance.cases import SCENARIOS, Trial, fewer_probes, time_scaled
+from tests.conformance.cases import SCENARIOS, MutantTrial, fewer_probes, time_scaled
 from tests.conformance.requirement_durations import seconds
 
 PROFILES = {"proxy": Profile.SERVICE_PROXY, "controller": Profile.ENDPOINTSLICE_CONTROLLER, "dns": Profile.DNS}
@@ -99,7 +99,7 @@ def _some(name: str, count: int) -> list[str]:
     return random.Random(name).sample(found, min(count, len(found)))
 
 
-def _failures(cluster: Trial, requirements: Sequence[str]) -> dict[str, str]:
+def _failures(cluster: MutantTrial, requirements: Sequence[str]) -> dict[str, str]:
     """Return the requirements that fail with normal time limits."""
     with fewer_probes():
         outcomes = [cluster.outcome(each) for each in requirements]
@@ -107,14 +107,16 @@ def _failures(cluster: Trial, requirements: Sequence[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", DAILY)
-def test_mutant_fails_no_requirement_about_another_subject(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_mutant_fails_no_requirement_about_another_subject(name: str, trial: Callable[[Mutant], MutantTrial]) -> None:
     assert _failures(trial(MUTANTS[name]), _some(name, FEW)) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", NAMES)
-def test_each_mutant_fails_few_requirements_about_other_subjects(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_each_mutant_fails_few_requirements_about_other_subjects(
+    name: str, trial: Callable[[Mutant], MutantTrial]
+) -> None:
     some = _some(name, len(unrelated(name)) // SHARE)
     assert _failures(trial(MUTANTS[name]), some).keys() <= KNOWN.get(name, set())
 
@@ -138,7 +140,7 @@ class _HidesEmptyServices(ClusterIndex):
         return None if found is not None and found.cluster_ips and empty else found
 
 
-def test_dns_server_that_hides_empty_services_fails_one_requirement(trial: Callable[[Mutant], Trial]) -> None:
+def test_dns_server_that_hides_empty_services_fails_one_requirement(trial: Callable[[Mutant], MutantTrial]) -> None:
     hides = Mutant("hides-empty-services", "", dns=partial(DnsServer, resolver=index_resolver(_HidesEmptyServices)))
     cluster = trial(hides)
     assert _failures(cluster, OF_SERVICES) == {}

@@ -23,7 +23,7 @@ from harness.model.requirements import Profile
 from harness.netns import sandbox
 from mutants import MUTANTS, Mutant
 from tests.conformance import cases, kill_checks
-from tests.conformance.cases import SCENARIOS, Trial, booted, draw_of_mutant, time_scaled
+from tests.conformance.cases import SCENARIOS, MutantTrial, booted, draw_of_mutant, time_scaled
 from tests.conformance.kill_checks import is_about
 from tests.conformance.test_mutants import DEAR, SECONDS
 
@@ -50,7 +50,7 @@ def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, 
         booted(mutant) as cluster,
         time_scaled(kill_checks.SHORT),
     ):
-        tried = Trial(cluster, history, draw_of_mutant(mutant))
+        tried = MutantTrial(cluster, history, draw_of_mutant(mutant))
         for each in requirements:
             try:
                 text = tried.failure(each)

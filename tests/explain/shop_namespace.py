@@ -34,7 +34,7 @@ EACH_NODE = "a1 a2 b1 b2 c1"
 SYSTEM = "kube-system"
 
 
-class Shop:
+class ShopNamespace:
     """A namespace with Service `web`."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -131,37 +131,37 @@ class Shop:
 
 
 @contextlib.contextmanager
-def in_shop(backend: NetnsBackend, folder: Path) -> Iterator[Shop]:
+def in_shop(backend: NetnsBackend, folder: Path) -> Iterator[ShopNamespace]:
     """Yield a shop on this cluster, with its run history in a folder."""
     with (
         closing(History(folder / "history.jsonl")) as history,
         closing(Cluster(backend, f"shop-{next(NUMBERS)}", history=history, test="test")) as cluster,
-        closing(Shop(cluster)) as shop,
+        closing(ShopNamespace(cluster)) as shop,
     ):
         yield shop
 
 
-Change = Callable[[Shop], None]
-Heal = Callable[[Shop, Finding], None]
+Change = Callable[[ShopNamespace], None]
+Heal = Callable[[ShopNamespace, Finding], None]
 
 
-def commands(shop: Shop, finding: Finding) -> None:
+def commands(shop: ShopNamespace, finding: Finding) -> None:
     """Run the commands of the remedy. The placeholder ZONE is replaced with the zone of the node."""
     run(shop, finding.remedy)
 
 
-def run(shop: Shop, remedy: str) -> None:
+def run(shop: ShopNamespace, remedy: str) -> None:
     """Run commands. The placeholder ZONE is replaced with the zone of the node."""
     named = re.search(r"label node (\S+)", remedy)
     kubectl.run(remedy.replace("=ZONE", f"={ZONES[named[1]]}") if named else remedy, shop.api)
 
 
-def other_commands(shop: Shop, finding: Finding) -> None:
+def other_commands(shop: ShopNamespace, finding: Finding) -> None:
     """Run the commands of the last alternative."""
     run(shop, re.split(r"; or(?:, if [^,]*,)? ", finding.remedy)[-1])
 
 
-def scale(shop: Shop, finding: Finding) -> None:
+def scale(shop: ShopNamespace, finding: Finding) -> None:
     """Run as many pods as the remedy requests, on the nodes without a pod."""
     wanted = re.search(r"--replicas=(\d+)|run (\d+) pods", finding.remedy)
     assert wanted, finding.remedy
@@ -188,7 +188,7 @@ def auto(on: str = EACH_NODE, annotations: Mapping[str, str] = AUTO, **fields: A
 def in_turn(*changes: Change) -> Change:
     """Return a function that makes the changes in order."""
 
-    def all_of_them(shop: Shop) -> None:
+    def all_of_them(shop: ShopNamespace) -> None:
         for each in changes:
             each(shop)
 

@@ -29,7 +29,7 @@ from tests.explain.cluster_builders import (
     proxy,
     service,
 )
-from tests.explain.recorded_cases import AT, EARLY, NO_HINTS, NODE_HINTS, NOTES, ROWS, Note, Row
+from tests.explain.recorded_cases import AT, EARLY, NO_HINTS, NODE_HINTS, NOTES, ROWS, HarmlessCase, RecordedCase
 
 
 def diagnosis(seen: Objects, follow: Reading = "released") -> Diagnosis:
@@ -37,7 +37,7 @@ def diagnosis(seen: Objects, follow: Reading = "released") -> Diagnosis:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_first_cause_is_named_with_nodes_evidence_and_remedy(row: Row) -> None:
+def test_first_cause_is_named_with_nodes_evidence_and_remedy(row: RecordedCase) -> None:
     found = diagnosis(row.seen)
     first = found.findings[0]
     assert first.cause.id == row.cause, (answer(found), found.findings)
@@ -49,7 +49,7 @@ def test_first_cause_is_named_with_nodes_evidence_and_remedy(row: Row) -> None:
 
 
 @pytest.mark.parametrize("note", NOTES.values(), ids=NOTES)
-def test_harmless_finding_is_a_note_with_its_nodes_and_remedy(note: Note) -> None:
+def test_harmless_finding_is_a_note_with_its_nodes_and_remedy(note: HarmlessCase) -> None:
     found = diagnosis(note.seen)
     (told,) = [each for each in found.findings if each.cause.id == note.cause]
     assert " ".join(told.nodes) == note.nodes

@@ -19,16 +19,16 @@ from harness.errors import UnavailableError
 from harness.model.release import Release
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
-from tests.explain.live_cases import ROWS, Row
+from tests.explain.live_cases import ROWS, LiveCase
 from tests.explain.recorded_cases import NOTES
-from tests.explain.shop_namespace import EACH_ZONE, Shop, commands, in_shop
+from tests.explain.shop_namespace import EACH_ZONE, ShopNamespace, commands, in_shop
 
 WELL = "connections stay in the zone of the client, from all 5 nodes"
 ASSUMED = ", if kube-proxy serves them"
 """Said if the cluster has no pod of a service proxy."""
 
 
-def expect_told_and_healed(row: Row, shop: Shop) -> None:
+def expect_told_and_healed(row: LiveCase, shop: ShopNamespace) -> None:
     row.make(shop)
     ill = shop.diagnosis()
     told = [each for each in ill.findings if each.cause.id == row.cause]
@@ -63,7 +63,7 @@ def backends() -> Iterator[Callable[[str, str], NetnsBackend]]:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=name) for name, row in ROWS.items() if not row.embedded])
 def test_cause_is_reported_and_disappears_after_its_remedy(
-    row: Row, backends: Callable[[str, str], NetnsBackend], tmp_path: Path
+    row: LiveCase, backends: Callable[[str, str], NetnsBackend], tmp_path: Path
 ) -> None:
     with in_shop(backends(row.release, row.gates), tmp_path) as shop:
         expect_told_and_healed(row, shop)
@@ -83,7 +83,7 @@ def test_each_cause_is_reproduced_or_has_a_reason() -> None:
     assert {each.cause for each in ROWS.values()} | in_process | elsewhere == causes().keys()
 
 
-def _unreadable(shop: Shop) -> None:
+def _unreadable(shop: ShopNamespace) -> None:
     shop.serve(on=EACH_ZONE)
     labels = {"kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "me.example.com"}
     bad = {
@@ -117,6 +117,6 @@ def real() -> Iterator[NetnsBackend]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [pytest.param(row, id=name) for name, row in ROWS.items() if not row.real])
-def test_cause_is_reported_with_real_kubernetes_components(row: Row, real: NetnsBackend, tmp_path: Path) -> None:
+def test_cause_is_reported_with_real_kubernetes_components(row: LiveCase, real: NetnsBackend, tmp_path: Path) -> None:
     with in_shop(real, tmp_path) as shop:
         expect_told_and_healed(row, shop)

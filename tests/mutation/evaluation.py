@@ -23,7 +23,7 @@ from harness.backends.implementation import reference
 from harness.judging.history import History
 from harness.netns import sandbox
 from tests.conformance import cases, kill_checks
-from tests.conformance.cases import SwitchableBackend, Trial, fewer_probes, time_scaled
+from tests.conformance.cases import MutantTrial, SwitchableBackend, fewer_probes, time_scaled
 from tests.machine_load import crowding
 from tests.mutation.patched_import import instead
 
@@ -113,7 +113,7 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
 
 
 @contextmanager
-def booted(folder: Path) -> Iterator[Trial]:
+def booted(folder: Path) -> Iterator[MutantTrial]:
     """Yield a cluster that uses the reference as this process has imported it, with short time limits."""
     sandbox.enter()
     cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
@@ -123,10 +123,10 @@ def booted(folder: Path) -> Iterator[Trial]:
         fewer_probes(),
         time_scaled(kill_checks.SHORT),
     ):
-        yield Trial(backend, history)
+        yield MutantTrial(backend, history)
 
 
-def _run(cluster: Trial, requirements: Iterable[Reading], sender: Connection) -> MutantResult:
+def _run(cluster: MutantTrial, requirements: Iterable[Reading], sender: Connection) -> MutantResult:
     inconclusive: dict[str, str] = {}
     silent = 0
     for each, reading in requirements:
@@ -146,7 +146,7 @@ def _run(cluster: Trial, requirements: Iterable[Reading], sender: Connection) ->
     return MutantResult(INCONCLUSIVE if inconclusive else SURVIVED, inconclusive=inconclusive)
 
 
-def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
+def _trial(cluster: MutantTrial, requirement: str, reading: str) -> tuple[bool, str]:
     """Return whether a requirement detected the mutant's fault, and the failure message, or ""."""
     try:
         text = cluster.failure(requirement, reading)

@@ -21,7 +21,7 @@ from harness.errors import HarnessError
 from harness.judging.exit_codes import ExitCode
 from tests.upstream_e2e import run_specs
 from tests.upstream_e2e.spec_table import table
-from tests.upstream_e2e.specs import GROUPS, Result, read_exempt, unmet
+from tests.upstream_e2e.specs import GROUPS, SpecResult, read_exempt, unmet
 
 FOLDER = Path(__file__).parents[2] / "trafficdist-results/upstream-e2e"
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         suite = run_specs.CompiledSpecs.of(options.version)
         names = suite.names(options.group or GROUPS)
-        ran: dict[str, list[Result]] = {}
+        ran: dict[str, list[SpecResult]] = {}
         for name, made_of in proxies(suite.version).items():
             if name in (options.proxy or [name]):
                 folder = options.into / name.replace(" ", "-")

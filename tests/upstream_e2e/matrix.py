@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _tried(
     suite: run_specs.CompiledSpecs, specs: Sequence[str], faults: Sequence[str], *, at_once: int
-) -> Iterator[records.Trial | None]:
+) -> Iterator[records.SpecTrial | None]:
     """Yield the trial of each fault when it ends, or None if the trial could not run."""
     with ThreadPoolExecutor(at_once) as pool:
         tries = [pool.submit(_try, suite, specs, fault) for fault in faults]
@@ -81,7 +81,7 @@ def _tried(
             raise
 
 
-def _try(suite: run_specs.CompiledSpecs, specs: Sequence[str], mutant: str) -> records.Trial | None:
+def _try(suite: run_specs.CompiledSpecs, specs: Sequence[str], mutant: str) -> records.SpecTrial | None:
     fault = "" if mutant == records.NO_FAULT else mutant
     try:
         with (
@@ -105,7 +105,7 @@ def _commit() -> str:
         return ""
 
 
-def _report(trial: records.Trial) -> None:
+def _report(trial: records.SpecTrial) -> None:
     seen = ", ".join(f"{spec} ({seconds:.0f} s)" for spec, seconds in trial.noticed.items()) or "passes all"
     sys.stdout.write(f"{trial.mutant}: {seen}\n")
     sys.stdout.flush()

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.run.folder import write_whole
 from mutants import MUTANTS
 from tests.upstream_e2e import records
-from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, FaultGroup, Trial
+from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, FaultGroup, SpecTrial
 
 PAGE = records.ROOT / "docs/faults-missed-upstream.md"
 COMPARISON = records.ROOT / "docs/comparison.md"
@@ -28,7 +28,7 @@ _FEW = (
 """The faults in the short table of the comparison page."""
 
 
-def text(known: Mapping[str, Trial], groups: Sequence[FaultGroup], ours: Mapping[str, FastestRequirement]) -> str:
+def text(known: Mapping[str, SpecTrial], groups: Sequence[FaultGroup], ours: Mapping[str, FastestRequirement]) -> str:
     """Return the page."""
     tables = "\n".join(_table(group, known, ours) for group in groups)
     prose = PROSE.read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def text(known: Mapping[str, Trial], groups: Sequence[FaultGroup], ours: Mapping
 
 
 def comparison(
-    page: str, known: Mapping[str, Trial], groups: Sequence[FaultGroup], ours: Mapping[str, FastestRequirement]
+    page: str, known: Mapping[str, SpecTrial], groups: Sequence[FaultGroup], ours: Mapping[str, FastestRequirement]
 ) -> str:
     """Return the comparison page with the current findings and the table of a few faults, between its two markers."""
     before, mark, rest = page.partition(_BEGIN)
@@ -44,14 +44,14 @@ def comparison(
     return f"{before}{mark}\n\n{_counted(known, groups)}\n\n{_rows(_FEW, known, ours)}\n\n{_END}{after}"
 
 
-def summary(known: Mapping[str, Trial], groups: Sequence[FaultGroup]) -> str:
+def summary(known: Mapping[str, SpecTrial], groups: Sequence[FaultGroup]) -> str:
     """Return the findings: a sentence, the versions, and a table with a row for each function that a fault breaks."""
     rows = ["| kind of fault | faults tested | pass all seven specs | fail a spec |", "|---|---|---|---|"]
     rows += [_sum(group, known) for group in groups]
     return "\n".join([f"{_counted(known, groups)}\n\n{_made(known)}\n", *rows])
 
 
-def _counted(known: Mapping[str, Trial], groups: Sequence[FaultGroup]) -> str:
+def _counted(known: Mapping[str, SpecTrial], groups: Sequence[FaultGroup]) -> str:
     names = [name for group in groups for name in group.mutants]
     tried = [known[name] for name in names if name in known]
     passing = sum(not trial.noticed for trial in tried)
@@ -60,7 +60,7 @@ def _counted(known: Mapping[str, Trial], groups: Sequence[FaultGroup]) -> str:
     return f"{ended}{waiting}"
 
 
-def _sum(group: FaultGroup, known: Mapping[str, Trial]) -> str:
+def _sum(group: FaultGroup, known: Mapping[str, SpecTrial]) -> str:
     tried = [known[name] for name in group.mutants if name in known]
     noticed = sum(bool(trial.noticed) for trial in tried)
     return f"| {_link(group.breaks)} | {len(tried)} | {len(tried) - noticed} | {noticed} |"
@@ -70,7 +70,7 @@ def _link(heading: str) -> str:
     return f"[{heading}](#{re.sub('[^a-z0-9 -]', '', heading.lower()).replace(' ', '-')})"
 
 
-def _made(known: Mapping[str, Trial]) -> str:
+def _made(known: Mapping[str, SpecTrial]) -> str:
     if not known:
         return "No fault has been tested yet."
     versions = ", ".join(sorted({each.kubernetes for each in known.values()}))
@@ -82,15 +82,15 @@ def _made(known: Mapping[str, Trial]) -> str:
     return f"Measured on {between} with Kubernetes {versions} and ginkgo's seed {seeds}.{control}"
 
 
-def _passed(trial: Trial) -> str:
+def _passed(trial: SpecTrial) -> str:
     return f"{trial.specs - len(trial.noticed)} of {trial.specs} specs pass"
 
 
-def _table(group: FaultGroup, known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
+def _table(group: FaultGroup, known: Mapping[str, SpecTrial], ours: Mapping[str, FastestRequirement]) -> str:
     return f"## {group.breaks}\n\n{_rows(group.mutants, known, ours)}\n"
 
 
-def _rows(names: Iterable[str], known: Mapping[str, Trial], ours: Mapping[str, FastestRequirement]) -> str:
+def _rows(names: Iterable[str], known: Mapping[str, SpecTrial], ours: Mapping[str, FastestRequirement]) -> str:
     rows = ["| fault | result of Kubernetes' specs | detected in trafficdist by |", "|---|---|---|"]
     return "\n".join(
         [*rows, *(f"| {_fault(name)} | {_theirs(known.get(name))} | {_own(ours.get(name))} |" for name in names)]
@@ -101,7 +101,7 @@ def _fault(name: str) -> str:
     return f"`{name}`: {MUTANTS[name].sentence}".replace("|", "\\|")
 
 
-def _theirs(trial: Trial | None) -> str:
+def _theirs(trial: SpecTrial | None) -> str:
     if trial is None:
         return "not tested yet"
     if not trial.noticed:
@@ -127,7 +127,7 @@ def _own(ours: FastestRequirement | None) -> str:
     return "-" if ours is None else f"`{ours.requirement}`, {ours.seconds * 1000:.0f} ms"
 
 
-def write(known: Mapping[str, Trial]) -> None:
+def write(known: Mapping[str, SpecTrial]) -> None:
     """Write the page, and the table in the comparison page."""
     groups, ours = records.groups(), records.ours()
     write_whole(PAGE, text(known, groups, ours))

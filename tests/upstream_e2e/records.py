@@ -14,7 +14,7 @@ from harness.run.folder import write_whole
 from mutants import MUTANTS
 from tests.conformance.cases import SCENARIOS
 from tests.conformance.requirement_durations import seconds
-from tests.upstream_e2e.specs import PASSED, Result, short
+from tests.upstream_e2e.specs import PASSED, SpecResult, short
 
 ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).with_name("faults.yaml")
@@ -33,7 +33,7 @@ class FaultGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SpecTrial:
     """The result of the topology specs on one fault. `noticed` maps each failed spec to the seconds until it failed."""
 
     mutant: str
@@ -60,20 +60,22 @@ def groups(file: Path = FAULTS) -> list[FaultGroup]:
     return [FaultGroup(each["breaks"], tuple(each["mutants"])) for each in listed]
 
 
-def trial_of(mutant: str, ends: Sequence[Result], **made: Any) -> Trial:
+def trial_of(mutant: str, ends: Sequence[SpecResult], **made: Any) -> SpecTrial:
     """Return the result of one fault. `made` has the time and the versions."""
     wrong = [each for each in ends if each.end != PASSED]
     why = " ".join(wrong[0].why.split()) if wrong else ""
-    return Trial(mutant, specs=len(ends), noticed={short(each.spec): each.seconds for each in wrong}, why=why, **made)
+    return SpecTrial(
+        mutant, specs=len(ends), noticed={short(each.spec): each.seconds for each in wrong}, why=why, **made
+    )
 
 
-def read(file: Path = MATRIX) -> dict[str, Trial]:
+def read(file: Path = MATRIX) -> dict[str, SpecTrial]:
     """Return the recorded trials by mutant."""
     recorded = strict_yaml.read(str(file), what="matrix") if file.exists() else []
-    return {each["mutant"]: Trial(**each) for each in recorded}
+    return {each["mutant"]: SpecTrial(**each) for each in recorded}
 
 
-def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:
+def write(trials: Mapping[str, SpecTrial], file: Path = MATRIX) -> None:
     """Write all trials in the order of `left`. The write is atomic, because several processes run in parallel."""
     file.parent.mkdir(parents=True, exist_ok=True)
     names = [NO_FAULT, *_faults()]
@@ -92,7 +94,7 @@ def ours() -> dict[str, FastestRequirement]:
     return found
 
 
-def left(known: Mapping[str, Trial], kubernetes: str, wanted: Sequence[str] = ()) -> Iterator[str]:
+def left(known: Mapping[str, SpecTrial], kubernetes: str, wanted: Sequence[str] = ()) -> Iterator[str]:
     """Yield the faults without a trial for this version. With `wanted`, yield only those, with or without a trial."""
     for each in _faults():
         tried = each in known and known[each].kubernetes == kubernetes

@@ -27,7 +27,7 @@ from harness.binaries import find_entry
 from harness.errors import HarnessError
 from harness.eventually import NotYetError, eventually
 from harness.netns import process
-from tests.upstream_e2e.specs import FAILED, Result, chosen, focus, results
+from tests.upstream_e2e.specs import FAILED, SpecResult, chosen, focus, results
 
 TOPOLOGY = "a=2,b=2,c=2"
 """Two nodes in each of three zones. With fewer nodes, three of the six Traffic Distribution specs are skipped."""
@@ -72,17 +72,17 @@ class CompiledSpecs:
             report = self._run(Path(name), ["--ginkgo.dry-run", "--ginkgo.focus=sig-network"], within=_LIST_SECONDS)
         return chosen(report, groups)
 
-    def run(self, kubeconfig: Path, spec: str, folder: Path) -> Result:
+    def run(self, kubeconfig: Path, spec: str, folder: Path) -> SpecResult:
         """Run one spec. Its log and report are written to `folder`."""
         began = time.monotonic()
         try:
             report = self._run(folder, [f"--kubeconfig={kubeconfig}", focus(spec)], within=SECONDS)
         except HarnessError as error:
-            return Result(spec, FAILED, round(time.monotonic() - began, 1), str(error))
+            return SpecResult(spec, FAILED, round(time.monotonic() - began, 1), str(error))
         reported = results(report)
         own = [each for each in reported if each.spec == spec]
         why = "; ".join(f"{each.spec}: {each.why}" for each in reported) or "ginkgo has run no spec"
-        return own[0] if own else Result(spec, FAILED, round(time.monotonic() - began, 1), why)
+        return own[0] if own else SpecResult(spec, FAILED, round(time.monotonic() - began, 1), why)
 
     def _run(self, folder: Path, options: Sequence[str], *, within: float) -> list[dict[str, Any]]:
         """Run ginkgo, and return its report. Raises `HarnessError` if there is none."""
@@ -129,10 +129,12 @@ def cluster(**options: Any) -> Iterator[Path]:
         watcher.communicate()
 
 
-def run(suite: CompiledSpecs, kubeconfig: Path, specs: Sequence[str], folder: Path, *, at_once: int) -> list[Result]:
+def run(
+    suite: CompiledSpecs, kubeconfig: Path, specs: Sequence[str], folder: Path, *, at_once: int
+) -> list[SpecResult]:
     """Run specs on a cluster, with `at_once` specs in parallel. Each spec writes to a folder named by its number."""
 
-    def one(number: int, spec: str) -> Result:
+    def one(number: int, spec: str) -> SpecResult:
         own = folder / str(number)
         own.mkdir(parents=True)
         return suite.run(kubeconfig, spec, own)

@@ -35,7 +35,7 @@ _LETTERS = 400  # maximum number of characters of a failure message
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SpecResult:
     """The result of one spec. `why` is the beginning of the failure message, or the reason for a skip."""
 
     spec: str
@@ -76,21 +76,21 @@ def short(spec: str) -> str:
     return _MARKS.sub("", spec).strip()
 
 
-def results(report: Sequence[Mapping[str, Any]]) -> list[Result]:
+def results(report: Sequence[Mapping[str, Any]]) -> list[SpecResult]:
     """Parse ginkgo's JSON report. Return the results of the selected specs and of a failed setup."""
     return [result for suite in report for each in suite.get("SpecReports") or () if (result := _result(each))]
 
 
-def _result(each: Mapping[str, Any]) -> Result | None:
+def _result(each: Mapping[str, Any]) -> SpecResult | None:
     why = str((each.get("Failure") or {}).get("Message") or "").strip()[:_LETTERS]
     end = _ENDS.get(str(each["State"]), FAILED)
     if each["LeafNodeType"] != "It":
         name = str(each["LeafNodeType"])
-        return Result(name, end, _seconds(each), why) if end == FAILED else None
+        return SpecResult(name, end, _seconds(each), why) if end == FAILED else None
     if end == SKIPPED and not why:
         return None  # it was not selected
     name = " ".join(filter(None, (*(each.get("ContainerHierarchyTexts") or ()), each["LeafNodeText"])))
-    return Result(name, end, _seconds(each), why)
+    return SpecResult(name, end, _seconds(each), why)
 
 
 def _seconds(each: Mapping[str, Any]) -> float:
@@ -111,7 +111,7 @@ def read_exempt(file: Path = EXEMPT) -> list[ExemptSpec]:
     ]
 
 
-def unmet(implementation: str, ends: Iterable[Result], exempt: Sequence[ExemptSpec]) -> Iterator[Result]:
+def unmet(implementation: str, ends: Iterable[SpecResult], exempt: Sequence[ExemptSpec]) -> Iterator[SpecResult]:
     """Yield the required specs that did not pass. A skipped spec did not pass."""
     for each in ends:
         excused = each.group == SERVICES and any(one.covers(each.spec, implementation) for one in exempt)

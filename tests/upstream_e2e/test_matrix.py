@@ -19,8 +19,8 @@ from reference.proxy.decision import Behaviour
 from reference.proxy.state import State
 from tests.reference.endpointslice.objects import NODES, apply, make_service, plan, pods_on
 from tests.upstream_e2e import matrix, page, records, run_specs
-from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, FaultGroup, Trial
-from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
+from tests.upstream_e2e.records import NO_FAULT, FastestRequirement, FaultGroup, SpecTrial
+from tests.upstream_e2e.specs import PASSED, SKIPPED, SpecResult
 
 ZONE = "[sig-network] Traffic Distribution should route traffic to an endpoint in the same zone when using PreferClose"
 HINTS = "[sig-network] Topology Hints should distribute endpoints evenly"
@@ -33,8 +33,8 @@ SLICE = {
 }
 
 
-def trial(mutant: str, noticed: Mapping[str, float] | None = None) -> Trial:
-    return Trial(mutant, "1.37.2", "abc", "2026-11-24", seed=1, specs=7, noticed=noticed or {})
+def trial(mutant: str, noticed: Mapping[str, float] | None = None) -> SpecTrial:
+    return SpecTrial(mutant, "1.37.2", "abc", "2026-11-24", seed=1, specs=7, noticed=noticed or {})
 
 
 def test_each_fault_is_possible_with_a_real_control_plane_and_killed_by_this_suite() -> None:
@@ -75,7 +75,7 @@ def test_controller_mutants_accept_slices_with_null_endpoints(planned: Planner) 
 
 
 def test_skipped_spec_is_recorded_as_detected_with_its_reason() -> None:
-    ends = [Result(ZONE, SKIPPED, 1.0, "need\nthree zones"), Result(HINTS, PASSED, 9.0)]
+    ends = [SpecResult(ZONE, SKIPPED, 1.0, "need\nthree zones"), SpecResult(HINTS, PASSED, 9.0)]
     trial = records.trial_of("x", ends, kubernetes="1.37.2", commit="abc", date="2026-11-24", seed=1)
     assert (dict(trial.noticed), trial.specs, trial.why) == (
         {ZONE.removeprefix("[sig-network] "): 1.0},
@@ -96,9 +96,9 @@ def test_finished_trial_is_not_repeated_with_the_same_version() -> None:
 def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The faults that the command runs, recorded in a separate matrix. One fault cannot run."""
     tried: list[str] = []
-    known: dict[str, Trial] = {}
+    known: dict[str, SpecTrial] = {}
 
-    def one(suite: run_specs.CompiledSpecs, specs: object, fault: str) -> Trial | None:
+    def one(suite: run_specs.CompiledSpecs, specs: object, fault: str) -> SpecTrial | None:
         tried.append(fault)
         return None if fault == "node-as-zone" else trial(fault)
 

@@ -18,7 +18,7 @@ from emulator import state as cluster_state
 from harness.eventually import eventually
 from tests.upstream_e2e import records, run_specs
 from tests.upstream_e2e.run_specs import CompiledSpecs
-from tests.upstream_e2e.specs import FAILED, PASSED, Result
+from tests.upstream_e2e.specs import FAILED, PASSED, SpecResult
 
 SPEC = "[sig-network] Topology Hints should distribute endpoints evenly"
 PASSES = {
@@ -49,7 +49,7 @@ def _suite(folder: Path, script: str) -> CompiledSpecs:
 
 
 def test_a_spec_is_run_by_its_name_on_the_cluster_and_leaves_its_log(suite: CompiledSpecs, tmp_path: Path) -> None:
-    assert run_specs.run(suite, Path("/k"), [SPEC], tmp_path / "left", at_once=2) == [Result(SPEC, PASSED, 2.0)]
+    assert run_specs.run(suite, Path("/k"), [SPEC], tmp_path / "left", at_once=2) == [SpecResult(SPEC, PASSED, 2.0)]
     said = (tmp_path / "left/1/log").read_text()
     assert "--kubeconfig=/k" in said
     assert "--ginkgo.seed=7" in said

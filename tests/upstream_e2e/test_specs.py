@@ -16,7 +16,7 @@ from tests.upstream_e2e.specs import (
     PASSED,
     SKIPPED,
     ExemptSpec,
-    Result,
+    SpecResult,
     chosen,
     focus,
     group_of,
@@ -49,13 +49,15 @@ def report(*entries: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def test_unselected_spec_has_no_result_and_skipped_spec_has_one() -> None:
     told = results(report(entry(ZONE, "passed", seconds=9.04), entry(AFFINITY, "skipped")))
-    assert told == [Result(ZONE, PASSED, 9.0)]
-    assert results(report(entry(ZONE, "skipped", why="need 3 zones"))) == [Result(ZONE, SKIPPED, 1.0, "need 3 zones")]
+    assert told == [SpecResult(ZONE, PASSED, 9.0)]
+    assert results(report(entry(ZONE, "skipped", why="need 3 zones"))) == [
+        SpecResult(ZONE, SKIPPED, 1.0, "need 3 zones")
+    ]
 
 
 @pytest.mark.parametrize("state", ["failed", "panicked", "timedout", "interrupted", "aborted", "pending"])
 def test_any_other_ginkgo_state_is_a_failure(state: str) -> None:
-    assert results(report(entry(ZONE, state, why="words")))[0] == Result(ZONE, FAILED, 1.0, "words")
+    assert results(report(entry(ZONE, state, why="words")))[0] == SpecResult(ZONE, FAILED, 1.0, "words")
 
 
 def test_only_failed_setup_is_reported() -> None:
@@ -63,7 +65,7 @@ def test_only_failed_setup_is_reported() -> None:
         entry("", "failed", why="no nodes", kind="SynchronizedBeforeSuite"),
         entry("", "passed", kind="AfterSuite"),
     )
-    assert results(report(*entries)) == [Result("SynchronizedBeforeSuite", FAILED, 1.0, "no nodes")]
+    assert results(report(*entries)) == [SpecResult("SynchronizedBeforeSuite", FAILED, 1.0, "no nodes")]
 
 
 def test_serial_specs_are_excluded_and_topology_specs_are_always_selected() -> None:
@@ -87,7 +89,7 @@ def test_focus_selects_exactly_one_spec() -> None:
 
 
 def test_only_service_specs_can_be_exempt_and_a_skip_is_not_a_pass() -> None:
-    ends = [Result(ZONE, SKIPPED, 0.0, "few nodes"), Result(AFFINITY, FAILED, 1.0, "late")]
+    ends = [SpecResult(ZONE, SKIPPED, 0.0, "few nodes"), SpecResult(AFFINITY, FAILED, 1.0, "late")]
     exempt = [ExemptSpec(short(ZONE), "never"), ExemptSpec(short(AFFINITY), "why", ("reference",))]
     assert [each.spec for each in unmet("reference", ends, exempt)] == [ZONE]
     assert [each.spec for each in unmet("kube-proxy nftables", ends, exempt)] == [ZONE, AFFINITY]
@@ -95,8 +97,8 @@ def test_only_service_specs_can_be_exempt_and_a_skip_is_not_a_pass() -> None:
 
 def test_table_has_one_row_per_spec_and_shows_errors() -> None:
     ran = {
-        "reference": [Result(ZONE, PASSED, 31.0), Result(AFFINITY, FAILED, 4.0, "late\n  indeed")],
-        "kube-proxy nftables": [Result(ZONE, FAILED, 130.0, "wrong zone")],
+        "reference": [SpecResult(ZONE, PASSED, 31.0), SpecResult(AFFINITY, FAILED, 4.0, "late\n  indeed")],
+        "kube-proxy nftables": [SpecResult(ZONE, FAILED, 130.0, "wrong zone")],
     }
     lines = table(ran, [ExemptSpec(short(AFFINITY), "why")]).splitlines()
     assert [re.split("  +", line) for line in lines[:3]] == [

@@ -20,7 +20,7 @@ from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 from tools.compiling.source import FromSource
 from tools.node_image import contents, layers
-from tools.node_image.collect import FILES, Collector, ImageParts, Recipe
+from tools.node_image.collect import FILES, Collector, ImageParts, ImageRecipe
 
 REPOSITORY = "trafficdist.dev/kind-node"
 LABEL = "dev.trafficdist.node-image"
@@ -30,7 +30,7 @@ _RUNTIME = "runc-without-sys-resource"
 _SCRIPTS = ("usr/local/bin/", "kind/bin/")  # kind's executable files, as a Go module keeps no file modes
 
 
-def make(recipe: Recipe, *, cache: Cache, watcher: Reporter, jobs: int = 0) -> str:
+def make(recipe: ImageRecipe, *, cache: Cache, watcher: Reporter, jobs: int = 0) -> str:
     """Return the name of the image. Build the image unless it exists. Raises `UsageError` or `UnavailableError`."""
     contents.check(recipe.kubernetes)
     engine = find_engine()

@@ -28,7 +28,7 @@ _CRICTL_VERSION = Version(1, 34, 0)  # works with containerd 1.6 and newer, and 
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ImageRecipe:
     """The requested image: its Kubernetes release, other releases to include, and Debian's suite and mirror."""
 
     kubernetes: VersionSpec
@@ -59,7 +59,7 @@ class Collector:
         self._cache = cache
         self._watcher = watcher
 
-    def collect(self, recipe: Recipe) -> ImageParts:
+    def collect(self, recipe: ImageRecipe) -> ImageParts:
         """Return all parts of the image. Raises `UsageError` or `UnavailableError`."""
         kubelet, version = self._component("kubelet", recipe.kubernetes)
         same = parse_wanted(str(version))

@@ -16,7 +16,7 @@ from harness.report.conformance import read_report
 from harness.report.verification import Refusal, attested, refusals
 from harness.scenario.rehearsal import ExpectedByCase
 from tools.shelf import report_folder
-from tools.shelf.entry import HOLDS, Entry, described
+from tools.shelf.entry import HOLDS, ShelfEntry, described
 from tools.shelf.pages import readme
 
 AHEAD = datetime.timedelta(days=1)
@@ -71,14 +71,14 @@ def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
         yield Refusal("files", f"{published.EVIDENCE} has more than {published.MOST_BYTES:,} bytes")
 
 
-def _date(entry: Entry, today: datetime.date) -> Iterator[Refusal]:
+def _date(entry: ShelfEntry, today: datetime.date) -> Iterator[Refusal]:
     if entry.day > today + AHEAD:
         yield Refusal("date", f"the date of the report is {entry.day}, which is in the future")
     if today > entry.holds_until:
         yield Refusal("date", f"the date of the report is {entry.day}, and a report is valid for {HOLDS.days} days")
 
 
-def _readme(folder: Path, entry: Entry, report: Mapping[str, Any]) -> Iterator[Refusal]:
+def _readme(folder: Path, entry: ShelfEntry, report: Mapping[str, Any]) -> Iterator[Refusal]:
     path = folder / report_folder.README
     if not path.is_file():
         return

@@ -50,7 +50,7 @@ class UnmetRequirement:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class CommonCause:
     """A common cause of several unmet requirements (see `harness.report.causes`). `requirements` are their ids."""
 
     headline: str
@@ -59,7 +59,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ShelfEntry:
     """A report on the shelf. `place` is its folder relative to the shelf. `digest` is computed from all its files.
 
     `refused` is the first reason why the report is not verified, or "" if it is verified. `uncertifiable` contains the
@@ -84,7 +84,7 @@ class Entry:
     features: Mapping[str, Mapping[str, str]]
     unmet: Sequence[UnmetRequirement]
     unclaimed: Sequence[str]
-    causes: Sequence[Cause]
+    causes: Sequence[CommonCause]
     judges: str
 
     @property
@@ -103,7 +103,7 @@ class Entry:
         """Return the last day on which the report is valid."""
         return self.day + HOLDS
 
-    def causes_in(self, profile: str = "") -> list[tuple[int, Cause]]:
+    def causes_in(self, profile: str = "") -> list[tuple[int, CommonCause]]:
         """Return the causes, with their numbers, of unmet requirements of a profile, or of any profile."""
         ids = {each.id for each in self.unmet if profile in ("", each.profile)}
         return [(number, each) for number, each in enumerate(self.causes, 1) if ids & set(each.requirements)]
@@ -117,7 +117,7 @@ class Entry:
         return f"{number_of(len(found), 'cause')}, {number_of(len(failed), f'{level}requirement')}" if found else ""
 
     @property
-    def by_cause(self) -> list[tuple[Cause, list[UnmetRequirement]]]:
+    def by_cause(self) -> list[tuple[CommonCause, list[UnmetRequirement]]]:
         """The causes, each with the unmet requirements that share it."""
         unmet = {each.id: each for each in self.unmet}
         return [(each, [unmet[name] for name in each.requirements if name in unmet]) for each in self.causes]
@@ -131,13 +131,13 @@ class Entry:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return the entry from the JSON of its fields. Raises `TypeError` or `KeyError` for invalid values."""
-        causes = [Cause(**each) for each in value["causes"]]
+        causes = [CommonCause(**each) for each in value["causes"]]
         return cls(**{**value, "unmet": [UnmetRequirement(**each) for each in value["unmet"]], "causes": causes})
 
 
 def entry_of(
     folder: Path, place: str, digest: str, catalogue: Callable[[], Sequence[Requirement]], *, refused: str | None = None
-) -> Entry:
+) -> ShelfEntry:
     """Return the entry of the report in a folder. Raises `UsageError` if the folder is not a valid report.
 
     The report is verified, unless `refused` contains the result of an earlier verification. Only the
@@ -158,10 +158,10 @@ def _verified(folder: Path, report: Mapping[str, Any], catalogue: Callable[[], S
     return next(map(str, refusals(folder, report, catalogue())), "")
 
 
-def described(report: Mapping[str, Any], folder: Path) -> Entry:
+def described(report: Mapping[str, Any], folder: Path) -> ShelfEntry:
     """Return an entry without `place`, `digest` and `refused`. The folder has the report's history and evidence."""
     implementation = report["implementation"]
-    return Entry(
+    return ShelfEntry(
         place="",
         digest="",
         organization=implementation["organization"],
@@ -180,7 +180,7 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
         unmet=_unmet(report, folder),
         unclaimed=[each["name"] for each in report["features"] if not each["declared"]],
         causes=[
-            Cause(each["headline"], each["level"], each["requirements"])
+            CommonCause(each["headline"], each["level"], each["requirements"])
             for each in (report["causes"] if "causes" in report else derived_causes(report, folder))
         ],
         judges=judged_by(report),
@@ -237,14 +237,14 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ReportState:
     """A report's state as phrases (`texts`). `holds`: verified, certifiable, of the current catalogue, and valid."""
 
     holds: bool
     texts: Sequence[str]
 
 
-def states(entries: Sequence[Entry], today: datetime.date) -> dict[str, State]:
+def states(entries: Sequence[ShelfEntry], today: datetime.date) -> dict[str, ReportState]:
     """Return each report's state, by place. The catalogue of the latest verified report counts as the current one."""
     trusted = [each for each in entries if not each.refused] or entries
     newest = max(trusted, key=lambda each: each.date).catalogue if trusted else ""
@@ -256,5 +256,5 @@ def states(entries: Sequence[Entry], today: datetime.date) -> dict[str, State]:
         texts += ["older catalogue"] if older else []
         texts += [f"expired {each.holds_until}"] if expired else []
         texts += [f"valid until {each.holds_until}"] if not (expired or each.refused) else []
-        found[each.place] = State(not (each.refused or each.uncertifiable or older or expired), texts)
+        found[each.place] = ReportState(not (each.refused or each.uncertifiable or older or expired), texts)
     return found

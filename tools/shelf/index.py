@@ -17,7 +17,7 @@ from harness.model.files import MEGABYTE, content, sha256_of_folder
 from harness.model.requirements import Requirement
 from harness.run.folder import write_whole
 from tools.shelf import deviations
-from tools.shelf.entry import NEVER_VERIFIED, Entry, entry_of
+from tools.shelf.entry import NEVER_VERIFIED, ShelfEntry, entry_of
 from tools.shelf.pages import BEGIN, END, as_html, replaced, section
 from tools.shelf.report_folder import README, REPORT
 
@@ -27,7 +27,7 @@ _MOST, _MOST_CACHED = 16 * MEGABYTE, 64 * MEGABYTE
 
 def write(
     shelf: Path, catalogue: Callable[[], Sequence[Requirement]], today: datetime.date, *, again: bool = False
-) -> list[Entry]:
+) -> list[ShelfEntry]:
     """Write the index, and return its entries. Raises `UsageError` for a damaged report, or if writing fails."""
     found, documented = entries(shelf, catalogue, again=again), deviations.read(shelf)
     page = shelf / README
@@ -45,7 +45,7 @@ def write(
     return found
 
 
-def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[Entry]:
+def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[ShelfEntry]:
     """Return the entry of each report on the shelf, ordered by place. Raises `UsageError` for a damaged report.
 
     `again` ignores the cache and verifies all reports.
@@ -77,7 +77,7 @@ def digest_of(folder: Path) -> str:
     return f"sha256:{sha256_of_folder(folder)}"
 
 
-def as_json(found: Iterable[Entry]) -> str:
+def as_json(found: Iterable[ShelfEntry]) -> str:
     """Return the content of index.json, with one entry per line."""
     lines = ",\n".join(json.dumps(asdict(each), ensure_ascii=True) for each in found)
     return f'{{"reports": [\n{lines}\n]}}\n'
@@ -92,9 +92,9 @@ def _cached(path: Path) -> dict[str, Mapping[str, Any]]:
         return {}
 
 
-def _entry(known: Mapping[str, Any]) -> Entry | None:
+def _entry(known: Mapping[str, Any]) -> ShelfEntry | None:
     """Return a cached entry, or None if another release wrote the entry in a different format."""
     try:
-        return Entry.from_json(known)
+        return ShelfEntry.from_json(known)
     except (KeyError, TypeError):
         return None

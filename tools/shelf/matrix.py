@@ -12,7 +12,7 @@ from harness.model.verdict_basis import mark
 from harness.report.comparison import MET, NOT_RUN
 from harness.run.plan import EXEMPTED
 from tools.shelf.deviations import Deviation, deviation_of
-from tools.shelf.entry import Entry
+from tools.shelf.entry import ShelfEntry
 
 UNCLAIMED = "·"
 KEY = (
@@ -26,7 +26,7 @@ _LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class FeatureCell:
     """The result of a report for a feature: "✓ 12", "✗ 3/12", "·" or "-".
 
     `causes` are the numbers of the causes of the failures. `notes` are "not claimed", "stated" or "2 stated".
@@ -65,13 +65,13 @@ class Cell:
         return ", ".join(filter(None, (self.met, self.more)))
 
 
-def profiles(entries: Sequence[Entry]) -> list[str]:
+def profiles(entries: Sequence[ShelfEntry]) -> list[str]:
     """Return the names of the profiles in all reports, the most frequent first."""
     found = [name for each in entries for name in each.features]
     return sorted(set(found), key=lambda name: (-found.count(name), name))
 
 
-def of_profile(profile: str, entries: Sequence[Entry], deviations: Sequence[Deviation]) -> dict[str, Any]:
+def of_profile(profile: str, entries: Sequence[ShelfEntry], deviations: Sequence[Deviation]) -> dict[str, Any]:
     """Return the matrix of a profile: its features, rows with a cell for each feature, and first versions."""
     names = _columns(profile, entries)
     return {
@@ -86,25 +86,25 @@ def of_profile(profile: str, entries: Sequence[Entry], deviations: Sequence[Devi
     }
 
 
-def _columns(profile: str, entries: Sequence[Entry]) -> list[str]:
+def _columns(profile: str, entries: Sequence[ShelfEntry]) -> list[str]:
     return sorted({name for each in entries for name in each.features.get(profile, ())})
 
 
-def cell(entry: Entry, profile: str, feature: str, deviations: Sequence[Deviation] = ()) -> Cell:
+def cell(entry: ShelfEntry, profile: str, feature: str, deviations: Sequence[Deviation] = ()) -> FeatureCell:
     result = entry.features.get(profile, {}).get(feature)
     claimed = feature not in entry.unclaimed
     if result is None:
-        return Cell(NOT_RUN if claimed else UNCLAIMED, (), ())
+        return FeatureCell(NOT_RUN if claimed else UNCLAIMED, (), ())
     unmet = [each.id for each in entry.unmet if each.profile == profile and feature in each.features]
     known = sum(deviation_of(entry.project, each, deviations) is not None for each in unmet)
     notes = [] if claimed else ["not claimed"]
     notes += ["stated" if known == len(unmet) else f"{known} stated"] if known else []
     causes = [number for number, each in entry.causes_in(profile) if {*unmet} & {*each.requirements}]
-    return Cell(result, causes, notes)
+    return FeatureCell(result, causes, notes)
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class FirstVersion:
     """The first version of an implementation that meets a feature, as text, and the folder of its report."""
 
     text: str
@@ -118,9 +118,9 @@ SINCE = (
 )
 
 
-def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]:
+def since(profile: str, entries: Sequence[ShelfEntry]) -> dict[str, dict[str, FirstVersion]]:
     """Return the first version that meets a feature, by implementation and feature, if there are several versions."""
-    versions: dict[str, dict[tuple[int, ...], Entry]] = {}
+    versions: dict[str, dict[tuple[int, ...], ShelfEntry]] = {}
     for each in sorted(entries, key=lambda each: each.date):
         if profile in each.features and _is_whole(each):
             name = " ".join(filter(None, (each.project, each.mode, mark(each.judges))))
@@ -130,25 +130,26 @@ def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]
     return {name: {each: _since(found, profile, each) for each in names} for name, found in several.items()}
 
 
-def _since(versions: Sequence[Entry], profile: str, feature: str) -> Since:
+def _since(versions: Sequence[ShelfEntry], profile: str, feature: str) -> FirstVersion:
     """Return the first version that meets the feature. `versions` are those of one implementation, the oldest first."""
     cells = [str(cell(each, profile, feature)) for each in versions]
     lacking = [number for number, text in enumerate(cells) if text[0] in _LACKING]
     first = lacking[-1] + 1 if lacking else 0
     if first == len(versions):
-        return Since(_named(cells[-1], versions[-1]) if cells[-1][0] in _BROKEN else cells[-1], versions[-1].place)
+        newest = _named(cells[-1], versions[-1]) if cells[-1][0] in _BROKEN else cells[-1]
+        return FirstVersion(newest, versions[-1].place)
     before = [number for number in range(max(first - 1, 0), first) if cells[number][0] in _BROKEN]
     warned = [number for number in range(first, len(cells)) if cells[number][0] == _WARNED][-1:]
     more = "; ".join(_named(cells[number], versions[number]) for number in (*before, *warned))
     text = versions[first].version if first else f"≤ {versions[first].version}"
-    return Since(f"{text} ({more})" if more else text, versions[first].place)
+    return FirstVersion(f"{text} ({more})" if more else text, versions[first].place)
 
 
-def _named(text: str, entry: Entry) -> str:
+def _named(text: str, entry: ShelfEntry) -> str:
     return f"{text} in {entry.version}"
 
 
-def _is_whole(entry: Entry) -> bool:
+def _is_whole(entry: ShelfEntry) -> bool:
     """Return whether the report covers all requirements of the features that the implementation claims."""
     return all(each.startswith(EXEMPTED) for each in entry.uncertifiable.split("; ") if each)
 

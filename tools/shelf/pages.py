@@ -20,13 +20,13 @@ from harness.report.template import environment, file, style
 from harness.report.verification import is_released
 from tools.shelf import matrix
 from tools.shelf.deviations import Deviation, deviation_of
-from tools.shelf.entry import UNRELEASED, Entry, states
+from tools.shelf.entry import UNRELEASED, ShelfEntry, states
 
 BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end of the shelf -->"
 _PACKAGE = "tools.shelf"
 
 
-def readme(entry: Entry, report: Mapping[str, Any]) -> str:
+def readme(entry: ShelfEntry, report: Mapping[str, Any]) -> str:
     """Return the README.md in a report's folder."""
     by = " ".join(filter(None, (f"mode {entry.mode}" if entry.mode else "", verdict_basis.mark(entry.judges))))
     environ = report["environment"]
@@ -58,12 +58,12 @@ def _origin(report: Mapping[str, Any]) -> str:
     return f"{revision or 'unknown revision'}; not verified: {UNRELEASED}"
 
 
-def section(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[Deviation] = ()) -> str:
+def section(entries: Sequence[ShelfEntry], today: datetime.date, deviations: Sequence[Deviation] = ()) -> str:
     """Return the section of README.md with all reports, including the two marker lines around it."""
     return f"{BEGIN}\n\n{_markdown('section.md.j2', **_index(entries, today, deviations)).strip()}\n\n{END}"
 
 
-def as_html(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[Deviation] = ()) -> str:
+def as_html(entries: Sequence[ShelfEntry], today: datetime.date, deviations: Sequence[Deviation] = ()) -> str:
     """Return index.html. Reports that have expired by `today` are marked."""
     known = {
         (each.place, one.id): said
@@ -78,7 +78,7 @@ def as_html(entries: Sequence[Entry], today: datetime.date, deviations: Sequence
     )
 
 
-def _index(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[Deviation]) -> dict[str, Any]:
+def _index(entries: Sequence[ShelfEntry], today: datetime.date, deviations: Sequence[Deviation]) -> dict[str, Any]:
     """Return the values for the templates of index.html and of the section in README.md."""
     return {
         "entries": entries,
@@ -93,7 +93,7 @@ def _index(entries: Sequence[Entry], today: datetime.date, deviations: Sequence[
     }
 
 
-def _summary(entries: Sequence[Entry]) -> str:
+def _summary(entries: Sequence[ShelfEntry]) -> str:
     verified, unreleased = (sum(each.refused == why for each in entries) for why in ("", UNRELEASED))
     more = f", {unreleased} made by an unreleased version of the suite" if unreleased else ""
     return f"{len(entries)} reports, {verified} of them verified{more}."

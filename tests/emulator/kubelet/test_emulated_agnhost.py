@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pytest
 
 from emulator.kubelet.emulated_agnhost import EmulatedAgnhost
-from emulator.kubelet.images import EMULATED_AGNHOST, Command, CommandError, MissingImageError, command_of, programs_of
+from emulator.kubelet.images import EMULATED_AGNHOST, CommandError, MissingImageError, Netexec, command_of, programs_of
 from emulator.kubelet.sandbox import PATH, NoProgramError, Sandbox
 from harness.binaries import find
 from harness.errors import UnavailableError
@@ -40,7 +40,7 @@ def run(network: Network) -> Iterator[Run]:
     with EventLoop("kubelet-loop") as loop:
 
         def run(
-            pod: NetworkPeer, command: Command, name: str = "h", ended: Any = lambda _code: None
+            pod: NetworkPeer, command: Netexec, name: str = "h", ended: Any = lambda _code: None
         ) -> EmulatedAgnhost:
             made = EmulatedAgnhost(command, name, pod.namespace, loop)
             made.start(network.families, ended)
@@ -53,7 +53,7 @@ def run(network: Network) -> Iterator[Run]:
 def target(network: Network, run: Run) -> NetworkPeer:
     """A pod on b1 that serves HTTP and UDP on port 8080."""
     pod = network.add_pod("b1")
-    run(pod, Command(8080, 8080), "target")
+    run(pod, Netexec(8080, 8080), "target")
     return pod
 
 
@@ -61,7 +61,7 @@ def target(network: Network, run: Run) -> NetworkPeer:
 def client(network: Network, run: Run) -> NetworkPeer:
     """A pod on a1 with the default ports."""
     pod = network.add_pod("a1")
-    run(pod, Command(), socket.gethostname())
+    run(pod, Netexec(), socket.gethostname())
     return pod
 
 
@@ -121,13 +121,13 @@ def test_a_client_with_many_tries_reports_each(client: NetworkPeer, target: Netw
 def test_two_containers_of_a_pod_have_a_port_each(network: Network, run: Run) -> None:
     pod = network.add_pod("a1")
     for port in (8080, 9090):
-        run(pod, Command(port, port), f"at-{port}")
+        run(pod, Netexec(port, port), f"at-{port}")
     assert (get(pod, "/hostname").text, get(pod, "/hostname", 9090).text) == ("at-8080", "at-9090")
 
 
 def test_a_taken_port_is_refused_and_nothing_stays_open(run: Run, client: NetworkPeer) -> None:
     with pytest.raises(OSError, match="in use"):
-        run(client, Command(9999, 8081))
+        run(client, Netexec(9999, 8081))
     with pytest.raises(ConnectionRefusedError):
         get(client, "/", 9999)
 
@@ -146,14 +146,14 @@ def test_requests_follow_each_other_on_one_connection(client: NetworkPeer, targe
 
 def test_a_server_without_a_port_for_udp_has_none(network: Network, run: Run) -> None:
     pod = network.add_pod("a1")
-    run(pod, Command(8080, -1))
+    run(pod, Netexec(8080, -1))
     assert get(pod, "/hostname").code == 200
     assert "connection refused" in dial(pod, "127.0.0.1", 8081, protocol="udp")["errors"][0]
 
 
 def test_sigterm_ends_a_container_after_its_delay(network: Network, run: Run) -> None:
     pod, codes = network.add_pod("a1"), list[int]()
-    container = run(pod, Command(8080, 8080, delay_shutdown=1), ended=codes.append)
+    container = run(pod, Netexec(8080, 8080, delay_shutdown=1), ended=codes.append)
     container.terminate()
     assert (get(pod, "/healthz").code, codes) == (200, [])
     eventually(lambda: codes == [0], describe="the container to end")
@@ -163,7 +163,7 @@ def test_sigterm_ends_a_container_after_its_delay(network: Network, run: Run) ->
 
 def test_sigkill_ends_a_container_immediately(network: Network, run: Run) -> None:
     pod, codes = network.add_pod("a1"), list[int]()
-    container = run(pod, Command(delay_shutdown=60), ended=codes.append)
+    container = run(pod, Netexec(delay_shutdown=60), ended=codes.append)
     container.terminate()
     container.kill()
     eventually(lambda: codes == [137], describe="the container to end")
@@ -172,16 +172,16 @@ def test_sigkill_ends_a_container_immediately(network: Network, run: Run) -> Non
 @pytest.mark.parametrize(
     ("image", "command", "arguments", "parsed"),
     [
-        (EMULATED_AGNHOST, (), ("netexec", "--http-port=80", "--udp-port=-1"), Command(80, -1)),
-        (f"{EMULATED_AGNHOST}:2.53@sha256:0", ("/agnhost", "netexec"), ("--delay-shutdown=5",), Command(8080, 8081, 5)),
-        (EMULATED_AGNHOST, (), (), Command(serves=False)),
+        (EMULATED_AGNHOST, (), ("netexec", "--http-port=80", "--udp-port=-1"), Netexec(80, -1)),
+        (f"{EMULATED_AGNHOST}:2.53@sha256:0", ("/agnhost", "netexec"), ("--delay-shutdown=5",), Netexec(8080, 8081, 5)),
+        (EMULATED_AGNHOST, (), (), Netexec(serves=False)),
         (EMULATED_AGNHOST, ("/bin/sh", "-c"), ("sleep 1",), ("/bin/sh", "-c", "sleep 1")),
         ("agnhost", (), ("netexec", "--http-port=80"), ("/agnhost", "netexec", "--http-port=80")),
         ("registry.k8s.io/e2e-test-images/agnhost:2.53", (), (), ("/agnhost", "pause")),
         ("agnhost", ("/bin/sh", "-c"), ("sleep 1",), ("/bin/sh", "-c", "sleep 1")),
         ("busybox", (), ("sleep", "1"), ("sleep", "1")),
         ("busybox", (), (), ("sh",)),
-        ("pause", (), (), Command(serves=False)),
+        ("pause", (), (), Netexec(serves=False)),
     ],
 )
 def test_command_lines_are_parsed(

@@ -176,7 +176,7 @@ def test_removed_pod_times_out(network: Network, reach: Reach, send: Send) -> No
 
 
 def test_address_of_a_pod_that_could_not_be_detached_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stuck:
+    class StuckWiring:
         def attach(self, port: fabric.PodAttachment) -> None:
             pass
 
@@ -185,7 +185,7 @@ def test_address_of_a_pod_that_could_not_be_detached_is_not_given_again(monkeypa
 
     monkeypatch.setattr(addresses, "MAX_PODS", 3)
     with Network(grid("one", {"a": 1})) as network:
-        network.wire_by(Stuck())
+        network.wire_by(StuckWiring())
         pod = network.add_pod("a1")
         for _ in range(2):
             with pytest.raises(InconclusiveError, match=r"a1-2 is still there"):

@@ -21,7 +21,7 @@ CLIENT6, SERVER6, SECOND6 = "fd09::1", "fd09::2", "fd09::3"
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class ConnectedPair:
     """A client and a server. The server has two addresses of each family."""
 
     client: Namespace
@@ -82,7 +82,7 @@ def stay_silent(namespace: Namespace, address: str) -> None:
 
 
 @pytest.fixture
-def wire(pair: tuple[Namespace, Namespace]) -> Iterator[Wire]:
+def wire(pair: tuple[Namespace, Namespace]) -> Iterator[ConnectedPair]:
     """Return the namespaces with a new loop."""
     with ProbeLoop() as loop:
-        yield Wire(*pair, loop)
+        yield ConnectedPair(*pair, loop)

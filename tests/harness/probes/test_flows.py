@@ -10,14 +10,14 @@ from harness.errors import UsageError
 from harness.eventually import eventually
 from harness.model.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
 from harness.probes.loop import TimedProbes
-from tests.harness.probes.conftest import CLIENT, SERVER6, Wire
+from tests.harness.probes.conftest import CLIENT, SERVER6, ConnectedPair
 
 FROM_A1 = Reached("a1", CLIENT)
 PROTOCOLS = pytest.mark.parametrize("protocol", ["TCP", "UDP"])
 
 
 @PROTOCOLS
-def test_established_flow_answers_repeatedly(wire: Wire, protocol: str) -> None:
+def test_established_flow_answers_repeatedly(wire: ConnectedPair, protocol: str) -> None:
     wire.serve("a1")
     stream = wire.loop.connect(wire.ask(protocol))
     assert stream.opened == FROM_A1
@@ -29,14 +29,14 @@ def test_established_flow_answers_repeatedly(wire: Wire, protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_an_established_flow_ends_with_its_server(wire: Wire, protocol: str) -> None:
+def test_an_established_flow_ends_with_its_server(wire: ConnectedPair, protocol: str) -> None:
     server = wire.serve("a1")
     stream = wire.loop.connect(wire.ask(protocol))
     server.close()
     assert [stream.ask(), stream.ask()] == [REFUSED] * 2
 
 
-def test_udp_flow_continues_with_a_new_server_and_tcp_flow_does_not(wire: Wire) -> None:
+def test_udp_flow_continues_with_a_new_server_and_tcp_flow_does_not(wire: ConnectedPair) -> None:
     server = wire.serve("a1")
     udp, tcp = wire.loop.connect(wire.ask("UDP")), wire.loop.connect(wire.ask("TCP"))
     server.close()
@@ -45,7 +45,7 @@ def test_udp_flow_continues_with_a_new_server_and_tcp_flow_does_not(wire: Wire) 
 
 
 @PROTOCOLS
-def test_failed_flow_has_a_reason(wire: Wire, protocol: str) -> None:
+def test_failed_flow_has_a_reason(wire: ConnectedPair, protocol: str) -> None:
     refused = wire.loop.connect(wire.ask(protocol))
     assert (refused.opened, refused.ask()) == (REFUSED, REFUSED)
     silent = wire.loop.connect(wire.ask(protocol, "10.9.0.99", timeout=0.05))
@@ -54,7 +54,7 @@ def test_failed_flow_has_a_reason(wire: Wire, protocol: str) -> None:
     assert isinstance(nowhere.opened, Unknown)
 
 
-def test_recording_sends_at_its_rate_regardless_of_answers(wire: Wire) -> None:
+def test_recording_sends_at_its_rate_regardless_of_answers(wire: ConnectedPair) -> None:
     wire.serve("a1")
     recording = wire.loop.every(0.005, [wire.ask(), wire.ask("UDP", "10.9.0.99", timeout=0.2)])
     wait_for_samples(recording, 80)
@@ -66,7 +66,7 @@ def test_recording_sends_at_its_rate_regardless_of_answers(wire: Wire) -> None:
     assert all(sample.seconds >= 0.2 for sample in samples if sample.probe == 1)
 
 
-def test_recording_shows_when_answers_stopped_and_resumed(wire: Wire) -> None:
+def test_recording_shows_when_answers_stopped_and_resumed(wire: ConnectedPair) -> None:
     server = wire.serve("a1")
     recording = wire.loop.every(0.002, [wire.ask(address=SERVER6)])
     wait_for_samples(recording, 10)
@@ -80,7 +80,7 @@ def test_recording_shows_when_answers_stopped_and_resumed(wire: Wire) -> None:
     assert [sample.at for sample in samples] == sorted(sample.at for sample in samples)
 
 
-def test_stopped_recording_sends_no_more_requests(wire: Wire) -> None:
+def test_stopped_recording_sends_no_more_requests(wire: ConnectedPair) -> None:
     wire.serve("a1")
     recording = wire.loop.every(0.001, [wire.ask()])
     wait_for_samples(recording, 2)
@@ -91,7 +91,7 @@ def test_stopped_recording_sends_no_more_requests(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("interval", [0, -1])
-def test_a_recording_needs_an_interval_and_probes(wire: Wire, interval: float) -> None:
+def test_a_recording_needs_an_interval_and_probes(wire: ConnectedPair, interval: float) -> None:
     with pytest.raises(UsageError):
         wire.loop.every(interval, [wire.ask()])
     with pytest.raises(UsageError):

@@ -18,12 +18,12 @@ from harness.eventually import eventually
 from harness.model.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
 from harness.netns.namespace import Namespace
 from harness.probes.loop import ProbeLoop, ServerPort
-from tests.harness.probes.conftest import CLIENT, SECOND, SERVER, Wire
+from tests.harness.probes.conftest import CLIENT, SECOND, SERVER, ConnectedPair
 
 FROM_A1 = Reached("a1", CLIENT)
 
 
-def test_outcomes_are_in_the_order_of_the_requests(wire: Wire) -> None:
+def test_outcomes_are_in_the_order_of_the_requests(wire: ConnectedPair) -> None:
     wire.serve("a1", 80)
     wire.serve("b1", 81)
     questions = [
@@ -32,11 +32,11 @@ def test_outcomes_are_in_the_order_of_the_requests(wire: Wire) -> None:
     assert wire.loop.probe(questions) == [FROM_A1, Reached("b1", CLIENT), REFUSED] * 100
 
 
-def test_empty_request_list_has_no_outcomes(wire: Wire) -> None:
+def test_empty_request_list_has_no_outcomes(wire: ConnectedPair) -> None:
     assert wire.loop.probe([]) == []
 
 
-def test_in_flight_limit_is_respected(wire: Wire) -> None:
+def test_in_flight_limit_is_respected(wire: ConnectedPair) -> None:
     begin = time.monotonic()
     assert wire.loop.probe([wire.ask("UDP", "10.9.0.99", timeout=0.05)] * 8, in_flight=2) == [TIMED_OUT] * 8
     assert time.monotonic() - begin >= 0.2
@@ -44,7 +44,7 @@ def test_in_flight_limit_is_respected(wire: Wire) -> None:
         wire.loop.probe([wire.ask()], in_flight=0)
 
 
-def test_several_callers_are_served_concurrently(wire: Wire) -> None:
+def test_several_callers_are_served_concurrently(wire: ConnectedPair) -> None:
     wire.serve("a1")
     with ThreadPoolExecutor(4) as pool:
         batches = list(pool.map(lambda _: wire.loop.probe([wire.ask()] * 50), range(8)))
@@ -52,7 +52,7 @@ def test_several_callers_are_served_concurrently(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
-def test_closed_server_refuses_immediately_and_frees_its_port(wire: Wire, protocol: str) -> None:
+def test_closed_server_refuses_immediately_and_frees_its_port(wire: ConnectedPair, protocol: str) -> None:
     server = wire.serve("a1")
     server.close()
     server.close()
@@ -61,14 +61,14 @@ def test_closed_server_refuses_immediately_and_frees_its_port(wire: Wire, protoc
     assert wire.loop.probe([wire.ask(protocol)]) == [Reached("b1", CLIENT)]
 
 
-def test_servers_of_one_netns_may_share_a_port_on_different_addresses(wire: Wire) -> None:
+def test_servers_of_one_netns_may_share_a_port_on_different_addresses(wire: ConnectedPair) -> None:
     wire.loop.serve(wire.server, "a1", [ServerPort("TCP", "IPv4", 80, SERVER)])
     wire.loop.serve(wire.server, "b1", [ServerPort("TCP", "IPv4", 80, SECOND)])
     outcomes = wire.loop.probe([wire.ask(address=SERVER), wire.ask(address=SECOND)])
     assert outcomes == [FROM_A1, Reached("b1", CLIENT)]
 
 
-def test_port_in_use_is_reported_and_nothing_stays_open(wire: Wire) -> None:
+def test_port_in_use_is_reported_and_nothing_stays_open(wire: ConnectedPair) -> None:
     wire.loop.serve(wire.server, "a1", [ServerPort("TCP", "IPv4", 80)])
     with pytest.raises(InconclusiveError, match=r"start echo server b1 on TCP \*:81 \(IPv4\), TCP \*:80 .*in use"):
         wire.loop.serve(wire.server, "b1", [ServerPort("TCP", "IPv4", 81), ServerPort("TCP", "IPv4", 80)])
@@ -79,7 +79,7 @@ def test_port_in_use_is_reported_and_nothing_stays_open(wire: Wire) -> None:
 
 def test_closed_loop_raises_an_error(pair: tuple[Namespace, Namespace]) -> None:
     loop = ProbeLoop()
-    wire = Wire(*pair, loop)
+    wire = ConnectedPair(*pair, loop)
     with pytest.raises(InconclusiveError, match="not running: it is new"):
         loop.probe([wire.ask()])
     loop.start()
@@ -91,7 +91,7 @@ def test_closed_loop_raises_an_error(pair: tuple[Namespace, Namespace]) -> None:
 
 def test_closing_the_loop_releases_waiting_callers(pair: tuple[Namespace, Namespace]) -> None:
     with ProbeLoop() as loop, ThreadPoolExecutor(1) as pool:
-        wire = Wire(*pair, loop)
+        wire = ConnectedPair(*pair, loop)
         held = wire.serve("a1")
         recording = loop.every(0.001, [wire.ask("UDP", "10.9.0.99", timeout=60)])
         waiting = pool.submit(loop.probe, [wire.ask("UDP", "10.9.0.99", timeout=60)])
@@ -104,7 +104,7 @@ def test_closing_the_loop_releases_waiting_callers(pair: tuple[Namespace, Namesp
         held.close()
 
 
-def test_error_in_the_loop_reaches_waiting_and_later_callers(wire: Wire) -> None:
+def test_error_in_the_loop_reaches_waiting_and_later_callers(wire: ConnectedPair) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wire.loop.probe, [wire.ask("UDP", "10.9.0.99", timeout=60)])
         with pytest.raises(InconclusiveError, match="the probe loop failed: ZeroDivisionError"):
@@ -115,7 +115,7 @@ def test_error_in_the_loop_reaches_waiting_and_later_callers(wire: Wire) -> None
         wire.serve()
 
 
-def test_time_while_the_loop_was_stopped_does_not_count(wire: Wire) -> None:
+def test_time_while_the_loop_was_stopped_does_not_count(wire: ConnectedPair) -> None:
     wire.serve("a1")
 
     def stall() -> None:
@@ -146,7 +146,7 @@ class SlowWork:
         pass
 
 
-def test_time_while_the_loop_was_busy_does_not_count(wire: Wire) -> None:
+def test_time_while_the_loop_was_busy_does_not_count(wire: ConnectedPair) -> None:
     wire.serve("a1")
     hog, reactor = SlowWork(), wire.loop._reactor
     reactor.call(lambda: reactor.watch(hog.fd, hog))
@@ -157,7 +157,7 @@ def test_time_while_the_loop_was_busy_does_not_count(wire: Wire) -> None:
         os.close(hog.fd)
 
 
-def test_answer_after_a_retransmitted_syn_is_late(wire: Wire) -> None:
+def test_answer_after_a_retransmitted_syn_is_late(wire: ConnectedPair) -> None:
     wire.serve("a1")
     back = {"type": "blackhole", "dst": f"{CLIENT}/32"}
     with wire.server.entered(), IPRoute() as ip, ThreadPoolExecutor(1) as pool:
@@ -176,7 +176,7 @@ def repeated(namespace: Namespace) -> int:
         return repeated_syns(Path("/proc/thread-self/net/netstat").read_text(encoding="ascii"))
 
 
-def test_exhausted_descriptors_are_not_a_fault_of_the_proxy(wire: Wire) -> None:
+def test_exhausted_descriptors_are_not_a_fault_of_the_proxy(wire: ConnectedPair) -> None:
     wire.serve("a1")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208  nothing may be open while looking
@@ -196,7 +196,7 @@ def test_exhausted_descriptors_are_not_a_fault_of_the_proxy(wire: Wire) -> None:
 def test_a_closed_loop_leaves_no_thread_and_no_descriptor(pair: tuple[Namespace, Namespace]) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     with ProbeLoop() as loop:
-        wire = Wire(*pair, loop)
+        wire = ConnectedPair(*pair, loop)
         wire.serve("a1")
         loop.connect(wire.ask())
         loop.every(0.001, [wire.ask("UDP", "10.9.0.99")])

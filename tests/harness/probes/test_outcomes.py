@@ -23,7 +23,7 @@ from harness.probes import control, probe
 from harness.probes.loop import Probe, ServerPort
 from harness.probes.probe import MOST, without_answer
 from harness.run_delay import RunDelay, ThreadSnapshot, ThreadTimes
-from tests.harness.probes.conftest import CLIENT, CLIENT6, SECOND, SECOND6, SERVER, SERVER6, Wire
+from tests.harness.probes.conftest import CLIENT, CLIENT6, SECOND, SECOND6, SERVER, SERVER6, ConnectedPair
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["TCP", "UDP"])
 
@@ -32,19 +32,19 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["TCP", "UDP"])
 @pytest.mark.parametrize(
     ("address", "client"), [(SERVER, CLIENT), (SECOND, CLIENT), (SERVER6, CLIENT6), (SECOND6, CLIENT6)]
 )
-def test_answers_name_the_pod_and_the_client(wire: Wire, protocol: str, address: str, client: str) -> None:
+def test_answers_name_the_pod_and_the_client(wire: ConnectedPair, protocol: str, address: str, client: str) -> None:
     wire.serve("a1")
     assert wire.loop.probe([wire.ask(protocol, address)]) == [Reached("a1", client)]
 
 
 @PROTOCOLS
 @pytest.mark.parametrize("address", [SERVER, SERVER6])
-def test_closed_port_is_refused(wire: Wire, protocol: str, address: str) -> None:
+def test_closed_port_is_refused(wire: ConnectedPair, protocol: str, address: str) -> None:
     assert wire.loop.probe([wire.ask(protocol, address, 81)]) == [REFUSED]
 
 
 @PROTOCOLS
-def test_unassigned_address_times_out(wire: Wire, protocol: str) -> None:
+def test_unassigned_address_times_out(wire: ConnectedPair, protocol: str) -> None:
     assert wire.loop.probe([wire.ask(protocol, "10.9.0.99", timeout=0.05)]) == [TIMED_OUT]
 
 
@@ -72,7 +72,7 @@ def stopped(_without: int) -> ThreadSnapshot:
 
 @PROTOCOLS
 def test_timeout_while_a_program_is_stopped_is_no_evidence(
-    wire: Wire, protocol: str, monkeypatch: pytest.MonkeyPatch
+    wire: ConnectedPair, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delay = RunDelay(stopped)
     monkeypatch.setattr(probe, "RUN_DELAY", delay)
@@ -85,14 +85,14 @@ def test_timeout_while_a_program_is_stopped_is_no_evidence(
 
 @PROTOCOLS
 @pytest.mark.parametrize("address", ["192.0.2.1", "fd99::1"])
-def test_missing_route_is_not_a_fault_of_the_proxy(wire: Wire, protocol: str, address: str) -> None:
+def test_missing_route_is_not_a_fault_of_the_proxy(wire: ConnectedPair, protocol: str, address: str) -> None:
     (outcome,) = wire.loop.probe([wire.ask(protocol, address)])
     assert isinstance(outcome, Unknown)
     assert outcome.why.startswith("ENETUNREACH: ")
 
 
 @PROTOCOLS
-def test_a_source_address_can_be_chosen_among_the_clients_own(wire: Wire, protocol: str) -> None:
+def test_a_source_address_can_be_chosen_among_the_clients_own(wire: ConnectedPair, protocol: str) -> None:
     wire.serve("a1", 8080)
     assert wire.loop.probe([wire.ask(protocol, SERVER, 8080, source=CLIENT)]) == [Reached("a1", CLIENT)]
     (outcome,) = wire.loop.probe([wire.ask(protocol, SERVER, 8080, source="10.9.0.77")])
@@ -100,16 +100,16 @@ def test_a_source_address_can_be_chosen_among_the_clients_own(wire: Wire, protoc
     assert outcome.why.startswith("EADDRNOTAVAIL: ")
 
 
-def test_closed_netns_is_not_a_fault_of_the_proxy(wire: Wire) -> None:
+def test_closed_netns_is_not_a_fault_of_the_proxy(wire: ConnectedPair) -> None:
     gone = Namespace.create()
     gone.close()
-    (outcome,) = wire.loop.probe([Wire(gone, wire.server, wire.loop).ask()])
+    (outcome,) = wire.loop.probe([ConnectedPair(gone, wire.server, wire.loop).ask()])
     assert isinstance(outcome, Unknown)
     assert "closed" in outcome.why
 
 
 @PROTOCOLS
-def test_packet_dropped_on_the_clients_node_times_out(wire: Wire, protocol: str) -> None:
+def test_packet_dropped_on_the_clients_node_times_out(wire: ConnectedPair, protocol: str) -> None:
     with Namespace.create() as node:
         wire.loop.serve(node, "a1", [ServerPort(protocol, "IPv4", 80)])
         with node.entered(), IPRoute() as ip, NFTables(nfgen_family=socket.AF_INET) as nft:
@@ -135,7 +135,7 @@ KINDS = {
 
 @PROTOCOLS
 @pytest.mark.parametrize(("address", "code"), KINDS)
-def test_any_icmp_rejection_is_refused_immediately(wire: Wire, protocol: str, address: str, code: int) -> None:
+def test_any_icmp_rejection_is_refused_immediately(wire: ConnectedPair, protocol: str, address: str, code: int) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     number = b"\x06" if protocol == "TCP" else b"\x11"
     with Namespace.create() as node:
@@ -159,7 +159,7 @@ def test_any_icmp_rejection_is_refused_immediately(wire: Wire, protocol: str, ad
 
 @PROTOCOLS
 @pytest.mark.parametrize(("kind", "how"), [("unreachable", "EHOSTUNREACH"), ("prohibit", "EACCES")])
-def test_prohibit_route_is_a_refusal(wire: Wire, protocol: str, kind: str, how: str) -> None:
+def test_prohibit_route_is_a_refusal(wire: ConnectedPair, protocol: str, kind: str, how: str) -> None:
     with Namespace.create() as node:
         with node.entered(), IPRoute() as ip:
             ip.link("set", index=1, state="up")
@@ -169,13 +169,13 @@ def test_prohibit_route_is_a_refusal(wire: Wire, protocol: str, kind: str, how: 
     assert outcome.how == how
 
 
-def test_unknown_protocol_is_named_and_refused(wire: Wire) -> None:
+def test_unknown_protocol_is_named_and_refused(wire: ConnectedPair) -> None:
     with pytest.raises(UsageError, match="cannot probe 'SCTP': expected TCP or UDP"):
         wire.loop.probe([wire.ask("SCTP")])
 
 
 @contextmanager
-def impostor(wire: Wire, behave: Callable[[socket.socket], None], port: int = 99) -> Iterator[None]:
+def impostor(wire: ConnectedPair, behave: Callable[[socket.socket], None], port: int = 99) -> Iterator[None]:
     """Run a TCP server that handles one connection with `behave`."""
     with wire.server.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -222,14 +222,14 @@ def in_pieces(connection: socket.socket) -> None:
     ids=["in-pieces", "reset", "banner", "foreign", "endless", "closed", "silent"],
 )
 def test_replies_of_other_servers_are_classified(
-    wire: Wire, behave: Callable[[socket.socket], None], outcome: Observation
+    wire: ConnectedPair, behave: Callable[[socket.socket], None], outcome: Observation
 ) -> None:
     wire.serve("a1")
     with impostor(wire, behave):
         assert wire.loop.probe([wire.ask(port=99, timeout=0.3)]) == [outcome]
 
 
-def test_a_late_udp_answer_is_not_taken_for_this_one(wire: Wire) -> None:
+def test_a_late_udp_answer_is_not_taken_for_this_one(wire: ConnectedPair) -> None:
     wire.serve("b1")
     with wire.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((SERVER, 99))
@@ -246,7 +246,7 @@ def test_a_late_udp_answer_is_not_taken_for_this_one(wire: Wire) -> None:
         thread.join()
 
 
-def test_no_udp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wire: Wire) -> None:
+def test_no_udp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wire: ConnectedPair) -> None:
     ports: list[int] = []
     with wire.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((SERVER, 99))
@@ -265,7 +265,7 @@ def test_no_udp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wi
     assert len(set(ports)) == 1000
 
 
-def test_no_tcp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wire: Wire) -> None:
+def test_no_tcp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wire: ConnectedPair) -> None:
     ports: list[int] = []
     with few_ports(wire.client), wire.server.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.bind((SERVER, 99))
@@ -287,7 +287,7 @@ def test_no_tcp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wi
 
 
 @PROTOCOLS
-def test_port_in_use_is_skipped(wire: Wire, protocol: str) -> None:
+def test_port_in_use_is_skipped(wire: ConnectedPair, protocol: str) -> None:
     wire.serve("a1")
     with contextlib.ExitStack() as held:
         for port in range(10_000, 65_536, 8):  # every eighth port

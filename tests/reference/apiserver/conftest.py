@@ -43,7 +43,7 @@ def kubeconfig(server: HttpServer, tmp_path: Path) -> Path:
     return path
 
 
-class Http:
+class HttpsClient:
     """A plain HTTPS client that sends any bytes and returns the raw responses."""
 
     def __init__(self, server: HttpServer) -> None:
@@ -66,8 +66,8 @@ class Http:
 
 
 @pytest.fixture
-def http(server: HttpServer) -> Http:
-    return Http(server)
+def http(server: HttpServer) -> HttpsClient:
+    return HttpsClient(server)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from reference.apiserver.dispatcher import LONG_BODY_BYTES, Dispatcher
 from reference.apiserver.handlers import Response
 from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.server import HttpServer
-from tests.reference.apiserver.conftest import Http
+from tests.reference.apiserver.conftest import HttpsClient
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 OBJECTS = 400
@@ -79,7 +79,7 @@ def watchers(server: HttpServer) -> list[watch.Watcher]:
 
 
 def opened(server: HttpServer, stack: contextlib.ExitStack) -> Any:
-    return stack.enter_context(Http(server).open("GET", f"{CONFIGS}?watch=true"))
+    return stack.enter_context(HttpsClient(server).open("GET", f"{CONFIGS}?watch=true"))
 
 
 def test_slow_client_misses_nothing(api: ApiServer, server: HttpServer) -> None:
@@ -181,7 +181,7 @@ def test_full_store_answers_507_and_names_who_filled_it(
 ) -> None:
     monkeypatch.setattr(store, "MOST_BYTES", api.registry.store.bytes + 200_000)
     monkeypatch.setattr(dispatcher, "MOST_AGENTS", 2)
-    http = Http(server)
+    http = HttpsClient(server)
 
     def answer(size: int, agent: str) -> tuple[int, str]:
         body = {"metadata": {"generateName": "c"}, "data": {"x": "y" * size}}
@@ -229,7 +229,7 @@ def test_number_of_watches_is_bounded(server: HttpServer, monkeypatch: pytest.Mo
 def test_server_listens_on_loopback_with_tls_and_a_token_of_its_own(server: HttpServer, served: Any) -> None:
     other = served(ApiServer())
     assert server.url.startswith("https://127.0.0.1:")
-    assert Http(server).open("GET", CONFIGS).status == 200
+    assert HttpsClient(server).open("GET", CONFIGS).status == 200
     for head in ("", f"Authorization: Bearer {other.token}\r\n"):
         with connected(server) as connection:
             connection.sendall(f"GET {CONFIGS} HTTP/1.1\r\nHost: a\r\n{head}\r\n".encode())
@@ -311,7 +311,7 @@ def test_long_requests_are_answered_beside_the_others(
         return answer(dispatcher, asked)
 
     monkeypatch.setattr(Dispatcher, "answer", recorded)
-    http = Http(server)
+    http = HttpsClient(server)
     text = "x" * LONG_BODY_BYTES
     assert http("POST", CONFIGS, {"metadata": {"name": "long"}, "data": {"a": text}})[0] == 201
     yaml = b"metadata: {name: yaml}\ndata:\n" + b"".join(b" k%d: v\n" % index for index in range(2000))

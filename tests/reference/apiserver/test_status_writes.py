@@ -76,7 +76,9 @@ def test_each_kind_with_a_status_has_a_case() -> None:
 @WAYS
 @KINDS
 @pytest.mark.parametrize("field", sorted(METADATA))
-def test_status_write_changes_metadata_as_upstream(api: ApiServer, write: WriteFunction, plural: str, field: str) -> None:
+def test_status_write_changes_metadata_as_upstream(
+    api: ApiServer, write: WriteFunction, plural: str, field: str
+) -> None:
     was, wanted = METADATA[field]
     live = create(api, plural, **{field: was})
     before, found = live["metadata"][field], write(api, plural, live, {"metadata": {field: wanted}})["metadata"][field]
@@ -97,7 +99,9 @@ def test_spec_does_not_change_with_the_status(api: ApiServer, write: WriteFuncti
 @WAYS
 @KINDS
 @pytest.mark.parametrize("field", ["uid", "creationTimestamp", "generation", "deletionTimestamp"])
-def test_status_write_does_not_change_server_fields(api: ApiServer, write: WriteFunction, plural: str, field: str) -> None:
+def test_status_write_does_not_change_server_fields(
+    api: ApiServer, write: WriteFunction, plural: str, field: str
+) -> None:
     live = create(api, plural)
     wanted = {"generation": 99, "uid": live["metadata"]["uid"]}.get(field, "2001-02-03T04:05:06Z")
     written = write(api, plural, live, {"metadata": {field: wanted, "labels": {"is": "here"}}})

@@ -13,7 +13,7 @@ from harness.binaries.progress import Reporter
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
 from tools.node_image import build
-from tools.node_image.collect import Recipe
+from tools.node_image.collect import ImageRecipe
 
 Install = Callable[[str, str], Path]
 
@@ -33,13 +33,13 @@ def test_unresponsive_engine_is_reported_before_any_work(install: Install, tmp_p
     install("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     install("go", "exit 99")
     with pytest.raises(UnavailableError, match="docker does not answer; start it"):
-        build.make(Recipe(parse_wanted("1.34")), cache=Cache(tmp_path), watcher=Reporter())
+        build.make(ImageRecipe(parse_wanted("1.34")), cache=Cache(tmp_path), watcher=Reporter())
 
 
 def test_old_release_is_refused_without_an_engine(install: Install, tmp_path: Path) -> None:
     install("docker", "exit 1")
     with pytest.raises(UsageError, match=r"not 1\.30"):
-        build.make(Recipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Reporter())
+        build.make(ImageRecipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Reporter())
 
 
 @pytest.mark.parametrize("arguments", [("create", "--bundle", "BUNDLE", "id"), ("exec", "--process", "PROCESS", "id")])

@@ -34,7 +34,7 @@ from tests.harness.report.forged_run import ForgedRun
 from tools.shelf import index
 from tools.shelf.add import add
 from tools.shelf.check import check
-from tools.shelf.entry import Entry, UnmetRequirement, states
+from tools.shelf.entry import ShelfEntry, UnmetRequirement, states
 from tools.shelf.pages import as_html, section
 from tools.shelf.report_folder import folder_of
 
@@ -67,14 +67,14 @@ def refuse() -> Sequence[Requirement]:
     raise AssertionError("nothing need be verified")
 
 
-def entry(place: str = "1.37/a-b/1-x", **more: Any) -> Entry:
+def entry(place: str = "1.37/a-b/1-x", **more: Any) -> ShelfEntry:
     values = {
         "place": place, "digest": "", **KUBE_PROXY, "mode": "nftables", "url": "https://kubernetes.io",
         "kubernetes": "v1.37", "date": "2026-11-21T10:00:00Z", "suite": "trafficdist 0.1.0", "catalogue": "sha256:now",
         "refused": "", "uncertifiable": "", "met": "✓ 12", "features": {"DNS": {"ServiceDNS": "✓ 12"}},
         "unmet": (), "unclaimed": (), "causes": (), "judges": verdict_basis.PACKETS,
     }  # fmt: skip
-    return Entry(**{**values, **more})
+    return ShelfEntry(**{**values, **more})
 
 
 def unmet(name: str = "KEP-1/r", *, mark: str = "✗", sentence: str = "") -> UnmetRequirement:
@@ -291,7 +291,7 @@ def shelf(run: ForgedRun, tmp_path: Path) -> Path:
     return place
 
 
-def made(run: ForgedRun, shelf: Path) -> dict[str, Entry]:
+def made(run: ForgedRun, shelf: Path) -> dict[str, ShelfEntry]:
     return {each.project: each for each in index.write(shelf, lambda: run.requirements, TODAY)}
 
 

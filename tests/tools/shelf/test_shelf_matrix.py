@@ -17,7 +17,7 @@ from harness.report.conformance import read_report
 from tests.tools.shelf.test_shelf import KUBE_PROXY, ROOT, TODAY, entry, refuse, unmet
 from tools.shelf import deviations, index
 from tools.shelf.deviations import Deviation
-from tools.shelf.entry import Cause, derived_causes
+from tools.shelf.entry import CommonCause, derived_causes
 from tools.shelf.matrix import cell, since
 from tools.shelf.pages import as_html, section
 
@@ -46,7 +46,7 @@ def test_cell_states_how_many_deviations_are_documented() -> None:
 
 def test_cells_that_are_not_green_link_their_cause() -> None:
     place = "1.37/a-b/1-x"
-    causes = (Cause("it is silent", "MUST", ("KEP-1/other",)), Cause("it refuses", "MUST", ("KEP-1/r",)))
+    causes = (CommonCause("it is silent", "MUST", ("KEP-1/other",)), CommonCause("it refuses", "MUST", ("KEP-1/r",)))
     others = (unmet("KEP-1/other"), replace(unmet("KEP-1/unclear", mark="?"), features=("Other",)))
     one = entry(
         place,
@@ -115,7 +115,10 @@ def test_documented_deviations_equal_unmet_requirements_in_reports() -> None:
 
 
 def test_counts_of_causes_are_those_of_the_profile() -> None:
-    causes = (Cause("it is silent", "SHOULD", ("KEP-1/a", "KEP-1/b")), Cause("it refuses", "MUST", ("KEP-1/c",)))
+    causes = (
+        CommonCause("it is silent", "SHOULD", ("KEP-1/a", "KEP-1/b")),
+        CommonCause("it refuses", "MUST", ("KEP-1/c",)),
+    )
     known = (
         unmet("KEP-1/a"),
         replace(unmet("KEP-1/b"), profile="CLUSTER"),

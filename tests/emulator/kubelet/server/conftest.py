@@ -29,7 +29,7 @@ from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 
 
-class TestNetns:
+class CurrentNetns:
     """Creates sockets in the netns of the test."""
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
@@ -91,7 +91,7 @@ class FakePods:
 
     def __init__(self) -> None:
         self.only = FakeContainer()
-        self.host = NetworkPeer("a1", cast("Any", TestNetns()), {}, "p")
+        self.host = NetworkPeer("a1", cast("Any", CurrentNetns()), {}, "p")
 
     def container(self, name: str) -> Any:
         return self.only if name == "c" else None
@@ -124,7 +124,7 @@ def trust() -> KubeletCertificates:
 
 @pytest.fixture
 def kubelet(pods: FakePods, trust: KubeletCertificates, address: str) -> Iterator[KubeletServer]:
-    node: Any = TestNetns()
+    node: Any = CurrentNetns()
     with EventLoop("kubelet-loop") as loop:
         server = KubeletServer(pods.pod, loop)
         server.start([NetworkPeer("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))
