@@ -21,7 +21,7 @@ from emulator import state as cluster_state
 from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.state import READY, ClusterState
 from harness.errors import HarnessError, UnavailableError, UsageError
-from harness.model.texts import as_table
+from harness.model.evidence_text import as_table
 from harness.run.plan import check_claims
 from harness.settings.claims import REFERENCE
 from harness.settings.options import by_name, resolve

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from explain.causes import SHOWN, Finding, Prediction, listed, texts
 from explain.cluster import Cluster
+from explain.requested_topology import KEYS, OFF, has_annotation, wish_of
 from explain.routes import Route
-from explain.wish import KEYS, OFF, has_annotation, wish_of
 from harness.api.client import Object
 from reference.endpointslice.endpoints import is_ready as is_pod_ready
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation

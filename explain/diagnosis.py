@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from explain import service_intent
 from explain.case import Case, ServicePorts, distinct, zones_of
 from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Effect, Finding, found, many
-from explain.choosers import to_pods
 from explain.cluster import Cluster
 from explain.controller_hints import hints
 from explain.hint_patches import not_listed
-from explain.oddities import oddities, unread
+from explain.other_causes import oddities, unread
+from explain.proxy_bypass import to_pods
 from explain.proxy_hints import doubts, faults, implementations, merged_policies, of_places, proxies
+from explain.requested_topology import Wish
 from explain.routes import UNPARSED, Route, about, described, is_inside, nodes_of, routes
 from explain.target_ports import partly
-from explain.wish import Wish
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import is_managed

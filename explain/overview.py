@@ -14,8 +14,8 @@ from rich.table import Column, Table
 from explain.causes import many
 from explain.cluster import Cluster
 from explain.diagnosis import diagnose
+from explain.requested_topology import asked_in_words
 from explain.text import answer, fields
-from explain.wish import asked_in_words
 from harness.model.escaping import for_json, for_line, for_markdown
 from reference.proxy.objects import UNREADABLE
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from explain.case import Case, condition
 from explain.causes import listed, many
-from explain.numbers import enough
+from explain.zone_overload import enough
 from harness.api.client import Object
 from harness.model.manifests import refusing_taints
 from reference.endpointslice.allocation import rules

@@ -12,11 +12,11 @@ from explain.causes import CROSSES, FAILS, NOTE, SHOWN, Finding, found, listed, 
 from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
 from explain.hint_patches import give_port, not_listed
-from explain.outlook import ONE_BY_ONE
 from explain.placement import shut_out, spread, template
+from explain.requested_topology import OFF
 from explain.routes import Route, about
 from explain.routes import nodes_of as nodes_of_routes
-from explain.wish import OFF
+from explain.upcoming_risks import ONE_BY_ONE
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints, topology_annotation
 from reference.features import NEWEST, OLDEST, Features, Version

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from explain.causes import Finding
 from explain.cluster import Cluster, Node
-from explain.wish import Shortfall, Wish, has_annotation, shortfall, wish_of
+from explain.requested_topology import Shortfall, Wish, has_annotation, shortfall, wish_of
 from harness.api.client import Object
 from reference.features import Version
 from reference.objects.topology_keys import Labels

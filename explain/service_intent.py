@@ -8,9 +8,9 @@ from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, liste
 from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
 from explain.placement import admit
+from explain.requested_topology import OFF, read_wish, unread_requests
 from explain.routes import Route, about, is_old, nodes_of
 from explain.target_ports import ports_of
-from explain.wish import OFF, read_wish, unread_requests
 from harness.api.client import Object
 from harness.netns.addresses import by_family, family_of
 from reference.endpointslice.hints import NoHints

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mutants.benign import RewritesRules
+from mutants.benign_proxies import RewritesRules
 from mutants.mutant import Mutant
 from reference.client import Event, Key, Object, key_of
 from reference.proxy import ServiceProxy, uapi

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mutants.benign import RewritesRules
+from mutants.benign_proxies import RewritesRules
 from mutants.data_planes import LeavesUdpFlows, edited
 from mutants.load_balancing import KeepsDuplicateSlots, one_endpoint_twice
 from mutants.mutant import Mutant

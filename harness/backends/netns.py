@@ -28,15 +28,15 @@ from harness.errors import DistrustError, EndedError, HarnessError, Inconclusive
 from harness.guest.nodes import NodeChange
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
+from harness.model.evidence_text import files_of, gathered
 from harness.model.outcomes import Observation
 from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER, Component, Release
-from harness.model.texts import files_of, gathered
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
 from harness.netns.activity import HUNG_EVERY, LOOKS, HungWatch, IdleWatch
 from harness.netns.fabric import Network, NetworkPeer, Wiring
-from harness.probes.control import ControlProbeBlock
+from harness.probes.control_probes import ControlProbeBlock
 from harness.probes.loop import Probe, ProbeLoop, ServerPort
 from harness.probes.probe import SocketSource
 from harness.proxies.executable import ExecutableProxy

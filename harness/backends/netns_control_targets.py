@@ -1,4 +1,4 @@
-"""The destinations of control probes in a cluster whose netns are on this machine. See `harness.probes.control`."""
+"""The destinations of control probes in a cluster with its netns on this machine. See harness.probes.control_probes."""
 
 import copy
 import socket

@@ -7,8 +7,8 @@ from functools import partial
 from harness.backends.backend import SteadyTraffic
 from harness.backends.protocols import METRICS_PORT
 from harness.errors import InconclusiveError
+from harness.model.evidence_text import gathered
 from harness.model.outcomes import Observation, Unknown
-from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns import conntrack, http, kernel_state
 from harness.netns.fabric import NetworkPeer

@@ -14,7 +14,7 @@ from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.probes.control import ControlProbeBlock
+from harness.probes.control_probes import ControlProbeBlock
 from harness.probes.loop import Probe, SocketSource
 
 P = TypeVar("P")

@@ -18,9 +18,9 @@ from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError, UsageError
 from harness.model.entry_points import installed
+from harness.model.evidence_text import as_table
 from harness.model.files import sha256_of
 from harness.model.neutral_output import terminal_below
-from harness.model.texts import as_table
 
 From = Literal["release", "source"]
 

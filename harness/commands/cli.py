@@ -11,7 +11,7 @@ from harness.errors import DistrustError, HarnessError, NothingSelectedError, Un
 from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.model.escaping import for_terminal
 from harness.model.neutral_output import neutral_streams
-from harness.run.shortage import why_it_cannot_continue
+from harness.run.resource_shortage import why_it_cannot_continue
 from harness.run.signals import as_interrupts, interrupt_was_reported
 
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())

@@ -10,7 +10,7 @@ from harness.settings.claims import INSTALLED
 from harness.settings.options import OPTIONS, by_name, resolve, resolve_some
 
 if TYPE_CHECKING:
-    from harness.commands.findings import JudgedSuite
+    from harness.commands.doctor_output import JudgedSuite
     from harness.settings.settings import Settings
 
 _USED = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig", "context", "topology", "families",
@@ -36,7 +36,7 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     """
     from harness.checks.check import CheckState, exit_code
     from harness.commands.console import console
-    from harness.commands.findings import JudgedSuite, matters, show
+    from harness.commands.doctor_output import JudgedSuite, matters, show
     from harness.run.plan import check_claims
     from harness.run.prerequisites import examine_run
     from harness.run.suite_files import SUITE as PUBLISHED
@@ -56,7 +56,7 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
 
 def _suite(settings: "Settings", suite: str, *, verbose: bool) -> "JudgedSuite":
     """Return the requirements that a run with these settings would judge. Collecting the requirements takes seconds."""
-    from harness.commands.findings import JudgedSuite
+    from harness.commands.doctor_output import JudgedSuite
     from harness.model import needs
     from harness.plugin.suite import catalogue
     from harness.run.plan import reason_to_skip

@@ -39,7 +39,7 @@ from harness.control_planes.processes import ComponentProgram, Processes
 from harness.errors import DistrustError, HarnessError, UnavailableError
 from harness.guest.labels import RUN_LABEL
 from harness.model.limits import Limits
-from harness.model.own_folder import in_use
+from harness.model.private_folder import in_use
 from harness.netns import sandbox
 from harness.netns.process import Process
 

@@ -18,7 +18,7 @@ import urllib3
 from harness.binaries import find_entry
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import time_scale
-from harness.model.own_folder import OwnFolder
+from harness.model.private_folder import OwnFolder
 from harness.model.program_log import end_of
 from harness.netns import process
 from harness.netns.isolation import ProgramSandbox

@@ -19,8 +19,8 @@ from harness.judging.statistics import (
     every_probe,
     share_bounds,
 )
+from harness.model.evidence_text import as_table, column_widths
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
-from harness.model.texts import as_table, column_widths
 
 
 class CellMark(enum.Enum):

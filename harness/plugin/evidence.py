@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from harness.model.texts import bounded, not_gathered
+from harness.model.evidence_text import bounded, not_gathered
 
 SECONDS = 10.0  # time limit for a fixture's evidence
 

@@ -19,9 +19,9 @@ from harness.guest import errors
 from harness.judging.conclusion import InconclusiveJudgementError, UnmetError, conclude, first_line, outside_call
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import Judgement, SkipReason, Verdict
-from harness.model.texts import bounded
+from harness.model.evidence_text import bounded
 from harness.plugin.time_limit import TimeLimitError
-from harness.run.shortage import shortage, why_it_cannot_continue
+from harness.run.resource_shortage import shortage, why_it_cannot_continue
 
 PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}  # the project's names for pytest's phases
 

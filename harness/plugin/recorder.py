@@ -22,18 +22,18 @@ from harness.judging.verdict import SkipReason, Verdict
 from harness.model import needs
 from harness.model.abilities import Ability
 from harness.model.escaping import for_line
+from harness.model.evidence_text import bounded
 from harness.model.needs import Needs
 from harness.model.neutral_output import neutral
 from harness.model.requirements import Requirement
-from harness.model.texts import bounded
 from harness.plugin import judging, time_limit
 from harness.plugin.evidence import gather
 from harness.plugin.shrinking import Shrinker
 from harness.report import rerun
-from harness.run import durations, plan, quick, random_values
+from harness.run import durations, plan, quick_selection, random_values
 from harness.run.plan import Plan
+from harness.run.resource_shortage import shortage
 from harness.run.run import Run
-from harness.run.shortage import shortage
 from harness.run.signals import hear_controller_alone
 from harness.variation.axes import PLAIN
 
@@ -82,7 +82,7 @@ class Recorder:
             self._make_plan([*items, *self._deselected])
             if self._run.settings.quick:
                 allowed = {each.id: each for item, each in owned(items) if not self._why_not(item, each)[0]}
-                self._plan.quick = quick.choose(allowed.values(), self._plan.seconds, self._run.settings)
+                self._plan.quick = quick_selection.choose(allowed.values(), self._plan.seconds, self._run.settings)
         except UsageError as error:
             self._plan = Plan(error=str(error))
             items[:] = []

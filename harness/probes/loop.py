@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 from harness.errors import InconclusiveError, UsageError
 from harness.model.outcomes import Observation, Unknown
 from harness.netns.namespace import roam
-from harness.probes.control import ControlProbeBlock, ControlProbes, ControlTargets, excused, is_missing
+from harness.probes.control_probes import ControlProbeBlock, ControlProbes, ControlTargets, excused, is_missing
 from harness.probes.probe import Attempt, Probe, ReplyParser, SocketSource
 from harness.probes.reactor import Reactor
 from harness.probes.server import Server, ServerPort

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import Observation, Unknown
-from harness.probes.control import ControlProbes, ControlTargets, excused, is_missing, once
+from harness.probes.control_probes import ControlProbes, ControlTargets, excused, is_missing, once
 from harness.probes.probe import (
     LONGEST_LINE,
     Probe,

@@ -20,7 +20,7 @@ from harness.errors import StartError, UnavailableError
 from harness.eventually import time_scale
 from harness.model.files import file_name
 from harness.model.limits import Limits
-from harness.model.own_folder import OwnFolder
+from harness.model.private_folder import OwnFolder
 from harness.model.program_log import LOG_LETTERS, end_of
 from harness.netns import process
 from harness.netns.isolation import ProgramSandbox

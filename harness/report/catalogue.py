@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.errors import NothingSelectedError, UsageError
 from harness.judging.results import requirement_to_json
+from harness.model.evidence_text import as_table
 from harness.model.requirements import Profile, Requirement
-from harness.model.texts import as_table
 from harness.report.environment import catalogue_digest, name_and_version
 from harness.settings.parsing import unknown_name
 

@@ -25,7 +25,7 @@ from harness.judging.verdict import AnyOf, Expectation, Expected, SkipReason, Ve
 from harness.model.files import files_in, links_in, sha256_of, sha256_of_folder
 from harness.model.garbage_collection import gc_paused
 from harness.model.requirements import Requirement
-from harness.report import attestation, causes, conformance, junit, published
+from harness.report import attestation, causes, conformance, junit, published_report
 from harness.report.environment import catalogue_digest, suite_version
 from harness.report.page import page, rewrite
 from harness.report.reactions import by_case, listed
@@ -314,7 +314,7 @@ def _tests(run: Evidence) -> Iterator[str]:
     made = {each.requirement.id: conformance.test_values(each) for each in run.results if not each.left_out}
     for test in run.report["tests"]:
         known = made.get(test["id"], test)
-        shorter = published.test_values(known)
+        shorter = published_report.test_values(known)
         for key in sorted((test.keys() | known.keys()) - _COMPARED_ELSEWHERE):
             if test.get(key) not in (known.get(key), shorter.get(key)):
                 yield f"{test['id']}: {key}: {_first_difference(test.get(key), known.get(key))}"

@@ -17,7 +17,7 @@ from harness.model.needs import Needs
 from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Level, Profile, Requirement
 from harness.run import suite_files
-from harness.run.quick import QuickSelection
+from harness.run.quick_selection import QuickSelection
 from harness.settings.claims import REFERENCE
 from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings

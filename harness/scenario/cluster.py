@@ -32,11 +32,11 @@ from harness.judging.conclusion import raise_for
 from harness.judging.history import History
 from harness.model import manifests
 from harness.model.abilities import Ability
+from harness.model.evidence_text import gathered, paragraphs, with_names
 from harness.model.generation_settings import GenerationSettings
 from harness.model.manifests import Endpoint, Port
 from harness.model.release import CONTROLLER, PROXY, Component
 from harness.model.requirements import Feature
-from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
 from harness.scenario.components import ComponentOperations
 from harness.scenario.nodes import Nodes

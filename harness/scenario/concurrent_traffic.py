@@ -10,9 +10,9 @@ from harness.judging import verdict
 from harness.judging.conclusion import raise_for
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.verdict import AnyOf, Judgement, Verdict
+from harness.model.evidence_text import paragraphs
 from harness.model.manifests import Port
 from harness.model.outcomes import Reached, Unknown
-from harness.model.texts import paragraphs
 from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import (
     MANY_IN_FLIGHT,

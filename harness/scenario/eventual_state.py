@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from harness.api.client import Object
 from harness.backends.protocols import Probing, RecordsApiReads, SendsHttpRequests
 from harness.errors import EndedError
+from harness.model.evidence_text import gathered
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
-from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_stable_value, wait_for_value

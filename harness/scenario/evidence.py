@@ -17,8 +17,8 @@ from harness.backends.explanation import explained
 from harness.errors import InconclusiveError
 from harness.judging.verdict import Verdict, pods_of
 from harness.model.abilities import Ability
+from harness.model.evidence_text import as_yaml, gathered, paragraphs, with_names
 from harness.model.outcomes import Observation, Reached
-from harness.model.texts import as_yaml, gathered, paragraphs, with_names
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import answers_now
 from harness.scenario.paths import PacketPath

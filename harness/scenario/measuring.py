@@ -19,8 +19,8 @@ from harness.judging.history import Window
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import TimedObservation
 from harness.judging.verdict import Judgement, Verdict
+from harness.model.evidence_text import paragraphs
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
-from harness.model.texts import paragraphs
 from harness.run_delay import RUN_DELAY
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import delayed, limit, patience

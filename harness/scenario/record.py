@@ -13,7 +13,7 @@ from harness.judging.results import CONVERGENCE
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import TimedObservation
 from harness.judging.verdict import Judgement, Verdict
-from harness.model.texts import bounded, paragraphs, with_names
+from harness.model.evidence_text import bounded, paragraphs, with_names
 from harness.scenario.paths import PacketPath
 
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value

@@ -21,7 +21,7 @@ import yaml
 
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
-from harness.model.texts import LONGEST
+from harness.model.evidence_text import LONGEST
 from harness.plugin.evidence import SECONDS, gather
 from harness.scenario.cluster import Cluster
 from harness.settings.implementations import reference

@@ -11,7 +11,7 @@ from harness.model import needs
 from harness.model.needs import Needs
 from harness.run import durations
 from harness.run.plan import reason_to_skip
-from harness.run.quick import BUDGET, QuickSelection, choose
+from harness.run.quick_selection import BUDGET, QuickSelection, choose
 from harness.settings.options import resolve
 from tests.conformance.cases import SCENARIOS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.model.texts import as_table
+from harness.model.evidence_text import as_table
 from tests.upstream_e2e.specs import GROUPS, PASSED, ExemptSpec, SpecResult, group_of, short, unmet
 
 

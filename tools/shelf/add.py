@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.judging import history_file
 from harness.model.files import content, sha256_of, shown
 from harness.model.requirements import Requirement
-from harness.report import published
+from harness.report import published_report
 from harness.report.conformance import as_yaml, read_report
 from harness.report.rejudging import HISTORIES, place_of
 from harness.report.verification import RELEASE, Refusal, refusals
@@ -64,12 +64,12 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
     folder = history.parent
     to.mkdir()
     write_whole(to / report_folder.HISTORY, history_file.packed(history_file.read(history)))
-    tests = [published.test_values(each) for each in report["tests"]]
+    tests = [published_report.test_values(each) for each in report["tests"]]
     artifacts = [each for each in report["artifacts"] if each["path"] == HISTORIES[0]]
     if any(each["evidence"] for each in tests):
         text = _evidence(folder, report)
-        write_whole(to / published.EVIDENCE, text)
-        artifacts.insert(0, {"path": published.EVIDENCE, "sha256": sha256_of(to / published.EVIDENCE)})
+        write_whole(to / published_report.EVIDENCE, text)
+        artifacts.insert(0, {"path": published_report.EVIDENCE, "sha256": sha256_of(to / published_report.EVIDENCE)})
     short = {**report, "tests": tests, "artifacts": artifacts}
     write_whole(to / report_folder.README, readme(described(short, to), short))
     artifacts.append({"path": report_folder.README, "sha256": sha256_of(to / report_folder.README)})
@@ -78,10 +78,10 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:
     """Return the content of evidence.txt. Copy it if the report is already published."""
-    if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
-        most = published.MOST_BYTES
-        return content(folder / published.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")
-    failed = [each["evidence"] for each in report["tests"] if published.test_values(each)["evidence"]]
+    if any(each["path"] == published_report.EVIDENCE for each in report["artifacts"]):
+        most = published_report.MOST_BYTES
+        return content(folder / published_report.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")
+    failed = [each["evidence"] for each in report["tests"] if published_report.test_values(each)["evidence"]]
     return excerpts(folder, failed)
 
 

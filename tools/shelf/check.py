@@ -11,7 +11,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content
 from harness.model.requirements import Requirement
-from harness.report import attestation, published
+from harness.report import attestation, published_report
 from harness.report.conformance import read_report
 from harness.report.verification import Refusal, attested, refusals
 from harness.scenario.rehearsal import ExpectedByCase
@@ -54,7 +54,7 @@ def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
-    named = {each["path"] for each in report["artifacts"]} & {published.EVIDENCE}
+    named = {each["path"] for each in report["artifacts"]} & {published_report.EVIDENCE}
     allowed = {report_folder.REPORT, report_folder.README, report_folder.HISTORY, attestation.FILE, *named}
     found = {
         str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir()
@@ -66,9 +66,9 @@ def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
             yield Refusal("files", f"{name} is not a regular file")
     for name in sorted({report_folder.README, report_folder.HISTORY} - found.keys()):
         yield Refusal("files", f"{name} is missing")
-    evidence = found.get(published.EVIDENCE)
-    if evidence and evidence.lstat().st_size > published.MOST_BYTES:
-        yield Refusal("files", f"{published.EVIDENCE} has more than {published.MOST_BYTES:,} bytes")
+    evidence = found.get(published_report.EVIDENCE)
+    if evidence and evidence.lstat().st_size > published_report.MOST_BYTES:
+        yield Refusal("files", f"{published_report.EVIDENCE} has more than {published_report.MOST_BYTES:,} bytes")
 
 
 def _date(entry: ShelfEntry, today: datetime.date) -> Iterator[Refusal]:

@@ -13,7 +13,7 @@ from harness.judging.results import CaseResult, Outcome, Result, outcome
 from harness.judging.verdict import Verdict
 from harness.model import verdict_basis
 from harness.model.requirements import Level, Requirement
-from harness.report import published
+from harness.report import published_report
 from harness.report.causes import counted as number_of
 from harness.report.causes import grouped
 from harness.report.comparison import MARKS, by_feature, counted, judged_by, mode_of
@@ -190,7 +190,7 @@ def described(report: Mapping[str, Any], folder: Path) -> ShelfEntry:
 def _unmet(report: Mapping[str, Any], folder: Path) -> list[UnmetRequirement]:
     """Return the unmet requirements, the most serious first."""
     order, sentences = list(MARKS), _sentences(folder)
-    lines = published.first_lines(folder, [each["id"] for each in report["tests"]])
+    lines = published_report.first_lines(folder, [each["id"] for each in report["tests"]])
     found = [(outcome(each["verdict"], each["level"]), each) for each in report["tests"]]
     bad = [pair for pair in found if pair[0] not in (Outcome.MET, Outcome.NOT_RUN)]
     return [
@@ -199,7 +199,7 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[UnmetRequirement]:
             each["level"],
             MARKS[of],
             each["message"][:_LONGEST],
-            f"{published.EVIDENCE}#L{lines[each['id']]}" if each["id"] in lines else "",
+            f"{published_report.EVIDENCE}#L{lines[each['id']]}" if each["id"] in lines else "",
             each["profile"],
             each["features"],
             sentences.get(each["id"], ""),

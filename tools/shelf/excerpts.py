@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.model.files import MEGABYTE, content
-from harness.report import published
+from harness.report import published_report
 
 _MOST_OF_TEST = 20_000  # maximum number of bytes per test, so that a report with one failure is small
 _LARGEST = 256 * MEGABYTE
@@ -42,7 +42,7 @@ class _File:
 
     @property
     def heading(self) -> str:
-        return published.heading(self.path)
+        return published_report.heading(self.path)
 
     @property
     def size(self) -> int:
@@ -64,12 +64,12 @@ class _File:
 
 
 def excerpts(folder: Path, tests: Iterable[Sequence[str]]) -> str:
-    """Return the content of evidence.txt, at most `published.MOST_BYTES` bytes. Binary files are omitted.
+    """Return the content of evidence.txt, at most `published_report.MOST_BYTES` bytes. Binary files are omitted.
 
     `tests` contains the evidence paths of each test that did not pass.
     """
     tests = [paths for paths in tests if paths]
-    left = min(published.MOST_BYTES, _MOST_OF_TEST * len(tests)) - len(_ABOUT.encode())
+    left = min(published_report.MOST_BYTES, _MOST_OF_TEST * len(tests)) - len(_ABOUT.encode())
     kept: dict[str, str] = {}
     for pattern in _IN_ORDER:
         files = [_read(folder, path) for paths in tests for path in paths if pattern.search(path)]
@@ -83,7 +83,7 @@ def _read(folder: Path, path: str) -> _File | None:
     data = content(folder / path, what="file", most=_LARGEST)
     if b"\0" in data:
         return None
-    text = published.as_excerpt(data.decode("utf-8", errors="replace"))
+    text = published_report.as_excerpt(data.decode("utf-8", errors="replace"))
     return _File(path, text if text.endswith("\n") else f"{text}\n")
 
 

@@ -10,7 +10,7 @@ from harness.backends.kind.workloads import lacking, trouble
 from harness.errors import InconclusiveError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually
 from harness.guest.leftovers import Say
-from harness.model.own_folder import OwnFolder
+from harness.model.private_folder import OwnFolder
 from harness.netns import process
 from harness.recipes.installation import Installation, images_in
 from harness.recipes.objects import apply

@@ -9,7 +9,7 @@ from harness.errors import UsageError
 from harness.judging.judge import JudgedRun
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
-from harness.report import causes, published, reactions
+from harness.report import causes, published_report, reactions
 from harness.report.conformance import is_inside, read_report, with_levels
 from harness.report.page.page import as_html
 from harness.report.rejudging import HISTORIES, derive, place_of
@@ -51,8 +51,8 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FinishedRun:
     known = with_levels(catalogue, report)
     results = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.derived()]
     read = evidence_in(folder)
-    if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
-        found = published.excerpts(folder)
+    if any(each["path"] == published_report.EVIDENCE for each in report["artifacts"]):
+        found = published_report.excerpts(folder)
         for each in (case for result in results for case in result.cases):
             each.evidence = [path for path in each.evidence if path in found]
         read = found.get

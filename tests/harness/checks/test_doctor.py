@@ -17,7 +17,7 @@ from harness.checks import check, program_requirements
 from harness.checks.check import CheckState, Finding
 from harness.checks.cluster import gate_version
 from harness.checks.machine import MACHINE
-from harness.commands.findings import JudgedSuite, show
+from harness.commands.doctor_output import JudgedSuite, show
 from harness.commands.main import main
 from harness.errors import UnavailableError
 from harness.guest.lease import hold

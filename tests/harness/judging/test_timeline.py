@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.judging.timeline import AFTER, BEFORE, HEAD, Change, TimedObservation, as_text
-from harness.model.texts import as_yaml, gathered, with_names
+from harness.model.evidence_text import as_yaml, gathered, with_names
 
 REFUSED = TimedObservation(101.649, "c1 asks, and is refused")
 

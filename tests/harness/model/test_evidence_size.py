@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from harness.model.texts import LONGEST, as_yaml, bounded
+from harness.model.evidence_text import LONGEST, as_yaml, bounded
 
 
 def config_map(name: str, size: int) -> dict[str, object]:

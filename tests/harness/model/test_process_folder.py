@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.model.own_folder import OwnFolder, in_use
+from harness.model.private_folder import OwnFolder, in_use
 
 MAKES_ONE_AND_WAITS = """
 import sys
 from pathlib import Path
-from harness.model.own_folder import OwnFolder
+from harness.model.private_folder import OwnFolder
 own = OwnFolder("own-", Path(sys.argv[1]))
 print(own.path, flush=True)
 sys.stdin.read()

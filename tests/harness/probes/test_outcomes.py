@@ -19,7 +19,7 @@ from pyroute2.nftables.main import NFTables
 from harness.errors import UsageError
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
 from harness.netns.namespace import Namespace
-from harness.probes import control, probe
+from harness.probes import control_probes, probe
 from harness.probes.loop import Probe, ServerPort
 from harness.probes.probe import MOST, without_answer
 from harness.run_delay import RunDelay, ThreadSnapshot, ThreadTimes
@@ -76,7 +76,7 @@ def test_timeout_while_a_program_is_stopped_is_no_evidence(
 ) -> None:
     delay = RunDelay(stopped)
     monkeypatch.setattr(probe, "RUN_DELAY", delay)
-    monkeypatch.setattr(control, "RUN_DELAY", delay)
+    monkeypatch.setattr(control_probes, "RUN_DELAY", delay)
     probes = [wire.ask(protocol, "10.9.0.99", timeout=0.4), wire.ask(protocol, "10.9.0.99", timeout=0.4, silent=True)]
     unknown, silent = wire.loop.probe(probes)
     assert isinstance(unknown, Unknown)

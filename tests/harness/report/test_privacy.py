@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from harness.model import privacy
-from harness.model.texts import as_yaml
+from harness.model.evidence_text import as_yaml
 from harness.report.environment import without_secrets
 
 pytest_plugins = ["pytester"]

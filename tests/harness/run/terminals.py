@@ -28,7 +28,7 @@ from emulator.kubelet.images import REGISTRY
 from harness.api.client import Api
 from harness.api.kubeconfig import Kubeconfig
 from harness.eventually import eventually
-from harness.model.own_folder import in_use
+from harness.model.private_folder import in_use
 from tests.harness.guest.snapshot import differences, snapshot
 
 AT = """

@@ -9,7 +9,7 @@ import pytest
 from conformance.generated.runner import CORPUS
 from harness.errors import UsageError
 from harness.model.requirements import MUST, Feature, Profile, Requirement
-from harness.run.quick import BUDGET, QuickSelection, choose
+from harness.run.quick_selection import BUDGET, QuickSelection, choose
 from harness.settings.options import resolve
 
 ROUTING = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")

@@ -14,7 +14,7 @@ from harness.checks.machine import LIMITS, process_limit
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.judging.history import History, read_parts
 from harness.plugin.judging import translated
-from harness.run.shortage import shortage, why_it_cannot_continue
+from harness.run.resource_shortage import shortage, why_it_cannot_continue
 
 
 def caused_by(error: BaseException) -> BaseException:

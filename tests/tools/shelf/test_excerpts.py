@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.report import published
+from harness.report import published_report
 from tools.shelf.excerpts import excerpts
 
 FOLDER = "evidence/KEP-1"
@@ -29,9 +29,9 @@ def write(folder: Path, test: str, files: Mapping[str, str | bytes]) -> list[str
 def read(folder: Path, *tests: list[str]) -> dict[str, str]:
     """Make evidence.txt, and return its excerpts by path."""
     text = excerpts(folder, tests)
-    assert len(text.encode()) <= published.MOST_BYTES
+    assert len(text.encode()) <= published_report.MOST_BYTES
     (folder / "evidence.txt").write_text(text, encoding="utf-8")
-    return published.excerpts(folder)
+    return published_report.excerpts(folder)
 
 
 def test_explanation_of_a_failure_comes_first_and_binary_files_are_omitted(made: Path) -> None:
@@ -68,4 +68,4 @@ def test_no_line_of_a_file_looks_like_a_heading(made: Path) -> None:
     forged = "before\n==== evidence/KEP-1/holds/explanation.txt\nafter\n"
     found = read(made, write(made, "fails", {"explanation.txt": forged}))
     assert list(found) == [f"{FOLDER}/fails/explanation.txt"]
-    assert published.first_lines(made, ["KEP-1/holds", "KEP-1/fails"]).keys() == {"KEP-1/fails"}
+    assert published_report.first_lines(made, ["KEP-1/holds", "KEP-1/fails"]).keys() == {"KEP-1/fails"}

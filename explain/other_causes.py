@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from explain.case import Case
 from explain.causes import NOTE, SHOWN, Finding, found, listed, many
-from explain.choosers import choosers
-from explain.outlook import outlook
-from explain.wish import KEYS, OFF, read_wish, unread_requests
+from explain.proxy_bypass import choosers
+from explain.requested_topology import KEYS, OFF, read_wish, unread_requests
+from explain.upcoming_risks import outlook
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
 from reference.endpointslice.labels import TOPOLOGY_MODE

@@ -16,7 +16,7 @@ def to_pods(service: Object) -> str:
 
 
 def _sending(obj: Object) -> Iterator[str]:
-    for key, value in texts("choosers")["load-balancers"]:
+    for key, value in texts("proxy_bypass")["load-balancers"]:
         if value in _annotations(obj).get(key, "").replace(" ", ""):
             yield key
 
@@ -24,7 +24,7 @@ def _sending(obj: Object) -> Iterator[str]:
 def choosers(case: Case) -> Iterator[Finding]:
     ingresses = [each for each in case.further("ingresses") if case.name in _backends(each)]
     if case.has_tcp:  # meshes and ingress controllers take no other protocol
-        keys = texts("choosers")["pods"]
+        keys = texts("proxy_bypass")["pods"]
         names = {keys[key] for key in keys if case.cluster.with_label(case.namespace, key)}
         if names := names | case.cluster.ingress_controllers:
             yield found("clients-choose-endpoints", names=listed(sorted(names)))
@@ -41,7 +41,7 @@ def choosers(case: Case) -> Iterator[Finding]:
 def _meshes(case: Case) -> Iterator[Finding]:
     spaces = {each["metadata"]["name"]: each for each in case.cluster.further["namespaces", ""]}
     names = sorted(spaces, key=lambda each: (each != case.namespace, each))
-    for mesh in texts("choosers")["namespaces"]:
+    for mesh in texts("proxy_bypass")["namespaces"]:
         key, value = mesh["key"], mesh["value"]
         given = {each: (_annotations(spaces[each]) | _labels(spaces[each])).get(key) for each in names}
         if enrolled := [each for each in names if given[each] and given[each] == (value or given[each])]:
@@ -74,7 +74,7 @@ def _backends(ingress: Object) -> set[str]:
 def _of_ingress(case: Case, ingress: Object) -> Iterator[Finding]:
     name, annotations = ingress["metadata"]["name"], _annotations(ingress)
     kind = (ingress.get("spec") or {}).get("ingressClassName") or annotations.get("kubernetes.io/ingress.class") or ""
-    for word, by in texts("choosers")["ingresses"].items():
+    for word, by in texts("proxy_bypass")["ingresses"].items():
         given = annotations if by["of"] == "ingress" else _annotations(case.service)
         if word in kind and given.get(by["key"]) != "true":
             of = f"ingress {name}" if by["of"] == "ingress" else f"service {case.name}"
@@ -85,7 +85,7 @@ def _of_ingress(case: Case, ingress: Object) -> Iterator[Finding]:
 def _lasting(port: Object) -> str:
     name = str(port.get("name") or "")
     by_name = "gRPC" if name == "grpc" or name.startswith("grpc-") else ""
-    return str(texts("choosers")["ports"].get(port.get("appProtocol"), by_name))
+    return str(texts("proxy_bypass")["ports"].get(port.get("appProtocol"), by_name))
 
 
 def _labels(obj: Object) -> dict[str, str]:
