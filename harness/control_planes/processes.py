@@ -18,7 +18,7 @@ import urllib3
 from harness.binaries import find_entry
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import time_scale
-from harness.model.private_folder import OwnFolder
+from harness.model.private_folder import PrivateFolder
 from harness.model.program_log import end_of
 from harness.netns import process
 from harness.netns.isolation import ProgramSandbox
@@ -41,7 +41,7 @@ class ComponentProgram:
 
 class Processes:
     def __init__(self) -> None:
-        self._own = OwnFolder("trafficdist-processes-", _roomy())
+        self._own = PrivateFolder("trafficdist-processes-", _roomy())
         self.folder = self._own.path
         self._running: list[Process] = []
         self._sandbox: ProgramSandbox | None = None

@@ -1,4 +1,4 @@
-"""A temporary folder of a process. If the process is killed, the next process with an `OwnFolder` removes it."""
+"""A temporary folder of a process. If the process is killed, the next process with an `PrivateFolder` removes it."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ from typing import Self
 _ALIVE = "alive"
 
 
-class OwnFolder:
+class PrivateFolder:
     """A folder that only this user can access. `close`, or the end of the context manager, removes it."""
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:

@@ -20,7 +20,7 @@ from harness.errors import StartError, UnavailableError
 from harness.eventually import time_scale
 from harness.model.files import file_name
 from harness.model.limits import Limits
-from harness.model.private_folder import OwnFolder
+from harness.model.private_folder import PrivateFolder
 from harness.model.program_log import LOG_LETTERS, end_of
 from harness.netns import process
 from harness.netns.isolation import ProgramSandbox
@@ -43,7 +43,7 @@ class ApiServerAccess:
         self._plane = plane
         self._isolation, self._limits = isolation, limits
         self._sandboxes: dict[str, ProgramSandbox] = {}
-        self._own = OwnFolder("trafficdist-programs-")
+        self._own = PrivateFolder("trafficdist-programs-")
         self.folder = self._own.path
         self.server, self._address = server_of(plane.kubeconfig())
         self.api = Api(plane.kubeconfig(), timeout=API_SECONDS)

@@ -10,7 +10,7 @@ import re
 from harness.model.requirements import Profile
 from mutants import BENIGN, Mutant
 from tests.conformance.api_and_dns_requests import REFERENCE
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 
 READINGS = ("kep", "released")
 

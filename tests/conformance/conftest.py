@@ -11,7 +11,7 @@ import pytest
 
 from harness.judging.history import History
 from mutants import Mutant
-from tests.conformance.cases import MutantTrial, booted, draw_of_mutant
+from tests.conformance.mutant_trials import MutantTrial, booted, draw_of_mutant
 
 
 @pytest.fixture

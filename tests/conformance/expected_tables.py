@@ -22,7 +22,7 @@ from harness.model.workloads import Client, Pod
 from harness.scenario.concurrent_traffic import ExpectedTraffic
 from harness.scenario.service import Service
 from harness.scenario.service_address import first_family
-from tests.conformance.cases import Scenario
+from tests.conformance.mutant_trials import Scenario
 
 if TYPE_CHECKING:
     import pytest

@@ -28,7 +28,7 @@ from typing import Any
 
 from harness.judging import history, judge
 from harness.model.requirements import Profile
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 
 TRAFFICDIST = Path(sys.executable).with_name("trafficdist")
 INTO = Path("trafficdist-results/false-failures.jsonl")

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from harness.run.durations import TYPICAL
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 
 ROOT = Path(__file__).resolve().parents[2]
 

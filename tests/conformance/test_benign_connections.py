@@ -8,7 +8,7 @@ import pytest
 
 from harness.scenario.evidence import explain_failure
 from mutants import BENIGN, Mutant
-from tests.conformance.cases import MutantTrial
+from tests.conformance.mutant_trials import MutantTrial
 from trafficdist import TCP, endpoint, expect_traffic
 
 

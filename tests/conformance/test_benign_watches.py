@@ -9,9 +9,9 @@ import pytest
 from harness.model.requirements import Profile
 from mutants import Mutant
 from mutants.benign_watches import BENIGN as VARIANTS
-from tests.conformance import cases
+from tests.conformance import mutant_trials
 from tests.conformance.benign_matrix import profiles
-from tests.conformance.cases import SCENARIOS, MutantTrial
+from tests.conformance.mutant_trials import SCENARIOS, MutantTrial
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -92,5 +92,5 @@ def test_delayed_component_fails_only_what_it_declares(
 ) -> None:
     cluster = trial(BENIGN["proxy-hears-of-endpointslices-1-s-late"])
     assert cluster.failure(asked) == ""
-    monkeypatch.setattr(cases, "DECLARED", 0.5)
+    monkeypatch.setattr(mutant_trials, "DECLARED", 0.5)
     assert ("became as expected within the declared 0.5 s" in cluster.failure(asked)) is timed

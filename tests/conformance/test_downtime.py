@@ -18,7 +18,7 @@ from harness.judging.verdict import Verdict
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.report import reactions
 from mutants import MUTANTS, Mutant, data_planes
-from tests.conformance.cases import MutantTrial
+from tests.conformance.mutant_trials import MutantTrial
 from trafficdist import endpoint, expect_no_loss, expect_traffic
 
 ONE = Requirement("KEP-1/one", "A sentence.", MUST, (Feature("Routing", Profile.SERVICE_PROXY, True, "."),), "KEP-1, A")

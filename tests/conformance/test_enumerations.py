@@ -18,7 +18,7 @@ import pytest
 
 from harness.variation.axes import AXES
 from reference.apiserver.kinds import addresses, conditions, endpointslices, pods, service_fields
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 
 TRISTATE = ("absent", "false", "true")
 

@@ -26,7 +26,7 @@ from harness.plugin.evidence import SECONDS, gather
 from harness.scenario.cluster import Cluster
 from harness.settings.implementations import reference
 from mutants import MUTANTS
-from tests.conformance.cases import SCENARIOS, time_scaled
+from tests.conformance.mutant_trials import SCENARIOS, time_scaled
 
 ADDRESS = r"10\.244\.\d+\.\d+"
 TIME = r"\+[\d,]+ ms"

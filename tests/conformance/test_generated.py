@@ -21,7 +21,7 @@ from conformance.generated.lifecycles import Lifecycle, Slice, SliceEndpoint, St
 from conformance.generated.runner import CORPUS, check, corpus
 from harness.errors import UsageError
 from harness.model.generation_settings import GenerationSettings
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 
 DIGEST = "1b5d333b8e178874ce2d4a6467a391707b2714ddb321e477ab1a33487a5230c4"
 

@@ -15,7 +15,7 @@ from harness.report.environment import catalogue_digest
 from harness.run.plan import Plan
 from mutants import MUTANTS
 from tests.conformance import levels
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 
 CORE = Feature("Core", Profile.SERVICE_PROXY, True, "It is.")
 MORE = Feature("More", Profile.SERVICE_PROXY, False, "It may be.")

@@ -17,8 +17,8 @@ from conformance.interactions.change_source import as_text
 from conformance.interactions.change_steps import Publish, Step, Unpublish
 from conformance.interactions.changes import Change, ServiceAddress
 from conformance.interactions.test_grid import CORE
-from tests.conformance.cases import SCENARIOS
 from tests.conformance.expected_tables import ON_STAGE, FakeCluster
+from tests.conformance.mutant_trials import SCENARIOS
 from trafficdist import Service
 
 LIVE = change_covering.of_all()

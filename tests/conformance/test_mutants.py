@@ -21,9 +21,9 @@ from harness.model.requirements import Profile
 from harness.variation.axes import parse_draw
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.mutant import WRITTEN
-from tests.conformance import cases, kill_checks
-from tests.conformance.cases import SCENARIOS, MutantTrial, time_scaled
+from tests.conformance import kill_checks, mutant_trials
 from tests.conformance.kill_checks import is_about
+from tests.conformance.mutant_trials import SCENARIOS, MutantTrial, time_scaled
 from tests.conformance.requirement_durations import seconds
 
 
@@ -97,7 +97,7 @@ TOGETHER = {name: killers for name in MUTANTS if (killers := _killers(name, of_c
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "DECLARED", kill_checks.DECLARED)
+    monkeypatch.setattr(mutant_trials, "DECLARED", kill_checks.DECLARED)
     monkeypatch.setattr(eventually, "FAR", kill_checks.FAR)
 
 

@@ -16,8 +16,8 @@ from conformance.oracle import AllowedPods, Client, Endpoint, NoReply, Policies,
 from harness.judging.verdict import NoAnswer
 from harness.model.outcomes import Refused, TimedOut
 from harness.model.requirements import Level, Profile
-from tests.conformance.cases import SCENARIOS
 from tests.conformance.expected_tables import ExpectedCell, tables
+from tests.conformance.mutant_trials import SCENARIOS
 
 PROXIES = sorted(
     name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mutants import MUTANTS
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 
 REPORTED = {
     "a UDP flow of a deleted Service": (

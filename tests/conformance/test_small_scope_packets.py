@@ -13,7 +13,7 @@ from conformance import oracle
 from conformance.interactions.cells import service_fields
 from conformance.small_scope import POLICIES, Endpoint, questions, right, sets
 from mutants import MUTANTS, Mutant
-from tests.conformance.cases import MutantTrial, time_scaled
+from tests.conformance.mutant_trials import MutantTrial, time_scaled
 from trafficdist import (
     NO_ANSWER,
     REFUSED,

@@ -18,7 +18,7 @@ from harness.scenario.service import HINT_ANNOTATIONS
 from mutants import Mutant
 from reference.endpointslice.zones import ZoneShares, ZoneTable
 from reference.features import Features
-from tests.conformance.cases import SCENARIOS, MutantTrial
+from tests.conformance.mutant_trials import SCENARIOS, MutantTrial
 
 Shared = tuple[tuple[int, ...], int]
 """The weights of zones, and the number of endpoints to allocate to the zones."""

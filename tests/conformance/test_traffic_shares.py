@@ -26,7 +26,7 @@ from reference.proxy.changes import Element, EndpointElement, HairpinElement, Id
 from reference.proxy.decision import NEWEST
 from reference.proxy.ruleset import DecodedMark, ServiceAddress
 from reference.proxy.state import State
-from tests.conformance.cases import MutantTrial
+from tests.conformance.mutant_trials import MutantTrial
 
 WEB = ServiceAddress("10.96.0.1", "TCP", 80)
 NODE = {"metadata": {"name": "a1", "labels": {"topology.kubernetes.io/zone": "a"}}, "spec": {}, "status": {}}

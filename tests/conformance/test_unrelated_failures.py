@@ -21,7 +21,7 @@ from reference.dns.index import ClusterIndex
 from reference.dns.objects import read_endpoints
 from reference.dns.records import Service
 from tests.conformance import kill_checks
-from tests.conformance.cases import SCENARIOS, MutantTrial, fewer_probes, time_scaled
+from tests.conformance.mutant_trials import SCENARIOS, MutantTrial, fewer_probes, time_scaled
 from tests.conformance.requirement_durations import seconds
 
 PROFILES = {"proxy": Profile.SERVICE_PROXY, "controller": Profile.ENDPOINTSLICE_CONTROLLER, "dns": Profile.DNS}

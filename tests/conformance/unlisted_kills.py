@@ -22,9 +22,9 @@ from harness.judging.history import History
 from harness.model.requirements import Profile
 from harness.netns import sandbox
 from mutants import MUTANTS, Mutant
-from tests.conformance import cases, kill_checks
-from tests.conformance.cases import SCENARIOS, MutantTrial, booted, draw_of_mutant, time_scaled
+from tests.conformance import kill_checks, mutant_trials
 from tests.conformance.kill_checks import is_about
+from tests.conformance.mutant_trials import SCENARIOS, MutantTrial, booted, draw_of_mutant, time_scaled
 from tests.conformance.test_mutants import DEAR, SECONDS
 
 
@@ -63,7 +63,7 @@ def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, 
 def main(name: str, *patterns: str) -> None:
     """Print the requirements that detect the mutant."""
     sandbox.enter()
-    cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
+    mutant_trials.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     mutant = MUTANTS[name]
     for each, line in finders(mutant, asked(mutant, patterns or ("*",))):
         sys.stdout.write(f"{name}\t{each}\t{line}\n")

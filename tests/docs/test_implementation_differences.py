@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from conformance import features
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 from tests.docs.documented_commands import ROOT
 from trafficdist import Feature
 

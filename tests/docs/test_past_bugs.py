@@ -6,7 +6,7 @@ import re
 
 from harness.variation.axes import parse_draw
 from mutants import MUTANTS
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 from tests.docs.documented_commands import ROOT
 
 FEWEST = 60

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.model.requirements import Profile
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 from tests.conformance.requirement_durations import seconds
 from tests.mutation import evaluation, line_coverage, survivors
 from tests.mutation.mutations import Mutation, mutations

@@ -22,8 +22,8 @@ from harness import eventually
 from harness.backends.implementation import reference
 from harness.judging.history import History
 from harness.netns import sandbox
-from tests.conformance import cases, kill_checks
-from tests.conformance.cases import MutantTrial, SwitchableBackend, fewer_probes, time_scaled
+from tests.conformance import kill_checks, mutant_trials
+from tests.conformance.mutant_trials import MutantTrial, SwitchableBackend, fewer_probes, time_scaled
 from tests.machine_load import crowding
 from tests.mutation.patched_import import instead
 
@@ -116,7 +116,7 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
 def booted(folder: Path) -> Iterator[MutantTrial]:
     """Yield a cluster that uses the reference as this process has imported it, with short time limits."""
     sandbox.enter()
-    cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
+    mutant_trials.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     with (
         closing(History(folder / "history.jsonl")) as history,
         SwitchableBackend(implementation=reference()) as backend,

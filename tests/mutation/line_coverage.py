@@ -25,7 +25,7 @@ from typing import Any
 
 from harness.model.requirements import Profile
 from harness.run.folder import write_whole
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 from tests.mutation.evaluation import FORKS, booted
 from tests.mutation.mutations import Mutation
 from tests.mutation.patched_import import ROOT, text_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.environment import ROOT, WheelEnvironment, pip
+from tests.package.wheel_environment import ROOT, WheelEnvironment, pip
 
 
 @pytest.fixture(scope="session")

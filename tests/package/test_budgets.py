@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.package.environment import ROOT
+from tests.package.wheel_environment import ROOT
 
 BUDGETS: Mapping[str, int] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
     "trafficdist"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.package.environment import ROOT, WheelEnvironment
+from tests.package.wheel_environment import ROOT, WheelEnvironment
 
 PACKAGES = ("reference", "harness", "conformance")
 KIND_CONFIGS = [path for path in (ROOT / "kind-configs").rglob("*") if path.is_file()]

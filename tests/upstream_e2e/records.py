@@ -12,7 +12,7 @@ import yaml
 from harness.model import strict_yaml
 from harness.run.folder import write_whole
 from mutants import MUTANTS
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 from tests.conformance.requirement_durations import seconds
 from tests.upstream_e2e.specs import PASSED, SpecResult, short
 

@@ -10,7 +10,7 @@ from harness.backends.kind.workloads import lacking, trouble
 from harness.errors import InconclusiveError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually
 from harness.guest.leftovers import Say
-from harness.model.private_folder import OwnFolder
+from harness.model.private_folder import PrivateFolder
 from harness.netns import process
 from harness.recipes.installation import Installation, images_in
 from harness.recipes.objects import apply
@@ -96,7 +96,7 @@ def load_images(tools: KindTools, cluster: str, named: list[str], log: Path, say
     """Load image archives, and images that the engine has, onto all nodes. Raises `StartError`."""
     archives = [each for each in named if each.endswith(".tar")]
     here = [each for each in dict.fromkeys(named) if each not in archives and tools.engine.has_image(each)]
-    with OwnFolder("trafficdist-images-") as own:
+    with PrivateFolder("trafficdist-images-") as own:
         if here:
             saved = str(own.path / "images.tar")
             say(f"images for the nodes: {', '.join(here)}")

@@ -30,7 +30,7 @@ from harness.netns.fabric import NetworkPeer
 from harness.netns.namespace import Namespace
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
-from tests.emulator.kubelet.processes import wait
+from tests.emulator.kubelet.program_waits import wait
 
 Object = dict[str, Any]
 Create = Callable[..., Object]

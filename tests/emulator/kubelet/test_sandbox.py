@@ -19,7 +19,7 @@ from emulator.kubelet.sandbox import KILLED, PATH, NoProgramError, Sandbox, Sand
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.netns.fabric import Network
-from tests.emulator.kubelet.processes import wait
+from tests.emulator.kubelet.program_waits import wait
 
 pytestmark = [
     pytest.mark.skipif(shutil.which(program, path=PATH) is None, reason=f"{program} is not installed")

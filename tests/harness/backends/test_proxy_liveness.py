@@ -33,7 +33,7 @@ from harness.probes.loop import Probe
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes.recipe import OF_PROXY, parse_recipe
 from harness.run_delay import threads_of
-from tests.conformance.cases import time_scaled
+from tests.conformance.mutant_trials import time_scaled
 
 ROOT = Path(__file__).parents[3]
 SMALL = [sys.executable, str(ROOT / "examples/small-proxy/small_proxy.py"), "{node}", "{kubeconfig}", "{cluster_cidrs}"]

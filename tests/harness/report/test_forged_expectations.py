@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from harness.plugin.suite import rehearsed
-from tests.harness.backends.verdicts import trafficdist
+from tests.harness.backends.compare_verdicts import trafficdist
 from tests.harness.report.forged_run import ForgedRun
 
 TRAFFIC, HINTS = "KEP-3015/node-then-zone-then-anywhere", "KEP-3015/prefer-same-zone-hints-the-own-zone"

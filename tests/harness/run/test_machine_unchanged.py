@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 from harness.netns.namespace import Namespace
-from tests.harness.backends.verdicts import JUDGED, trafficdist
+from tests.harness.backends.compare_verdicts import JUDGED, trafficdist
 from tests.harness.run.network_state import network_state
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1

@@ -43,7 +43,7 @@ from reference.apiserver.kinds.pods import Pods
 from reference.client import Object
 from reference.features import Features
 from tests.harness.backends.any_cluster.conftest import RUN_ID, ReplaceableComponents
-from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, ClusterOwner
+from tests.harness.backends.any_cluster.foreign_cluster_runs import EVERYTHING, ClusterOwner
 from tests.reference.limited_users import add_user, revoke
 
 

@@ -12,7 +12,7 @@ from emulator import state as cluster_state
 from emulator.kubelet.images import REGISTRY
 from harness.binaries import find
 from harness.errors import UnavailableError
-from tests.harness.backends.verdicts import trafficdist, unlike, verdicts
+from tests.harness.backends.compare_verdicts import trafficdist, unlike, verdicts
 
 NAME = f"same-verdicts-{os.getpid()}"
 PROFILES = ["--profile=service-proxy", "--profile=endpointslice-controller", "--profile=api-server"]

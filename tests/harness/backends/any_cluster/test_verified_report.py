@@ -21,7 +21,7 @@ from emulator.kubelet.images import REGISTRY
 from harness.judging.conclusion import VerdictCause
 from harness.plugin.suite import rehearsed
 from harness.report.verification import verify
-from tests.harness.backends.verdicts import JUDGED, trafficdist
+from tests.harness.backends.compare_verdicts import JUDGED, trafficdist
 
 NAME = f"verified-report-{os.getpid()}"
 LATE = ("SERVICE/unready-endpoints-are-refused", "SERVICE/endpoints-that-become-unready-get-nothing")

@@ -14,7 +14,7 @@ from harness.plugin.evidence import gather
 from harness.scenario.service import endpoint
 from harness.scenario.traffic import expect_traffic
 from mutants import MUTANTS
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS
 from tests.harness.backends.containers.conftest import Inhabited
 

@@ -13,7 +13,7 @@ import pytest
 
 from harness.binaries import find
 from harness.errors import UnavailableError
-from tests.harness.backends.verdicts import unlike, verdicts
+from tests.harness.backends.compare_verdicts import unlike, verdicts
 
 SAMPLE = (
     "AFFINITY/clients-are-spread",

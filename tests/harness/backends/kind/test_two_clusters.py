@@ -12,7 +12,7 @@ import yaml
 
 from harness.backends.containers.engine import ContainerEngine
 from harness.eventually import eventually
-from tests.harness.backends.verdicts import RUN, trafficdist
+from tests.harness.backends.compare_verdicts import RUN, trafficdist
 
 ASKED = ["KEP-*", "METRICS/*", "SERVICE/*"]  # requirements that need at most two nodes; about 30 s
 MADE = 600.0  # seconds for the creation of two clusters

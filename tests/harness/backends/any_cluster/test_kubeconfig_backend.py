@@ -38,7 +38,7 @@ from harness.plugin.evidence import gather
 from harness.scenario.service import endpoint
 from harness.scenario.service_address import ClientRef, service_address
 from mutants import BENIGN, MUTANTS
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, ReplaceableComponents, Stranger, target_of
 from tests.harness.guest.snapshot import differences, snapshot
 

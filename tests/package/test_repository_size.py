@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.environment import ROOT
+from tests.package.wheel_environment import ROOT
 
 MEGABYTE = 1_000_000
 REPORTS = ROOT / "reports"

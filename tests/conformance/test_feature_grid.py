@@ -10,8 +10,8 @@ from conformance.interactions import cells, covering
 from conformance.interactions.cell_runner import group_of
 from conformance.interactions.cell_source import as_text
 from conformance.interactions.dimensions import DIMENSIONS, why_impossible
-from tests.conformance.cases import SCENARIOS
 from tests.conformance.expected_tables import ON_STAGE, FakeCluster
+from tests.conformance.mutant_trials import SCENARIOS
 
 SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
 """The names of `trafficdist` that the generated scenario of a cell uses, in addition to `expect_traffic`."""

@@ -24,7 +24,7 @@ from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
 from tests.conformance.benign_matrix import READINGS, TRIED, claimed, is_late, sample
 from tests.conformance.benign_results import ROOT, RequirementResult, VariantResults, folder, summary
-from tests.conformance.cases import SCENARIOS, MutantTrial, fewer_probes, time_scaled
+from tests.conformance.mutant_trials import SCENARIOS, MutantTrial, fewer_probes, time_scaled
 
 SILENT = (
     "KEP-4444/no-hints-use-every-endpoint",

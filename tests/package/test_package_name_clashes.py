@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.environment import WheelEnvironment
+from tests.package.wheel_environment import WheelEnvironment
 
 NAMES = ("harness", "conformance", "reference", "explain", "emulator", "mutants", "tools")
 OWN_TEST = "from harness import answer\n\ndef test_answer():\n    assert answer == 42\n"

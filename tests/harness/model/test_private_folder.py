@@ -6,20 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.model.private_folder import OwnFolder, in_use
+from harness.model.private_folder import PrivateFolder, in_use
 
 MAKES_ONE_AND_WAITS = """
 import sys
 from pathlib import Path
-from harness.model.private_folder import OwnFolder
-own = OwnFolder("own-", Path(sys.argv[1]))
+from harness.model.private_folder import PrivateFolder
+own = PrivateFolder("own-", Path(sys.argv[1]))
 print(own.path, flush=True)
 sys.stdin.read()
 """
 
 
 def test_folder_is_removed_when_its_block_ends(tmp_path: Path) -> None:
-    with OwnFolder("own-", tmp_path) as own:
+    with PrivateFolder("own-", tmp_path) as own:
         (own.path / "secret").write_text("s")
         assert own.path.stat().st_mode & 0o777 == 0o700
     assert list(tmp_path.iterdir()) == []
@@ -30,11 +30,11 @@ def test_folder_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path) -
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         left = Path(other.stdout.readline().strip())
-        with OwnFolder("own-", tmp_path), OwnFolder("another-", tmp_path):
+        with PrivateFolder("own-", tmp_path), PrivateFolder("another-", tmp_path):
             assert in_use(left)
         other.kill()
         other.wait()
-        OwnFolder("another-", tmp_path).close()
+        PrivateFolder("another-", tmp_path).close()
         assert left.is_dir()
-        with OwnFolder("own-", tmp_path) as own:
+        with PrivateFolder("own-", tmp_path) as own:
             assert list(tmp_path.iterdir()) == [own.path]

@@ -13,7 +13,7 @@ from harness.run import durations
 from harness.run.plan import reason_to_skip
 from harness.run.quick_selection import BUDGET, QuickSelection, choose
 from harness.settings.options import resolve
-from tests.conformance.cases import SCENARIOS
+from tests.conformance.mutant_trials import SCENARIOS
 
 SUITE = Path(conformance.__file__).parent
 KUBE_PROXY = {"proxy": "kube-proxy:1.37.2"}
