@@ -10,7 +10,7 @@ from pathlib import Path
 from conformance.generated import shrinking, yaml_format
 from conformance.generated.lifecycles import Lifecycle, group_of
 from conformance.generated.traffic import play, run_servers
-from trafficdist import Cluster, Generation, IneligibleError, Pod, UsageError
+from trafficdist import Cluster, GenerationSettings, IneligibleError, Pod, UsageError
 
 CORPUS = Path(__file__).with_name("corpus.yaml")
 """The file of the fixed scenarios. `python -m conformance.generated corpus` writes this file."""
@@ -23,7 +23,7 @@ _PATIENCE = 1.0  # seconds to wait for convergence while shrinking, not yet mult
 _FEW = 3  # maximum number of failing scenarios to show
 
 
-def check(asked: Generation) -> None:
+def check(asked: GenerationSettings) -> None:
     """Raise `UsageError` if the requested scenarios cannot be read or generated."""
     if asked.replay:
         yaml_format.read(asked.replay)

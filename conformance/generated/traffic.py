@@ -30,9 +30,9 @@ from trafficdist import (
     ClientRef,
     Cluster,
     Expected,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Rates,
     Service,
     expect_concurrent_traffic,
@@ -195,7 +195,7 @@ class _ScenarioService:
     def _family(self, each: Slice) -> str:
         return of_family(self._lifecycle) if each.of == OF[2] else self._lifecycle.family
 
-    def questions(self, number: int) -> Iterator[Question]:
+    def questions(self, number: int) -> Iterator[ExpectedTraffic]:
         """Yield the expected answers in a state. If the Service lost the address earlier, yield nothing: another
         Service may have the address now."""
         before, after = self._states(number)
@@ -209,7 +209,7 @@ class _ScenarioService:
             }
             yield self._ask(expected, kept=given and after.affinity == "ClientIP")
 
-    def during(self, number: int) -> Iterator[tuple[Question, bool]]:
+    def during(self, number: int) -> Iterator[tuple[ExpectedTraffic, bool]]:
         """Yield the servers that may answer during a change, and whether an answer is required."""
         before, after = self._states(number)
         if before is None or after is None or not is_given(self._lifecycle, before):
@@ -223,10 +223,10 @@ class _ScenarioService:
             if expected:
                 yield self._ask(expected), lossless
 
-    def _ask(self, expected: Mapping[ClientRef, Expected], *, kept: bool = False) -> Question:
+    def _ask(self, expected: Mapping[ClientRef, Expected], *, kept: bool = False) -> ExpectedTraffic:
         assert self._asked is not None
         port = Port(80, self._lifecycle.protocol, _NAMES[80])
-        return Question(
+        return ExpectedTraffic(
             self.question, self._asked, expected, self._lifecycle.address, kept, self._lifecycle.family, port
         )
 

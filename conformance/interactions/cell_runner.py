@@ -14,9 +14,9 @@ from trafficdist import (
     ClientRef,
     Cluster,
     Expected,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Rates,
     Service,
     endpoint,
@@ -120,7 +120,7 @@ def _expected(cell: Cell, servers: Sequence[Pod]) -> dict[str, Expected]:
     return {node: {servers[int(pod)] for pod in who} if who else NO_ANSWER for node, who in told.items()}
 
 
-def _question(name: str, service: Service, cell: Cell, expected: Mapping[str, Expected]) -> Question:
+def _question(name: str, service: Service, cell: Cell, expected: Mapping[str, Expected]) -> ExpectedTraffic:
     by_client: dict[ClientRef, Expected] = {Client(cell["client"], node): each for node, each in expected.items()}
     kept = cell["affinity"] == "ClientIP"
-    return Question(name, service, by_client, to=cell["address"], kept=kept, port=service.ports[1])
+    return ExpectedTraffic(name, service, by_client, to=cell["address"], kept=kept, port=service.ports[1])

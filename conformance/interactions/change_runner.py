@@ -16,9 +16,9 @@ from trafficdist import (
     ClientRef,
     Cluster,
     Expected,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Rates,
     Service,
     endpoint,
@@ -133,7 +133,7 @@ class _ServiceUnderChange:
     def _pod(self, number: int) -> Pod:
         return self._servers[changes.name_in(self._now, str(number))]
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[ExpectedTraffic]:
         """Yield the expected answers at each current or former address of the Service."""
         for front in self.change.fronts:
             if changes.given(self._now, front):
@@ -148,7 +148,7 @@ class _ServiceUnderChange:
                 }
                 yield self._question(front, expected, kept=changes.keeps(self._now, front))
 
-    def during(self) -> Iterator[tuple[Question, bool]]:
+    def during(self) -> Iterator[tuple[ExpectedTraffic, bool]]:
         """Yield the endpoints that may answer at each address in the next change, and whether an answer is required."""
         for front in self._asked:
             for lossless in (False, True):
@@ -166,9 +166,9 @@ class _ServiceUnderChange:
 
     def _question(
         self, front: ServiceAddress, expected: Mapping[ClientRef, Expected], *, kept: bool = False
-    ) -> Question:
+    ) -> ExpectedTraffic:
         name, port = f"{self._name} at {front}", Port(change_steps.PORT, front.protocol, change_steps.NAME)
-        return Question(name, self._asked[front], expected, front.address, kept, front.family, port)
+        return ExpectedTraffic(name, self._asked[front], expected, front.address, kept, front.family, port)
 
     def _client(self, node: str) -> Client:
         return Client(self._now["client"], node)

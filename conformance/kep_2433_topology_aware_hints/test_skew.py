@@ -11,7 +11,7 @@ from trafficdist import (
     MUST,
     PROXY,
     Cluster,
-    Question,
+    ExpectedTraffic,
     expect_concurrent_traffic,
     expect_no_loss,
     expect_traffic,
@@ -123,8 +123,8 @@ def test_gate_goes_on_and_off_without_loss(three_zones: Cluster) -> None:
         for node in nodes:
             three_zones.restart(PROXY, NEW, on=[node])
         expect_written(three_zones, plain, pods, "none")
-        asked = Question("with the annotation", service, routes(pods, "by zone", hinted))
-        expect_concurrent_traffic(three_zones, [asked, Question("without", plain, anywhere)])
+        asked = ExpectedTraffic("with the annotation", service, routes(pods, "by zone", hinted))
+        expect_concurrent_traffic(three_zones, [asked, ExpectedTraffic("without", plain, anywhere)])
         for node in nodes:
             three_zones.restart(PROXY, GATE_OFF, on=[node])
         expect_traffic(three_zones, service, anywhere)

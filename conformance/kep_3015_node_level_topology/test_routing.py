@@ -13,8 +13,8 @@ from trafficdist import (
     Cluster,
     Endpoint,
     Expected,
+    ExpectedTraffic,
     Pod,
-    Question,
     Traffic,
     endpoint,
     expect_concurrent_traffic,
@@ -131,8 +131,8 @@ def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
         name = f"internal {internal}, external {external}"
         inside: Traffic = dict(zip(nodes, by_policy[internal], strict=True))
         outside: Traffic = dict(zip(map(external_client, nodes), by_policy[external], strict=True))
-        questions.append(Question(f"{name}: inside", service, inside))
-        questions.append(Question(f"{name}: outside", service, outside, to="node-port"))
+        questions.append(ExpectedTraffic(f"{name}: inside", service, inside))
+        questions.append(ExpectedTraffic(f"{name}: outside", service, outside, to="node-port"))
     expect_concurrent_traffic(three_zones, questions)
 
 

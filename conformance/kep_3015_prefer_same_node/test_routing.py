@@ -18,7 +18,7 @@ from trafficdist import (
     TCP,
     UDP,
     Cluster,
-    Question,
+    ExpectedTraffic,
     Traffic,
     endpoint,
     expect_concurrent_traffic,
@@ -303,7 +303,7 @@ def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> N
         service = three_zones.create_service(ports=[port], traffic_distribution="PreferSameNode")
         three_zones.publish(service, [same_node(pod) for pod in (a1, a2, b1)])
         expected: Traffic = {"a2": {a2}, node_client("a2"): {a2}, "b2": {a1, a2, b1}, "b1": {b1}}
-        questions.append(Question(f"over {port.protocol}", service, expected))
+        questions.append(ExpectedTraffic(f"over {port.protocol}", service, expected))
     expect_concurrent_traffic(three_zones, questions)
 
 
@@ -330,6 +330,6 @@ def test_policy_local_ignores_node_hints(three_zones: Cluster) -> None:
             traffic_distribution="PreferSameNode",
         )
         three_zones.publish(service, [endpoint(a1, nodes=["b1", "a2"]), endpoint(b1, nodes=["a1", "c1"])])
-        questions.append(Question(f"inside over {port.protocol}", service, inside))
-        questions.append(Question(f"outside over {port.protocol}", service, outside, to="node-port"))
+        questions.append(ExpectedTraffic(f"inside over {port.protocol}", service, inside))
+        questions.append(ExpectedTraffic(f"outside over {port.protocol}", service, outside, to="node-port"))
     expect_concurrent_traffic(three_zones, questions)

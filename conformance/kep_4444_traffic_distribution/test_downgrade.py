@@ -16,9 +16,9 @@ from trafficdist import (
     PROXY,
     SHOULD,
     Cluster,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Service,
     expect_concurrent_traffic,
     expect_no_loss,
@@ -164,7 +164,7 @@ def test_upgrade_changes_nothing_for_the_annotation(three_zones: Cluster) -> Non
     questions = []
     for name, each in (("annotation and field", service), ("annotation alone", alone)):
         hinted = expect_written(three_zones, each, pods, "shared out")
-        questions.append(Question(name, each, routes(pods, "by zone", hinted)))
+        questions.append(ExpectedTraffic(name, each, routes(pods, "by zone", hinted)))
     expect_concurrent_traffic(three_zones, questions)
 
     with (

@@ -10,9 +10,9 @@ from trafficdist import (
     MUST,
     SHOULD,
     Cluster,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Rates,
     Traffic,
     at_port,
@@ -55,7 +55,7 @@ def test_each_port_follows_the_hints_of_its_own_slice(three_zones: Cluster) -> N
         admin: {"a2": {b1}, "b2": {a1}},
         dns: {"a2": {a1, b1}, "b2": {a1, b1}},
     }
-    questions = [Question(port.name, service, traffic, port=port) for port, traffic in expected.items()]
+    questions = [ExpectedTraffic(port.name, service, traffic, port=port) for port, traffic in expected.items()]
     expect_concurrent_traffic(three_zones, questions)
 
 
@@ -98,9 +98,9 @@ def test_every_hinted_endpoint_of_many_is_used(three_zones: Cluster) -> None:
     service = three_zones.create_service("many", ports=[Port(80, target="web")], traffic_distribution="PreferClose")
 
     near: Traffic = {"a2": _at(pods, FOR_A), "b1": _at(pods, FOR_B)}
-    expect_concurrent_traffic(three_zones, [Question("1,200 endpoints", service, near)])
+    expect_concurrent_traffic(three_zones, [ExpectedTraffic("1,200 endpoints", service, near)])
 
     for number, zone in ((NUMBERS[0], "b"), (FOR_B[0], "c")):
         three_zones.api.replace("endpointslices", three_zones.namespace, _slice(pods, number, zone))
     changed: Traffic = {"b1": _at(pods, [NUMBERS[0], *FOR_B[1:]])}
-    expect_concurrent_traffic(three_zones, [Question("a few of 1,200 changed", service, changed)], rates=FEW)
+    expect_concurrent_traffic(three_zones, [ExpectedTraffic("a few of 1,200 changed", service, changed)], rates=FEW)

@@ -9,9 +9,9 @@ from trafficdist import (
     NO_ANSWER,
     ClientRef,
     Cluster,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Rates,
     Service,
     Traffic,
@@ -39,7 +39,7 @@ def by_all(*pods: Pod, of: Iterable[ClientRef] = ASKED_FROM) -> Traffic:
     return {who: set(pods) for who in of}
 
 
-def expect_now(cluster: Cluster, *questions: Question) -> None:
+def expect_now(cluster: Cluster, *questions: ExpectedTraffic) -> None:
     """Expect the traffic that these `Question`s describe, all at the same time."""
     expect_concurrent_traffic(cluster, questions, rates=RATES)
 

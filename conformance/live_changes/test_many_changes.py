@@ -17,9 +17,9 @@ from trafficdist import (
     UDP,
     ClientRef,
     Cluster,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Service,
     endpoint,
     expect_flow_answered,
@@ -53,7 +53,7 @@ def test_thousandth_change_takes_effect(three_zones: Cluster) -> None:
     for each in (service, beside):
         three_zones.publish(each, [endpoint(a1)])
     first, moved = as_now(service), as_now(service, OTHER)
-    expect_now(three_zones, Question("port 80", first, by_all(a1)))
+    expect_now(three_zones, ExpectedTraffic("port 80", first, by_all(a1)))
 
     with expect_no_loss(three_zones, beside, from_=["c1"], allowed={a1}):
         for changes, port, pod, now, before in ((101, OTHER, b1, moved, first), (897, WEB, a1, first, moved)):
@@ -62,8 +62,8 @@ def test_thousandth_change_takes_effect(three_zones: Cluster) -> None:
             three_zones.publish(service, [endpoint(pod)])
             expect_now(
                 three_zones,
-                Question(f"after {changes} changes", now, by_all(pod)),
-                Question(f"before {changes} changes", before, NOBODY),
+                ExpectedTraffic(f"after {changes} changes", now, by_all(pod)),
+                ExpectedTraffic(f"before {changes} changes", before, NOBODY),
             )
 
 
@@ -98,7 +98,7 @@ def test_storm_of_changes_ends_right(three_zones: Cluster) -> None:
     for each in (anew, turned, gone, emptied):
         three_zones.publish(each, [endpoint(a1)])
     first = as_now(turned)
-    expect_now(three_zones, *(Question(each.name, each, by_all(a1)) for each in (anew, turned, gone, emptied)))
+    expect_now(three_zones, *(ExpectedTraffic(each.name, each, by_all(a1)) for each in (anew, turned, gone, emptied)))
 
     cluster_ip = anew.object["spec"]["clusterIP"]
     for _ in range(8):
@@ -115,11 +115,11 @@ def test_storm_of_changes_ends_right(three_zones: Cluster) -> None:
     three_zones.delete_service(gone)
     expect_now(
         three_zones,
-        Question("recreated", anew, by_all(b1)),
-        Question("changed", as_now(turned, OTHER), by_all(b1)),
-        Question("before the change", first, NOBODY),
-        Question("deleted", gone, NOBODY),
-        Question("emptied", emptied, NOBODY),
+        ExpectedTraffic("recreated", anew, by_all(b1)),
+        ExpectedTraffic("changed", as_now(turned, OTHER), by_all(b1)),
+        ExpectedTraffic("before the change", first, NOBODY),
+        ExpectedTraffic("deleted", gone, NOBODY),
+        ExpectedTraffic("emptied", emptied, NOBODY),
     )
 
 
@@ -138,7 +138,7 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
     for each in (stays, *others):
         three_zones.publish(each, [placeless(a1)])
         three_zones.publish(each, [placeless(b1)], name="goes")
-    expect_now(three_zones, *(Question(each.name, each, by_all(a1, b1)) for each in (stays, *others)))
+    expect_now(three_zones, *(ExpectedTraffic(each.name, each, by_all(a1, b1)) for each in (stays, *others)))
 
     with expect_no_loss(three_zones, stays, from_=["a1"], allowed={a1, b1}):
         three_zones.stop(PROXY, on=["a1"])
@@ -149,8 +149,8 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
         _delete(three_zones, *others[2:])
         expect_now(
             three_zones,
-            *(Question(f"Service {each.name} deleted", each, NOBODY) for each in others[::2]),
-            *(Question(f"slice of {each.name} deleted", each, by_all(a1)) for each in others[1::2]),
+            *(ExpectedTraffic(f"Service {each.name} deleted", each, NOBODY) for each in others[::2]),
+            *(ExpectedTraffic(f"slice of {each.name} deleted", each, by_all(a1)) for each in others[1::2]),
         )
 
 

@@ -14,8 +14,8 @@ from trafficdist import (
     MUST,
     PROXY,
     Cluster,
+    ExpectedTraffic,
     Hints,
-    Question,
     Traffic,
     endpoint,
     expect_hints,
@@ -46,8 +46,8 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
         for_each: Traffic = {"a1": {a1}, "b1": {b1}}
         expect_now(
             three_zones,
-            Question(f"node hints, {told}", hinted, for_each),
-            Question(f"policy Local, {told}", local, for_each),
+            ExpectedTraffic(f"node hints, {told}", hinted, for_each),
+            ExpectedTraffic(f"policy Local, {told}", local, for_each),
         )
 
     expect("label a1")
@@ -77,8 +77,8 @@ def test_node_is_created_anew(three_zones: Cluster) -> None:
         near: Traffic = {"a1": {a1}, "a2": {a1 if zone == "a" else b1}}
         expect_now(
             three_zones,
-            Question(f"hints for zones, a2 in zone {zone}", by_zone, near),
-            Question(f"hints for nodes, a2 in zone {zone}", by_node, {"a1": {a1}, "a2": {a2}}),
+            ExpectedTraffic(f"hints for zones, a2 in zone {zone}", by_zone, near),
+            ExpectedTraffic(f"hints for nodes, a2 in zone {zone}", by_node, {"a1": {a1}, "a2": {a2}}),
         )
 
     expect("a")

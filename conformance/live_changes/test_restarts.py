@@ -16,8 +16,8 @@ from trafficdist import (
     UDP,
     AddressKind,
     Cluster,
+    ExpectedTraffic,
     Port,
-    Question,
     Service,
     Traffic,
     endpoint,
@@ -50,11 +50,11 @@ def test_restarted_proxies_know_every_kind(three_zones: Cluster) -> None:
         three_zones.publish(hinted, [same_zone(a1), same_zone(b1)])
         of = port.protocol
         questions += [
-            Question(f"node port, {of}", plain, by_all(a1, b1, of=[near, far]), to="node-port"),
-            Question(f"internal Local, {of}", inside, {"a1": {a1}, "c1": NO_ANSWER}),
-            Question(f"external Local, {of}", outside, {near: {a1}, far: NO_ANSWER}, to="node-port"),
-            Question(f"external Local, from inside, {of}", outside, by_all(a1, b1)),
-            Question(f"hints, {of}", hinted, {"a2": {a1}, "b2": {b1}, "c1": {a1, b1}}),
+            ExpectedTraffic(f"node port, {of}", plain, by_all(a1, b1, of=[near, far]), to="node-port"),
+            ExpectedTraffic(f"internal Local, {of}", inside, {"a1": {a1}, "c1": NO_ANSWER}),
+            ExpectedTraffic(f"external Local, {of}", outside, {near: {a1}, far: NO_ANSWER}, to="node-port"),
+            ExpectedTraffic(f"external Local, from inside, {of}", outside, by_all(a1, b1)),
+            ExpectedTraffic(f"hints, {of}", hinted, {"a2": {a1}, "b2": {b1}, "c1": {a1, b1}}),
         ]
     expect_now(three_zones, *questions)
 
@@ -110,11 +110,15 @@ def test_restarted_proxies_know_what_went(three_zones: Cluster) -> None:
             partial(three_zones.patch_service, limited, {"spec": {"internalTrafficPolicy": "Local"}}),
             partial(three_zones.publish, hinted, [endpoint(a1), endpoint(b1)]),
         ]
-    expect_now(three_zones, *(Question(what, service, seen, to=kind) for what, service, kind, seen, _ in situations))
+    expect_now(
+        three_zones, *(ExpectedTraffic(what, service, seen, to=kind) for what, service, kind, seen, _ in situations)
+    )
 
     three_zones.stop(PROXY, on=["a1"])
     for change in changes:
         change()
     three_zones.restart(PROXY, on=["a1"])
 
-    expect_now(three_zones, *(Question(what, service, seen, to=kind) for what, service, kind, _, seen in situations))
+    expect_now(
+        three_zones, *(ExpectedTraffic(what, service, seen, to=kind) for what, service, kind, _, seen in situations)
+    )

@@ -25,10 +25,10 @@ from trafficdist import (
     ClientRef,
     Cluster,
     Expected,
+    ExpectedTraffic,
     Pod,
     Port,
     Probing,
-    Question,
     Service,
     Traffic,
     endpoint,
@@ -61,8 +61,8 @@ def test_ports_of_a_live_service(three_zones: Cluster) -> None:
     moved = [as_now(service, port) for port in (MOVED_WEB, MOVED_QUERIES, MORE)]
 
     def expect_ports(present: list[Service], absent: list[Service]) -> None:
-        answers = [Question(_port(each), each, by_all(*pods)) for each in [*present, as_now(service, OTHER)]]
-        expect_now(three_zones, *answers, *(Question(_port(each), each, NOBODY) for each in absent))
+        answers = [ExpectedTraffic(_port(each), each, by_all(*pods)) for each in [*present, as_now(service, OTHER)]]
+        expect_now(three_zones, *answers, *(ExpectedTraffic(_port(each), each, NOBODY) for each in absent))
 
     expect_ports(first, [])
     with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed=set(pods), port=OTHER):
@@ -97,8 +97,10 @@ def test_port_names_of_a_live_service(three_zones: Cluster) -> None:
         questions = []
         for at, pod in ((at_80, behind_80), (at_81, behind_81)):
             questions += [
-                Question(f"{_port(at)}, {told}", at, by_all(pod)),
-                Question(f"node port of {_port(at)}, {told}", at, {external_client("a2"): {pod}}, to="node-port"),
+                ExpectedTraffic(f"{_port(at)}, {told}", at, by_all(pod)),
+                ExpectedTraffic(
+                    f"node port of {_port(at)}, {told}", at, {external_client("a2"): {pod}}, to="node-port"
+                ),
             ]
         expect_now(three_zones, *questions)
 
@@ -133,8 +135,8 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
     nothing: Traffic = dict.fromkeys(answer, NO_ANSWER)
     expect_now(
         three_zones,
-        Question("the first number", first, answer, to="node-port"),
-        Question("the number of another Service", gone, by_all(c1, of=answer), to="node-port"),
+        ExpectedTraffic("the first number", first, answer, to="node-port"),
+        ExpectedTraffic("the number of another Service", gone, by_all(c1, of=answer), to="node-port"),
     )
 
     three_zones.delete_service(gone)
@@ -143,14 +145,14 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
         second = as_now(service)
         expect_now(
             three_zones,
-            Question("the second number", second, answer, to="node-port"),
-            Question("the first number", first, nothing, to="node-port"),
+            ExpectedTraffic("the second number", second, answer, to="node-port"),
+            ExpectedTraffic("the first number", first, nothing, to="node-port"),
         )
         give_node_port(three_zones, service, like=first)
         expect_now(
             three_zones,
-            Question("the first number", service, answer, to="node-port"),
-            Question("the second number", second, nothing, to="node-port"),
+            ExpectedTraffic("the first number", service, answer, to="node-port"),
+            ExpectedTraffic("the second number", second, nothing, to="node-port"),
         )
 
 
@@ -169,28 +171,28 @@ def test_type_of_a_live_service(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [placeless(a1), placeless(b1)])
     inside = as_now(service)
-    expect_now(three_zones, Question("ClusterIP", inside, by_all(a1, b1)))
+    expect_now(three_zones, ExpectedTraffic("ClusterIP", inside, by_all(a1, b1)))
 
     with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed={a1, b1}):
         three_zones.patch_service(service, {"spec": {"type": "NodePort"}})
         exposed = as_now(service)
         outside: Traffic = {external_client("a2"): {a1, b1}}
-        expect_now(three_zones, Question("node port as NodePort", exposed, outside, to="node-port"))
+        expect_now(three_zones, ExpectedTraffic("node port as NodePort", exposed, outside, to="node-port"))
         three_zones.patch_service(service, {"spec": {"type": "ClusterIP"}})
         nothing: Traffic = {external_client("a2"): NO_ANSWER}
-        expect_now(three_zones, Question("node port as ClusterIP", exposed, nothing, to="node-port"))
+        expect_now(three_zones, ExpectedTraffic("node port as ClusterIP", exposed, nothing, to="node-port"))
 
     three_zones.patch_service(service, {"spec": {"type": "NodePort"}})
     exposed = as_now(service)
-    expect_now(three_zones, Question("node port as NodePort again", exposed, outside, to="node-port"))
+    expect_now(three_zones, ExpectedTraffic("node port as NodePort again", exposed, outside, to="node-port"))
     three_zones.patch_service(service, {"spec": {"type": "ExternalName", "externalName": "web.example.org"}})
     expect_now(
         three_zones,
-        Question("cluster IP as ExternalName", inside, NOBODY),
-        Question("node port as ExternalName", exposed, nothing, to="node-port"),
+        ExpectedTraffic("cluster IP as ExternalName", inside, NOBODY),
+        ExpectedTraffic("node port as ExternalName", exposed, nothing, to="node-port"),
     )
     three_zones.patch_service(service, {"spec": {"type": "ClusterIP", "externalName": None}})
-    expect_now(three_zones, Question("ClusterIP again", service, by_all(a1, b1)))
+    expect_now(three_zones, ExpectedTraffic("ClusterIP again", service, by_all(a1, b1)))
 
 
 @requirement(
@@ -214,8 +216,8 @@ def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
     def expect_outside(what: str, at: Service, seen: Traffic) -> None:
         expect_now(
             three_zones,
-            Question(f"load balancer address as {what}", at, seen, to="load-balancer"),
-            Question(f"node port as {what}", at, seen, to="node-port"),
+            ExpectedTraffic(f"load balancer address as {what}", at, seen, to="load-balancer"),
+            ExpectedTraffic(f"node port as {what}", at, seen, to="node-port"),
         )
 
     expect_outside("LoadBalancer", balanced, answer)
@@ -268,21 +270,21 @@ def _hand_an_address_over(cluster: Cluster, kind: AddressKind, **fields: Any) ->
     handed = giving.virtual[kind, "a1"]
     expect_now(
         cluster,
-        Question("before", giving, {at_a1: {a1}, at_c1: {a1}}, to=kind),
-        Question("another Service", taking, {at_a1: {b1}, at_c1: {b1}}, to=kind),
+        ExpectedTraffic("before", giving, {at_a1: {a1}, at_c1: {a1}}, to=kind),
+        ExpectedTraffic("another Service", taking, {at_a1: {b1}, at_c1: {b1}}, to=kind),
     )
 
     with expect_no_loss(cluster, giving, from_=[at_c1], allowed={a1}, to=kind):
         _bring_to(cluster, giving, kind, ["c1"])
-        expect_now(cluster, Question("taken away", giving, {at_a1: NO_ANSWER, at_c1: {a1}}, to=kind))
+        expect_now(cluster, ExpectedTraffic("taken away", giving, {at_a1: NO_ANSWER, at_c1: {a1}}, to=kind))
         _bring_to(cluster, taking, kind, ["a1", "c1"], handed)
-        expect_now(cluster, Question("in other hands", giving, {at_a1: {b1}, at_c1: {a1}}, to=kind))
+        expect_now(cluster, ExpectedTraffic("in other hands", giving, {at_a1: {b1}, at_c1: {a1}}, to=kind))
         _bring_to(cluster, taking, kind, ["a1", "c1"])
         _bring_to(cluster, giving, kind, ["a1", "c1"])
         expect_now(
             cluster,
-            Question("back", giving, {at_a1: {a1}, at_c1: {a1}}, to=kind),
-            Question("another Service", taking, {at_a1: {b1}, at_c1: {b1}}, to=kind),
+            ExpectedTraffic("back", giving, {at_a1: {a1}, at_c1: {a1}}, to=kind),
+            ExpectedTraffic("another Service", taking, {at_a1: {b1}, at_c1: {b1}}, to=kind),
         )
 
 
@@ -317,7 +319,7 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
     def expect_mode(mode: str, seen: Traffic) -> None:
         status = {"status": {"loadBalancer": {"ingress": [{"ip": each, "ipMode": mode} for each in addresses]}}}
         three_zones.api.patch("services", three_zones.namespace, service.name, status, subresource="status")
-        expect_now(three_zones, Question(f"ipMode {mode}", service, seen, to="load-balancer"))
+        expect_now(three_zones, ExpectedTraffic(f"ipMode {mode}", service, seen, to="load-balancer"))
 
     expect_mode("VIP", by_all(a1, b1))
     with expect_no_loss(three_zones, beside, from_=["a2", "c1"], allowed={a1, b1}, to="load-balancer"):
@@ -346,7 +348,7 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
     )
     everybody = by_all(a1, b1, of=[outside, inside])
     nobody_else: dict[ClientRef, Expected] = dict.fromkeys(everybody, NO_ANSWER)
-    expect_now(three_zones, Question("no ranges", service, everybody, to="load-balancer"))
+    expect_now(three_zones, ExpectedTraffic("no ranges", service, everybody, to="load-balancer"))
 
     with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed={a1, b1}):
         for ranges, clients in (
@@ -358,7 +360,7 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
         ):
             three_zones.patch_service(service, {"spec": {"loadBalancerSourceRanges": ranges}})
             seen: Traffic = {**nobody_else, **by_all(a1, b1, of=clients)}
-            expect_now(three_zones, Question(f"ranges {ranges}", service, seen, to="load-balancer"))
+            expect_now(three_zones, ExpectedTraffic(f"ranges {ranges}", service, seen, to="load-balancer"))
 
 
 @requirement(
@@ -385,7 +387,7 @@ def test_source_ranges_of_both_families(three_zones: Cluster) -> None:
         expect_now(
             three_zones,
             *(
-                Question(
+                ExpectedTraffic(
                     f"{family}, ranges {ranges}",
                     service,
                     {**nobody, **by_all(a1, b1, of=of)},
@@ -418,7 +420,9 @@ def test_released_address_of_a_family(three_zones: Cluster) -> None:
     kept, released = service.object["spec"]["clusterIPs"]
     old, new = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(old)])
-    expect_now(three_zones, *(Question(family, service, by_all(old), family=family) for family in (first, second)))
+    expect_now(
+        three_zones, *(ExpectedTraffic(family, service, by_all(old), family=family) for family in (first, second))
+    )
 
     fields = {"ipFamilyPolicy": "SingleStack", "ipFamilies": [first], "clusterIPs": [kept]}
     three_zones.patch_service(service, {"spec": fields})
@@ -426,6 +430,6 @@ def test_released_address_of_a_family(three_zones: Cluster) -> None:
     three_zones.publish(heir, [endpoint(new)])
     expect_now(
         three_zones,
-        Question("the released address", heir, by_all(new), family=second),
-        Question("the kept address", service, by_all(old), family=first),
+        ExpectedTraffic("the released address", heir, by_all(new), family=second),
+        ExpectedTraffic("the kept address", service, by_all(old), family=first),
     )

@@ -21,10 +21,10 @@ from trafficdist import (
     SHOULD,
     TCP,
     Cluster,
+    ExpectedTraffic,
     Hints,
     Pod,
     Port,
-    Question,
     Service,
     Traffic,
     endpoint,
@@ -63,9 +63,9 @@ def test_ports_of_slices(three_zones: Cluster) -> None:
     def expect(numbered: Traffic, named: Traffic, pod: Pod) -> None:
         expect_now(
             three_zones,
-            Question("port number", number, numbered),
-            Question("port name", name, named),
-            Question("address", address, by_all(pod)),
+            ExpectedTraffic("port number", number, numbered),
+            ExpectedTraffic("port name", name, named),
+            ExpectedTraffic("address", address, by_all(pod)),
         )
 
     three_zones.publish(beside, [endpoint(a1)])
@@ -98,8 +98,8 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
     def expect(of_emptied: set[Pod], of_managed: set[Pod]) -> None:
         expect_now(
             three_zones,
-            Question("a slice is emptied", emptied, by_all(*of_emptied)),
-            Question("a slice of another manager", managed, by_all(*of_managed)),
+            ExpectedTraffic("a slice is emptied", emptied, by_all(*of_emptied)),
+            ExpectedTraffic("a slice of another manager", managed, by_all(*of_managed)),
         )
 
     expect({a1, b1}, {a1})
@@ -113,11 +113,11 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
         three_zones.unpublish(replaced, "first")
         three_zones.unpublish(managed, "theirs")
         expect({a1, b1}, {a1})
-        expect_now(three_zones, Question("a slice has another name", replaced, by_all(a1, b1)))
+        expect_now(three_zones, ExpectedTraffic("a slice has another name", replaced, by_all(a1, b1)))
 
     for name in ("stays", "changes"):
         three_zones.publish(emptied, [], name=name)
-    expect_now(three_zones, Question("all slices are emptied", emptied, NOBODY))
+    expect_now(three_zones, ExpectedTraffic("all slices are emptied", emptied, NOBODY))
 
 
 @pytest.mark.takes(6)
@@ -136,7 +136,7 @@ def test_shares_after_changes(three_zones: Cluster) -> None:
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     for present in ({a1}, {a1, b1}, {a1}, {a1, c1}, {a1, b1, c1}):
         three_zones.publish(service, [endpoint(pod) for pod in (a1, b1, c1) if pod in present])
-        expect_now(three_zones, Question("endpoints come and go", service, by_all(*present)))
+        expect_now(three_zones, ExpectedTraffic("endpoints come and go", service, by_all(*present)))
 
     expect_even_shares(three_zones, service, {"a1": {a1, b1, c1}})
 
@@ -157,8 +157,8 @@ def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
         three_zones.publish(service, [endpoint(present), endpoint(b1)])
         expect_now(
             three_zones,
-            Question("from outside", service, {external_client("a1"): {present}}, to="node-port"),
-            Question("from inside", service, by_all(present, b1)),
+            ExpectedTraffic("from outside", service, {external_client("a1"): {present}}, to="node-port"),
+            ExpectedTraffic("from inside", service, by_all(present, b1)),
         )
 
 
@@ -186,8 +186,8 @@ def test_slice_of_another_service(three_zones: Cluster) -> None:
         _relabel(three_zones, giving, "kubernetes.io/service-name", holder)
         expect_now(
             three_zones,
-            Question("the former Service", giving, by_all(*given)),
-            Question("the other Service", taking, by_all(*taken)),
+            ExpectedTraffic("the former Service", giving, by_all(*given)),
+            ExpectedTraffic("the other Service", taking, by_all(*taken)),
         )
 
 
@@ -214,7 +214,7 @@ def test_slice_becomes_headless(three_zones: Cluster) -> None:
     three_zones.publish(service, [endpoint(b1)], name="changes")
     for value, seen in ((None, {a1, b1}), ("", {a1}), (None, {a1, b1})):
         _relabel(three_zones, service, "service.kubernetes.io/headless", value)
-        expect_now(three_zones, Question(f"label {value!r}", service, by_all(*seen)))
+        expect_now(three_zones, ExpectedTraffic(f"label {value!r}", service, by_all(*seen)))
 
 
 @requirement(
@@ -242,8 +242,8 @@ def test_address_in_two_slices(three_zones: Cluster) -> None:
     def expect(told: str, near: Traffic) -> None:
         expect_now(
             three_zones,
-            Question(f"port number, {told}", numbered, by_all(a1)),
-            Question(f"hints, {told}", hinted, near),
+            ExpectedTraffic(f"port number, {told}", numbered, by_all(a1)),
+            ExpectedTraffic(f"hints, {told}", hinted, near),
         )
 
     expect("one slice", {"a2": {a1}, "b2": {b1}})
@@ -280,8 +280,8 @@ def test_empty_hints_and_another_zone(three_zones: Cluster) -> None:
         three_zones.publish(moved, [same_zone(pod, zone=zone) for pod, zone in zip((a1, b1), zones, strict=True)])
         expect_now(
             three_zones,
-            Question(f"hints {hints}", emptied, near),
-            Question(f"zones {zones}", moved, {"a2": {a1}, "b2": {b1}}),
+            ExpectedTraffic(f"hints {hints}", emptied, near),
+            ExpectedTraffic(f"zones {zones}", moved, {"a2": {a1}, "b2": {b1}}),
         )
 
     expect(None, ("a", "b"), {"a2": {a1}, "b2": {b1}})
@@ -306,7 +306,7 @@ def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     for node, seen in (("a1", {a1}), (None, NO_ANSWER), ("a1", {a1})):
         three_zones.publish(service, [endpoint(a1, node=node), endpoint(b1)], ports=[TCP])
-        expect_now(three_zones, Question(f"nodeName {node}", service, {"a1": seen, "b1": {b1}}))
+        expect_now(three_zones, ExpectedTraffic(f"nodeName {node}", service, {"a1": seen, "b1": {b1}}))
 
 
 @requirement(
@@ -331,6 +331,6 @@ def test_local_endpoints_are_those_of_the_node(three_zones: Cluster) -> None:
         outside: Traffic = {external_client(str(client)): pods for client, pods in seen.items()}
         expect_now(
             three_zones,
-            Question(f"inside, nodeName {node}", service, seen),
-            Question(f"outside, nodeName {node}", service, outside, to="node-port"),
+            ExpectedTraffic(f"inside, nodeName {node}", service, seen),
+            ExpectedTraffic(f"outside, nodeName {node}", service, outside, to="node-port"),
         )

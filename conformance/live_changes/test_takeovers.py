@@ -19,8 +19,8 @@ from trafficdist import (
     SHOULD,
     ClientRef,
     Cluster,
+    ExpectedTraffic,
     Port,
-    Question,
     endpoint,
     expect_affinity_expires,
     expect_no_loss,
@@ -63,8 +63,8 @@ def test_name_is_used_again(three_zones: Cluster) -> None:
     three_zones.publish(new, [placeless(b1), placeless(c1)], name="new")
     expect_now(
         three_zones,
-        Question("the new port", new, {**by_all(b1, c1), node_client("a1"): {b1, c1}}),
-        Question("the former port", former, NOBODY),
+        ExpectedTraffic("the new port", new, {**by_all(b1, c1), node_client("a1"): {b1, c1}}),
+        ExpectedTraffic("the former port", former, NOBODY),
     )
 
 
@@ -83,8 +83,8 @@ def test_addresses_are_used_again(three_zones: Cluster) -> None:
         three_zones.publish(service, [endpoint(pod)])
         expect_now(
             three_zones,
-            Question("cluster IP", service, by_all(pod)),
-            Question("node port", service, {external_client("a2"): {pod}, "c1": {pod}}, to="node-port"),
+            ExpectedTraffic("cluster IP", service, by_all(pod)),
+            ExpectedTraffic("node port", service, {external_client("a2"): {pod}, "c1": {pod}}, to="node-port"),
         )
         former = as_now(service)
         three_zones.delete_service(former)
@@ -108,19 +108,25 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     for each in (service, former, beside):
         three_zones.publish(each, [endpoint(a1), endpoint(b1)])
-    expect_now(three_zones, *(Question(f"{each.name}, no label", each, by_all(a1, b1)) for each in (service, former)))
+    expect_now(
+        three_zones, *(ExpectedTraffic(f"{each.name}, no label", each, by_all(a1, b1)) for each in (service, former))
+    )
 
     with expect_no_loss(three_zones, beside, from_=["a2"], allowed={a1, b1}):
         three_zones.delete_service(former)
         address = former.object["spec"]["clusterIP"]
         born = three_zones.create_service("born", labels={OTHERS: "another"}, clusterIP=address)
         three_zones.patch_service(service, {"metadata": {"labels": {OTHERS: "another"}}})
-        expect_now(three_zones, Question("labelled", service, NOBODY), Question("created with the label", born, NOBODY))
+        expect_now(
+            three_zones,
+            ExpectedTraffic("labelled", service, NOBODY),
+            ExpectedTraffic("created with the label", born, NOBODY),
+        )
         for each in (service, born):
             three_zones.patch_service(each, {"metadata": {"labels": {OTHERS: None}}})
         expect_now(
             three_zones,
-            *(Question(f"{each.name}, the label is gone", each, by_all(a1, b1)) for each in (service, born)),
+            *(ExpectedTraffic(f"{each.name}, the label is gone", each, by_all(a1, b1)) for each in (service, born)),
         )
 
 
@@ -147,7 +153,7 @@ def test_affinity_timeout_of_a_live_service(three_zones: Cluster) -> None:
 
     three_zones.patch_service(longer, {"spec": {"sessionAffinityConfig": _seconds(10_800)}})
     three_zones.patch_service(shorter, {"spec": {"sessionAffinityConfig": _seconds(1)}})
-    expect_now(three_zones, *(Question(each.name, each, by_all(a1, of=clients)) for each in (longer, shorter)))
+    expect_now(three_zones, *(ExpectedTraffic(each.name, each, by_all(a1, of=clients)) for each in (longer, shorter)))
     for each in (longer, shorter):
         three_zones.publish(each, [endpoint(a1), endpoint(b1)])
     three_zones.settle()

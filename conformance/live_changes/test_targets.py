@@ -12,8 +12,8 @@ from trafficdist import (
     MUST,
     SHOULD,
     Cluster,
+    ExpectedTraffic,
     Port,
-    Question,
     Service,
     endpoint,
     expect_conditions,
@@ -150,13 +150,13 @@ def test_target_port_reaches_the_packets(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(["a1", "b1"], labels=WEB)
     (c1,) = three_zones.run_servers(["c1"])
     own = by_all(a1, b1)
-    expect_now(three_zones, Question("target port", moved, own), Question("one manager", merged, own))
+    expect_now(three_zones, ExpectedTraffic("target port", moved, own), ExpectedTraffic("one manager", merged, own))
 
     with expect_no_loss(three_zones, merged, from_=["a2"], allowed={a1, b1, c1}):
         three_zones.patch_service(moved, ports_of([wrong]))
         three_zones.publish(merged, [endpoint(c1)])
-        together = Question("two managers", merged, by_all(a1, b1, c1))
-        expect_now(three_zones, Question("unused target port", moved, NOBODY), together)
+        together = ExpectedTraffic("two managers", merged, by_all(a1, b1, c1))
+        expect_now(three_zones, ExpectedTraffic("unused target port", moved, NOBODY), together)
         three_zones.patch_service(moved, ports_of([right]))
         three_zones.unpublish(merged)
-        expect_now(three_zones, Question("target port", moved, own), Question("one manager", merged, own))
+        expect_now(three_zones, ExpectedTraffic("target port", moved, own), ExpectedTraffic("one manager", merged, own))

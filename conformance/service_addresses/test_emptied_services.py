@@ -29,9 +29,9 @@ from trafficdist import (
     ClientRef,
     Cluster,
     Endpoint,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Service,
     endpoint,
     expect_concurrent_traffic,
@@ -71,9 +71,9 @@ def _expect_silence(cluster: Cluster, services: Sequence[Service], to: Sequence[
                     change: Callable[[], None]) -> None:  # fmt: skip
     """Expect answers over TCP and UDP before a change, and none after it."""
 
-    def asked(expected: Any) -> list[Question]:
+    def asked(expected: Any) -> list[ExpectedTraffic]:
         return [
-            Question(
+            ExpectedTraffic(
                 f"{port.protocol} to the {kind} of {service.name}",
                 service,
                 dict.fromkeys(INSIDE if kind == "cluster-ip" else ANYWHERE, expected),

@@ -20,8 +20,8 @@ from trafficdist import (
     SHOULD,
     Cluster,
     Endpoint,
+    ExpectedTraffic,
     Port,
-    Question,
     Rates,
     Service,
     Traffic,
@@ -68,9 +68,9 @@ def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
         three_zones.publish(alike, [endpoint(a1), endpoint(b1)], name="one")
         three_zones.publish(alike, [endpoint(a1)], name="other")
         questions += [
-            Question(f"other ports over {protocol}", ports, {"a1": {a1}, "b1": {a1}, "c1": {b1}}),
-            Question(f"other hints over {protocol}", same, {"a2": {a1}, "b2": {b1}}),
-            Question(f"no hints over {protocol}", alike, {"a1": {a1, b1}, "c1": {a1, b1}}),
+            ExpectedTraffic(f"other ports over {protocol}", ports, {"a1": {a1}, "b1": {a1}, "c1": {b1}}),
+            ExpectedTraffic(f"other hints over {protocol}", same, {"a2": {a1}, "b2": {b1}}),
+            ExpectedTraffic(f"no hints over {protocol}", alike, {"a1": {a1, b1}, "c1": {a1, b1}}),
         ]
     expect_concurrent_traffic(three_zones, questions, rates=RATES)
 
@@ -117,10 +117,12 @@ def test_endpoints_at_node_addresses_are_used(three_zones: Cluster) -> None:
         outside: Traffic = {external_client("a1"): {a1}, external_client("b2"): {b1}}
         here: Traffic = {external_client("a1"): {a1}, external_client("b2"): NO_ANSWER}
         questions += [
-            Question(f"hints at the cluster IP over {protocol}", near, inside),
-            Question(f"hints at node ports over {protocol}", near, outside, to="node-port"),
-            Question(f"Local at the cluster IP over {protocol}", local, {"a1": {a1}, "b1": {b1}, "c1": NO_ANSWER}),
-            Question(f"Local at node ports over {protocol}", local, here, to="node-port"),
+            ExpectedTraffic(f"hints at the cluster IP over {protocol}", near, inside),
+            ExpectedTraffic(f"hints at node ports over {protocol}", near, outside, to="node-port"),
+            ExpectedTraffic(
+                f"Local at the cluster IP over {protocol}", local, {"a1": {a1}, "b1": {b1}, "c1": NO_ANSWER}
+            ),
+            ExpectedTraffic(f"Local at node ports over {protocol}", local, here, to="node-port"),
         ]
     expect_concurrent_traffic(three_zones, questions, rates=RATES)
 
@@ -204,8 +206,8 @@ def test_namespaces_are_apart(three_zones: Cluster) -> None:
         slice_name, family = f"{service.name}-slice-beside", other.object["spec"]["ipFamilies"][0]
         written = manifests.endpoint_slice(slice_name, "alike", [endpoint(b1)], family=family, ports=[Port(81)])
         three_zones.api.create("endpointslices", beside, written)
-        own = Question("this namespace", service, {"a1": {a1}, "b1": NO_ANSWER})
+        own = ExpectedTraffic("this namespace", service, {"a1": {a1}, "b1": NO_ANSWER})
         expect_concurrent_traffic(
-            three_zones, [own, Question("another one", other, {"a1": {b1}, "b1": {b1}})], rates=RATES
+            three_zones, [own, ExpectedTraffic("another one", other, {"a1": {b1}, "b1": {b1}})], rates=RATES
         )
     expect_concurrent_traffic(three_zones, [own], rates=RATES)

@@ -17,8 +17,8 @@ from trafficdist import (
     NO_ANSWER,
     SHOULD,
     Cluster,
+    ExpectedTraffic,
     Port,
-    Question,
     Service,
     Traffic,
     endpoint,
@@ -32,9 +32,9 @@ from trafficdist import (
 TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
 
 
-def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[Question]:
+def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[ExpectedTraffic]:
     return [
-        Question(f"{name} over {port.protocol}", service, expected, to="node-port", family="IPv6", port=port)
+        ExpectedTraffic(f"{name} over {port.protocol}", service, expected, to="node-port", family="IPv6", port=port)
         for port in (TCP, UDP)
     ]
 

@@ -11,9 +11,9 @@ from trafficdist import (
     NO_ANSWER,
     Cluster,
     Endpoint,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Traffic,
     endpoint,
     expect_concurrent_traffic,
@@ -55,13 +55,15 @@ def _former(pod: Pod, **fields: Any) -> Endpoint:
 )
 def test_ready_endpoint_is_used_beside_a_terminating_one_of_its_address(three_zones: Cluster) -> None:
     (b2,) = three_zones.run_servers(on=["b2"])
-    questions: list[Question] = []
+    questions: list[ExpectedTraffic] = []
 
     def ask(what: str, slices: list[list[Endpoint]], expected: Traffic, **fields: Any) -> None:
         service = three_zones.create_service(ports=[TCP, UDP], **fields)
         for number, endpoints in enumerate(slices):
             three_zones.publish(service, endpoints, name=f"part{number}")
-        questions.extend(Question(f"{what}, {port.protocol}", service, expected, port=port) for port in service.ports)
+        questions.extend(
+            ExpectedTraffic(f"{what}, {port.protocol}", service, expected, port=port) for port in service.ports
+        )
 
     everywhere: Traffic = {"a1": {b2}, "b2": {b2}, "c1": {b2}}
     for state, fields in STATES.items():

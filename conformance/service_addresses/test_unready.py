@@ -15,8 +15,8 @@ from trafficdist import (
     Cluster,
     Endpoint,
     Expected,
+    ExpectedTraffic,
     Pod,
-    Question,
     Service,
     Traffic,
     endpoint,
@@ -44,7 +44,7 @@ def _let_speak(cluster: Cluster, services: list[Service], endpoints: list[Endpoi
     """Add endpoints to these Services, and wait until the clients in `expected` get answers."""
     for each in services:
         cluster.publish(each, endpoints)
-    expect_concurrent_traffic(cluster, [Question(each.name, each, expected) for each in services], rates=RATES)
+    expect_concurrent_traffic(cluster, [ExpectedTraffic(each.name, each, expected) for each in services], rates=RATES)
 
 
 @requirement(
@@ -65,8 +65,8 @@ def test_endpoints_that_become_unready_get_nothing(three_zones: Cluster) -> None
         three_zones.publish(each, [_unready(a1), endpoint(b1)])
     for each in none:
         three_zones.publish(each, [_unready(a1), _unready(b1)])
-    left = [Question(f"one is ready, {each.name}", each, _each({b1})) for each in some]
-    lost = [Question(f"none is ready, {each.name}", each, _each(NO_ANSWER)) for each in none]
+    left = [ExpectedTraffic(f"one is ready, {each.name}", each, _each({b1})) for each in some]
+    lost = [ExpectedTraffic(f"none is ready, {each.name}", each, _each(NO_ANSWER)) for each in none]
     expect_concurrent_traffic(three_zones, left + lost, rates=RATES)
 
 
@@ -89,7 +89,7 @@ def test_service_with_unready_endpoints_alone_refuses(three_zones: Cluster) -> N
         for each in services:
             three_zones.publish(each, [_unready(pod) for pod in refusing])
         who = " ".join(pod.name for pod in refusing)
-        questions = [Question(f"{who} unready, {each.name}", each, _each(REFUSED)) for each in services]
+        questions = [ExpectedTraffic(f"{who} unready, {each.name}", each, _each(REFUSED)) for each in services]
         expect_concurrent_traffic(three_zones, questions, rates=RATES)
 
 
@@ -118,6 +118,6 @@ def test_policy_local_without_any_endpoint_gives_no_answer(three_zones: Cluster)
         three_zones.publish(each, [_unready(a1), _unready(b1)])
     inside: Traffic = dict.fromkeys(("a1", "c1", node_client("b1")), NO_ANSWER)
     outside: Traffic = {external_client("a1"): NO_ANSWER, external_client("c1"): NO_ANSWER}
-    questions = [Question(f"{each.name} inside", each, inside) for each in services]
-    questions += [Question(f"{each.name} outside", each, outside, to="node-port") for each in services]
+    questions = [ExpectedTraffic(f"{each.name} inside", each, inside) for each in services]
+    questions += [ExpectedTraffic(f"{each.name} outside", each, outside, to="node-port") for each in services]
     expect_concurrent_traffic(three_zones, questions, rates=RATES)

@@ -33,9 +33,9 @@ from trafficdist import (
     SPREAD,
     ClientRef,
     Cluster,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Service,
     answering_pods,
     clients_that_moved,
@@ -163,7 +163,7 @@ def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> 
     for each in services:
         three_zones.publish(each, [same_node(pod) for pod in pods])
     expect_concurrent_traffic(
-        three_zones, [Question(each.name, each, expected, to="load-balancer", kept=True) for each in services]
+        three_zones, [ExpectedTraffic(each.name, each, expected, to="load-balancer", kept=True) for each in services]
     )
 
 

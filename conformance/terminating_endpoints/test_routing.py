@@ -24,9 +24,9 @@ from trafficdist import (
     UDP,
     Cluster,
     Endpoint,
+    ExpectedTraffic,
     Pod,
     Port,
-    Question,
     Traffic,
     endpoint,
     expect_concurrent_traffic,
@@ -262,7 +262,7 @@ def test_terminating_endpoints_are_the_last_resort_at_node_ports(three_zones: Cl
         service = three_zones.create_service(ports=[port], type="NodePort", traffic_distribution="PreferClose")
         hinted = [leaving(a1, zones=["a"]), leaving(b1, serving=False, zones=["b"])]
         three_zones.publish(service, hinted)
-        questions.append(Question(f"over {port.protocol}", service, clients, to="node-port"))
+        questions.append(ExpectedTraffic(f"over {port.protocol}", service, clients, to="node-port"))
     expect_concurrent_traffic(three_zones, questions)
 
 
@@ -285,14 +285,19 @@ def test_restarted_proxy_knows_who_terminates(three_zones: Cluster) -> None:
         three_zones.publish(each, [leaving(a1), leaving(b1, serving=False)])
 
     three_zones.restart(PROXY, on=["a1", "c1"])
-    questions = [Question(f"with a ready one over {name}", each, _from_two({b1})) for name, each in beside.items()]
-    questions += [Question(f"last serving one over {name}", each, _from_two({a1})) for name, each in last.items()]
+    questions = [
+        ExpectedTraffic(f"with a ready one over {name}", each, _from_two({b1})) for name, each in beside.items()
+    ]
+    questions += [
+        ExpectedTraffic(f"last serving one over {name}", each, _from_two({a1})) for name, each in last.items()
+    ]
     expect_concurrent_traffic(three_zones, questions)
 
     for each in beside.values():
         three_zones.publish(each, [placeless(a1), placeless(b1)])
     expect_concurrent_traffic(
-        three_zones, [Question(f"ready again over {name}", each, _from_two({a1, b1})) for name, each in beside.items()]
+        three_zones,
+        [ExpectedTraffic(f"ready again over {name}", each, _from_two({a1, b1})) for name, each in beside.items()],
     )
 
 

@@ -22,8 +22,8 @@ from trafficdist import (
     ClientRef,
     Cluster,
     Expected,
+    ExpectedTraffic,
     Pod,
-    Question,
     Rates,
     endpoint,
     expect_concurrent_traffic,
@@ -89,9 +89,9 @@ def _by(outcome: oracle.Outcome) -> str:
     return outcome.by if isinstance(outcome, oracle.AllowedPods) else "silence"
 
 
-def _question(name: str, service: Any, asked: SampledState, told: Mapping[str, Expected]) -> Question:
+def _question(name: str, service: Any, asked: SampledState, told: Mapping[str, Expected]) -> ExpectedTraffic:
     clients: dict[ClientRef, Expected] = {Client(asked.client, node): each for node, each in told.items()}
-    return Question(name, service, clients, to=asked.to)
+    return ExpectedTraffic(name, service, clients, to=asked.to)
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
 from trafficdist import (
     Cluster,
+    ExpectedTraffic,
     Port,
-    Question,
     at_port,
     endpoint,
     expect_concurrent_traffic,
@@ -48,7 +48,9 @@ def test_server_on_the_host_network_answers_at_its_nodes_addresses(cluster: Clus
     cluster.publish(service, [endpoint(a1)])
     families = ("IPv4", "IPv6")
     questions = [
-        Question(f"{port.name} {family}", service, {"b1": {a1}, node_client("a1"): {a1}}, family=family, port=port)
+        ExpectedTraffic(
+            f"{port.name} {family}", service, {"b1": {a1}, node_client("a1"): {a1}}, family=family, port=port
+        )
         for port in (TCP, UDP)
         for family in families
     ]
@@ -68,7 +70,8 @@ def test_each_port_of_a_server_has_a_name(cluster: Cluster) -> None:
     cluster.publish(service, [endpoint(a1)])
     expected = {80: at_port(a1, 8080), 81: at_port(a1, 9000)}
     expect_concurrent_traffic(
-        cluster, [Question(str(port.port), service, {"b1": {expected[port.port]}}, port=port) for port in service.ports]
+        cluster,
+        [ExpectedTraffic(str(port.port), service, {"b1": {expected[port.port]}}, port=port) for port in service.ports],
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PacketPath
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from harness.backends.implementation import reference
 from harness.errors import UnavailableError
 from harness.model.manifests import TCP, UDP, Port
 from harness.scenario.measuring import measure
-from harness.scenario.paths import PacketPath as Way
+from harness.scenario.paths import PacketPath
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.service_address import ClientRef, service_address
 from harness.settings.implementations import of_settings
@@ -107,7 +107,7 @@ def test_each_data_plane_mutant_shows_its_rule_or_has_a_reason() -> None:
     assert told | NOT_TOLD.keys() == {each.name for each in data_planes.MUTANTS}
 
 
-def way(cluster: Cluster, service: Service, fault: TracedFault, pod: Pod) -> Way:
+def way(cluster: Cluster, service: Service, fault: TracedFault, pod: Pod) -> PacketPath:
     """Return the path of the failing probe. A timeout is the right outcome if no pod may answer."""
     via, client = (None, fault.client) if fault.client != "via b1" else ("b1", "a1")
     target = service_address(cluster, service, to=fault.to, family=fault.family, port=fault.port, via=via)
@@ -115,7 +115,7 @@ def way(cluster: Cluster, service: Service, fault: TracedFault, pod: Pod) -> Way
     return target.path(pod if client == "itself" else client, TIMED_OUT if silent else frozenset({pod.name}))
 
 
-def path_of(cluster: Cluster, way: Way) -> str:
+def path_of(cluster: Cluster, way: PacketPath) -> str:
     """Record a failed window for this address. Return the packet path from the evidence."""
     cluster.settle()
     with pytest.raises(AssertionError):
@@ -125,7 +125,7 @@ def path_of(cluster: Cluster, way: Way) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[each.mutant for each in FAULTS])
-def test_rule_at_fault_is_named(tmp_path: PacketPath, fault: TracedFault) -> None:
+def test_rule_at_fault_is_named(tmp_path: Path, fault: TracedFault) -> None:
     with scenario(tmp_path, reference(MUTANTS[fault.mutant])) as (cluster, backend):
         service = cluster.create_service(ports=[fault.port], dual_stack=True, **fault.spec)
         (pod,) = cluster.run_servers(on=[fault.on])
@@ -137,7 +137,7 @@ def test_rule_at_fault_is_named(tmp_path: PacketPath, fault: TracedFault) -> Non
         assert f"inet {TRACE_TABLE}" not in left
 
 
-def test_wrong_decision_shows_its_element_and_the_expected_decision(tmp_path: PacketPath) -> None:
+def test_wrong_decision_shows_its_element_and_the_expected_decision(tmp_path: Path) -> None:
     with scenario(tmp_path, reference(MUTANTS["ignores-zone-hints"])) as (cluster, _):
         service = cluster.create_service(traffic_distribution="PreferClose")
         a1, b1 = cluster.run_servers(on=["a1", "b1"])
@@ -155,7 +155,7 @@ CHOSEN = {
 
 
 @pytest.mark.parametrize("mode", CHOSEN)
-def test_rules_of_kube_proxy_have_their_own_comments(tmp_path: PacketPath, mode: str) -> None:
+def test_rules_of_kube_proxy_have_their_own_comments(tmp_path: Path, mode: str) -> None:
     try:
         implementation = of_settings(resolve({"proxy": "kube-proxy", "mode": mode}, environment={}))
     except UnavailableError as error:
