@@ -32,7 +32,7 @@ def _as_rendered(_: RuleAction | None, wanted: RuleAction) -> RuleAction:
 
 
 class KeepsDuplicateSlots(State):
-    """Uses the rendered slots in their order, including duplicates, unless a `OwnNode` function rearranges them."""
+    """Uses the rendered slots in their order, including duplicates, unless a `Place` function rearranges them."""
 
     def __init__(self, *arguments: Any, place: Place = _as_rendered, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
