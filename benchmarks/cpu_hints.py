@@ -26,7 +26,7 @@ from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.endpoints import EndpointCache
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
 
@@ -124,7 +124,7 @@ def reconcile(nodes: dict[str, Object], endpoints: int, *, collector: bool = Tru
     return middle - begin, end - restarted
 
 
-def stored(plan: Plan) -> list[Object]:
+def stored(plan: SlicePlan) -> list[Object]:
     """Return the slices of a plan in the form that an API server would return."""
     return [
         {**each, "metadata": {**each["metadata"], "name": f"web-{number}", "resourceVersion": "1"}}

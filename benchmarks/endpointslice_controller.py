@@ -19,7 +19,7 @@ from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.endpoints import EndpointCache
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.features import Features
 
 RUNS = 300
@@ -100,7 +100,7 @@ def unready(pod: Object) -> Object:
     return {**pod, "status": {**pod["status"], "conditions": [{"type": "Ready", "status": "False"}]}}
 
 
-def plan(service: Object, pods: list[Object], slices: list[Object], memo: EndpointCache) -> Plan:
+def plan(service: Object, pods: list[Object], slices: list[Object], memo: EndpointCache) -> SlicePlan:
     return plan_service(service, pods, NODES, slices, features=Features(), memo=memo)
 
 

@@ -14,9 +14,9 @@ _MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version"
 
 
 def _running() -> Iterable[str]:
-    from emulator import state
+    from emulator import cluster_state
 
-    return [each.name for each in state.running()]
+    return [each.name for each in cluster_state.running()]
 
 
 _CLUSTERS = completing(_running)
@@ -54,26 +54,26 @@ def up(name: str, **options: Any) -> None:
     Select its components with the same options as for `run`. The cluster runs pods that are created through its API.
     With --control-plane binaries:VERSION, it also runs kube-scheduler and all controllers that need no cloud provider.
     """
-    from emulator import control
+    from emulator import cluster_control
 
-    click.echo(control.up(name, **options))
+    click.echo(cluster_control.up(name, **options))
 
 
 @cluster.command(name="list", epilog=examples("cluster list"))
 def list_clusters() -> None:
     """List running clusters and the paths of their kubeconfigs."""
-    from emulator import control
+    from emulator import cluster_control
 
-    click.echo(control.listing())
+    click.echo(cluster_control.listing())
 
 
 @cluster.command(epilog=examples("cluster down", "cluster down --name old"))
 @_NAME
 def down(name: str) -> None:
     """Stop a cluster and remove all its resources. Also succeeds if no such cluster is running."""
-    from emulator import control
+    from emulator import cluster_control
 
-    click.echo(control.down(name))
+    click.echo(cluster_control.down(name))
 
 
 @cluster.command(
@@ -86,17 +86,17 @@ def kubeconfig(name: str, path: bool) -> None:
 
     `export KUBECONFIG=$(trafficdist cluster kubeconfig --path)` makes kubectl use it.
     """
-    from emulator import control
+    from emulator import cluster_control
 
-    where = control.kubeconfig(name)
+    where = cluster_control.kubeconfig(name)
     click.echo(where if path else where.read_text(encoding="utf-8").rstrip())
 
 
 def _places(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
     def places() -> Iterable[str]:
-        from emulator import state
+        from emulator import cluster_state
 
-        cluster = state.load(context.params.get("name") or "default")
+        cluster = cluster_state.load(context.params.get("name") or "default")
         return cluster.places if cluster else ()
 
     return completing(places)(context, parameter, incomplete)
@@ -112,6 +112,6 @@ def _places(context: click.Context, parameter: click.Parameter, incomplete: str)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, place: str, command: Sequence[str]) -> None:
     """Run a command in the network namespace of a node, a pod, or the external client (`external`)."""
-    from emulator import control
+    from emulator import cluster_control
 
-    control.execute(name, place, command)
+    cluster_control.execute(name, place, command)

@@ -19,11 +19,11 @@ from typing import Any
 
 import yaml
 
+from emulator.cluster_state import READY, ClusterState, save
 from emulator.control_plane import implementation_of
 from emulator.kube_dns import KubeDns
 from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.kubelet.kubelet import Key, Kubelet
-from emulator.state import READY, ClusterState, save
 from harness import threads
 from harness.api.client import Api, Object, RefusedError
 from harness.backends.netns import BOOT_SECONDS, NetnsBackend

@@ -30,7 +30,7 @@ from harness.model.outcomes import Observation, Reached
 from harness.model.topology import Node, Topology
 from harness.model.workloads import pod_client
 from harness.probes.loop import Probe
-from harness.run.signals import Signals
+from harness.run.signals import SignalHandler
 
 CONNECTIONS = 10
 """The number of connections per probe if servers do not return their names."""
@@ -56,7 +56,7 @@ def ask(
         diagnosis, cluster, [str(each["metadata"]["name"]) for each in cluster.objects.nodes if takes_pods(each)]
     )
     preflight(kubeconfig, context, rules=PERMISSIONS)
-    signals = Signals()
+    signals = SignalHandler()
     with signals.heard(), contextlib.ExitStack() as begun:
         api = Api(find(kubeconfig, context=context), connections=100)
         begun.callback(api.close)

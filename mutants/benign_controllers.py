@@ -22,14 +22,14 @@ from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import Allocation, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.labels import node_zone
-from reference.endpointslice.plan import FamilyPlan, Plan, plan_service
+from reference.endpointslice.plan import FamilyPlan, SlicePlan, plan_service
 
 # Splitting endpoints into slices
 
 
 def _one_slice_a_port(
     service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any
-) -> Plan:
+) -> SlicePlan:
     ports = service["spec"].get("ports") or []
     if len(ports) < 2:
         return plan_service(service, pods, nodes, existing, **options)
@@ -59,7 +59,9 @@ def _port_name(endpoint_slice: Object, names: list[str]) -> str:
     return found[0] if found and found[0] in names else names[0]
 
 
-def _merging(service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
+def _merging(
+    service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any
+) -> SlicePlan:
     """Plan slices of two endpoints. If fewer slices would be enough, merge the smallest slice into the others."""
     pods, existing = list(pods), list(existing)
     options["max_endpoints"] = 2
@@ -75,7 +77,7 @@ def _merging(service: Object, pods: Iterable[Object], nodes: Nodes, existing: It
     return replace(merged, delete=(*merged.delete, smallest))
 
 
-def _shuffling() -> Callable[..., Plan]:
+def _shuffling() -> Callable[..., SlicePlan]:
     """Return a planner that writes endpoints in random order. The order differs between runs."""
     chance = random.Random()  # noqa: S311  an order, no secret
 
@@ -90,7 +92,7 @@ def _shuffling() -> Callable[..., Plan]:
 
 def _keeps_lost_pods(
     service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any
-) -> Plan:
+) -> SlicePlan:
     """Plan an endpoint without a zone for a pod whose Node does not exist."""
     pods = list(pods)
     missing = {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")} - nodes.keys()
@@ -167,7 +169,7 @@ def _unhinted(obj: Object) -> Object:
     return {**obj, "endpoints": [without(each, "hints") for each in obj["endpoints"]]}
 
 
-def _moves_few(*arguments: Any, **options: Any) -> Plan:
+def _moves_few(*arguments: Any, **options: Any) -> SlicePlan:
     """Hint every endpoint for its own zone, except the endpoints that other zones need."""
     right = plan_service(*arguments, **options)
     shared = [
@@ -180,7 +182,7 @@ def _moves_few(*arguments: Any, **options: Any) -> Plan:
     return right
 
 
-def _few_moves(family: FamilyPlan, outcome: CpuOutcome, plan: Plan, options: Mapping[str, Any]) -> dict[str, str]:
+def _few_moves(family: FamilyPlan, outcome: CpuOutcome, plan: SlicePlan, options: Mapping[str, Any]) -> dict[str, str]:
     """Return the zone for which each endpoint of the slices to be written is hinted, by address."""
     written = {each["addresses"][0] for one in (*plan.create, *plan.update) for each in one["endpoints"]}
     hinted = [each for one in family.slices for each in one if "hints" in each]
@@ -265,7 +267,7 @@ def _reworded(event: Object) -> Object:
     return event
 
 
-def _planning(name: str, sentence: str, family: str, plan: Callable[..., Plan], **more: Any) -> Mutant:
+def _planning(name: str, sentence: str, family: str, plan: Callable[..., SlicePlan], **more: Any) -> Mutant:
     return Mutant(name, sentence, family, controller=partial(EndpointSliceController, plan=plan), **more)
 
 

@@ -18,7 +18,7 @@ from mutants.load_balancing import KeepsDuplicateSlots
 from mutants.mutant import Mutant
 from reference.client import Event
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.base_rules import Chain, Rule, address_length, load_source
@@ -114,7 +114,7 @@ def _turned(action: RuleAction) -> RuleAction:
     return action[::-1] if isinstance(action, tuple) else action
 
 
-def _slow_plan(*arguments: Any, **options: Any) -> Plan:
+def _slow_plan(*arguments: Any, **options: Any) -> SlicePlan:
     time.sleep(DELAY / 10)
     return plan_service(*arguments, **options)
 

@@ -26,7 +26,7 @@ from reference.endpointslice.labels import (
     TOPOLOGY_MODE,
     service_name,
 )
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 
 MUTANTS: list[Mutant] = []
 
@@ -58,7 +58,7 @@ def terminating_pod_serves_anyhow(service: Object, endpoint: Object) -> Object:
     "lost-pod-holds-up-its-service",
     "While the Node of one pod is missing, the controller writes nothing for its Service.",
 )
-def lost_pod_holds_up_its_service(*arguments: Any, **options: Any) -> Plan:
+def lost_pod_holds_up_its_service(*arguments: Any, **options: Any) -> SlicePlan:
     right = plan_service(*arguments, **options)
     return replace(right, create=(), update=(), delete=()) if right.missing_nodes else right
 
@@ -69,7 +69,7 @@ def lost_pod_holds_up_its_service(*arguments: Any, **options: Any) -> Plan:
 def lost_pod_keeps_its_zone() -> Planner:
     known: dict[str, Object] = {}
 
-    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> SlicePlan:
         known.update(nodes)
         return plan_service(service, pods, dict(known), *others, **options)
 
@@ -80,14 +80,14 @@ def lost_pod_keeps_its_zone() -> Planner:
     "leaves-out-every-lost-pod",
     "The controller leaves out a pod whose Node is missing, even with publishNotReadyAddresses.",
 )
-def leaves_out_every_lost_pod(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+def leaves_out_every_lost_pod(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> SlicePlan:
     if service["spec"].get("publishNotReadyAddresses"):
         pods = [each for each in pods if each["spec"].get("nodeName", "") in nodes]
     return plan_service(service, pods, nodes, *others, **options)
 
 
 @_faults.misplans("lost-pod-ends-hints", "While the Node of one pod is missing, its Service gets no hints.")
-def lost_pod_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
+def lost_pod_ends_hints(service: Object, *others: Any, **options: Any) -> SlicePlan:
     right = plan_service(service, *others, **options)
     return plan_service(unasked(service), *others, **options) if right.missing_nodes else right
 
@@ -95,7 +95,7 @@ def lost_pod_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
 @_faults.misplans("second-family-is-frozen", "The controller never changes an IPv6 slice after creating it.")
 def second_family_is_frozen(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
-) -> Plan:
+) -> SlicePlan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
     there = any(each["addressType"] == "IPv6" and each["endpoints"] for each in existing)
@@ -115,7 +115,7 @@ def second_family_is_frozen(
 )
 def never_empties_a_slice(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
-) -> Plan:
+) -> SlicePlan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
     return replace(right, delete=()) if len(existing) > 1 else right
@@ -128,7 +128,7 @@ def never_empties_a_slice(
     "refused-annotation-falls-through",
     "If the annotation yields no hints, the controller adds hints for trafficDistribution.",
 )
-def refused_annotation_falls_through(service: Object, *others: Any, **options: Any) -> Plan:
+def refused_annotation_falls_through(service: Object, *others: Any, **options: Any) -> SlicePlan:
     right = plan_service(service, *others, **options)
     field = service["spec"].get("trafficDistribution")
     if not field or not any(each.refusal for each in right.families.values()):
@@ -139,7 +139,7 @@ def refused_annotation_falls_through(service: Object, *others: Any, **options: A
 @_faults.misplans(
     "hints-by-host-name", "The controller writes hostnames of nodes instead of node names in hints.", "kubernetes#71851"
 )
-def hints_by_host_name(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+def hints_by_host_name(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> SlicePlan:
     names = {name: (node["metadata"].get("labels") or {}).get(HOST_NAME, name) for name, node in nodes.items()}
 
     def named(endpoint: Object) -> Object:
@@ -224,7 +224,7 @@ class _RewritesOnNodeEvents(EndpointSliceController):
             for key in self._index.services:
                 self._work.add(key)
 
-    def _plan(self, service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
+    def _plan(self, service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> SlicePlan:
         existing = list(existing)
         right = plan_service(service, pods, nodes, existing, **options)
         if not right.is_empty or not self._node_events:
@@ -255,7 +255,7 @@ def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
     def make(client: Client, **options: Any) -> EndpointSliceController:
         turned: set[str] = set()  # names of Services; a test never uses a name twice
 
-        def plan(service: Object, *others: Any, **more: Any) -> Plan:
+        def plan(service: Object, *others: Any, **more: Any) -> SlicePlan:
             key = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
             return plan_service(unasked(service) if key in turned else service, *others, **more)
 
@@ -337,7 +337,7 @@ def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., Endpo
                     heard += services if for_each_service else 1
             return event
 
-        def plan(service: Object, *others: Any, **more: Any) -> Plan:
+        def plan(service: Object, *others: Any, **more: Any) -> SlicePlan:
             return plan_service(unasked(service) if heard > changes else service, *others, **more)
 
         return EndpointSliceController(FilteringClient(client, rewriting(listening)), plan=plan, **options)

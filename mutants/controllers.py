@@ -14,7 +14,7 @@ from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewrit
 from reference.client import Event, Key, Object, key_of
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
-from reference.endpointslice.plan import Plan, plan_service, selects_pods
+from reference.endpointslice.plan import SlicePlan, plan_service, selects_pods
 
 MUTANTS: list[Mutant] = []
 
@@ -37,7 +37,7 @@ def terminating_means_ready(service: Object, endpoint: Object) -> Object:
 
 
 @_faults.misplans("ignores-publish-not-ready", "The controller ignores publishNotReadyAddresses.")
-def ignores_publish_not_ready(service: Object, *others: Any, **options: Any) -> Plan:
+def ignores_publish_not_ready(service: Object, *others: Any, **options: Any) -> SlicePlan:
     return plan_service(with_spec(service, publishNotReadyAddresses=None), *others, **options)
 
 
@@ -53,7 +53,7 @@ def published_means_serving(service: Object, endpoint: Object) -> Object:
 
 
 @_faults.misplans("keeps-ended-pods", "Pods that have ended remain endpoints.")
-def keeps_ended_pods(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def keeps_ended_pods(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     running = [{**pod, "status": {**pod["status"], "phase": "Running"}} for pod in pods]
     return plan_service(service, running, *others, **options)
 
@@ -62,7 +62,7 @@ def keeps_ended_pods(service: Object, pods: Pods, *others: Any, **options: Any) 
 def keeps_former_pods() -> Planner:
     known: dict[str, dict[str, Object]] = {}
 
-    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
         present = {pod["metadata"]["name"]: pod for pod in pods}
         kept = known[service["metadata"]["uid"]] = present | {
             name: pod for name, pod in known.get(service["metadata"]["uid"], {}).items() if name not in present
@@ -75,7 +75,7 @@ def keeps_former_pods() -> Planner:
 @_faults.misplans("leaves-out-what-does-not-fit", "The controller leaves out endpoints that do not fit into one slice.")
 def leaves_out_what_does_not_fit(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
-) -> Plan:
+) -> SlicePlan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
     there, create = [_kind(each) for each in (*existing, *right.update)], []
@@ -92,7 +92,9 @@ def _kind(each: Object) -> tuple[str, object]:
 
 
 @_faults.misplans("overlapping-slices", "One endpoint of the largest slice is also in all other slices.")
-def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
+def overlapping_slices(
+    service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
+) -> SlicePlan:
     existing = list(existing)
     nothing: Object = {"metadata": {}, "endpoints": []}
     largest = max(existing, key=lambda each: len(each["endpoints"]), default=nothing)
@@ -108,7 +110,7 @@ def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iter
 
 
 @_faults.misplans("named-ports-resolve-once", "The first pod determines the number of a named port for all pods.")
-def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     pods = list(pods)
     first = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))[:1]
     names = {port["name"]: port["containerPort"] for pod in first for port in pod["spec"]["containers"][0]["ports"]}
@@ -124,7 +126,7 @@ def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **option
 def addresses_of_pods_are_frozen() -> Planner:
     known: dict[tuple[str, str], object] = {}
 
-    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
         frozen = []
         for pod in pods:
             ips = pod["status"].get("podIPs")
@@ -138,7 +140,7 @@ def addresses_of_pods_are_frozen() -> Planner:
 
 
 @_faults.misplans("one-family-only", "The controller writes no slices for the second IP family.")
-def one_family_only(service: Object, *others: Any, **options: Any) -> Plan:
+def one_family_only(service: Object, *others: Any, **options: Any) -> SlicePlan:
     families = service["spec"].get("ipFamilies") or ["IPv4"]
     return plan_service(with_spec(service, ipFamilies=families[:1]), *others, **options)
 
@@ -147,7 +149,7 @@ def one_family_only(service: Object, *others: Any, **options: Any) -> Plan:
     "one-family-unless-two-are-required",
     "The controller writes no slices for the second IP family if ipFamilyPolicy is PreferDualStack.",
 )
-def one_family_unless_two_are_required(service: Object, *others: Any, **options: Any) -> Plan:
+def one_family_unless_two_are_required(service: Object, *others: Any, **options: Any) -> SlicePlan:
     prefers = service["spec"].get("ipFamilyPolicy") == "PreferDualStack"
     return (one_family_only if prefers else plan_service)(service, *others, **options)
 
@@ -173,7 +175,7 @@ def _rewriting(some: Callable[[Object], bool]) -> Planner:
     """Return a planner that also rewrites unchanged slices of the Service that match `some`."""
     numbers = itertools.count(1)
 
-    def plan(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> SlicePlan:
         existing = list(existing)
         right = plan_service(service, pods, nodes, existing, **options)
         changed = {each["metadata"]["name"] for each in (*right.update, *right.delete)}
@@ -234,12 +236,12 @@ def all_are_ours(event: Event) -> Event:
     return Event(event.type, event.resource, _labelled(event.object, {MANAGED_BY: CONTROLLER}))
 
 
-def _clears_hints(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
+def _clears_hints(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> SlicePlan:
     if selects_pods(service):
         return plan_service(service, pods, nodes, existing, **options)
     hinted = [each for each in existing if any("hints" in endpoint for endpoint in each["endpoints"])]
     cleared = [{**each, "endpoints": [without(one, "hints") for one in each["endpoints"]]} for each in hinted]
-    return Plan((), tuple(cleared), (), (), NoHints("these are all mine"))
+    return SlicePlan((), tuple(cleared), (), (), NoHints("these are all mine"))
 
 
 _faults.of_controller(
@@ -255,7 +257,7 @@ _faults.of_controller(
     "The controller treats a pod as ready while its containers are ready, whatever the state of its node.",
     symptom=NO_ANSWER,
 )
-def ready_by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def ready_by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     def judged(pod: Object) -> Object:
         ready = "True" if has_condition(pod, "ContainersReady") else "False"
         conditions = [{**each, "status": ready} for each in pod.get("status", {}).get("conditions") or ()]
@@ -287,7 +289,7 @@ _faults.of_controller(
 def selects_in_every_namespace() -> Planner:
     known: dict[Key, Object] = {}
 
-    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
         own, selector = list(pods), service["spec"].get("selector") or {}
         known.update({key_of(pod): pod for pod in own})
         own += [

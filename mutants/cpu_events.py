@@ -13,7 +13,7 @@ from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import CpuHeuristic, NoHints
 from reference.endpointslice.metrics import Metrics
-from reference.endpointslice.plan import Plan
+from reference.endpointslice.plan import SlicePlan
 
 MUTANTS: list[Mutant] = []
 
@@ -90,7 +90,7 @@ _faults.of_controller(
 
 
 class _MetricsWithoutAuto(Metrics):
-    def applied(self, plan: Plan) -> None:
+    def applied(self, plan: SlicePlan) -> None:
         by_cpu = isinstance(plan.mechanism, CpuHeuristic)
         super().applied(replace(plan, mechanism=NoHints("")) if by_cpu else plan)
 

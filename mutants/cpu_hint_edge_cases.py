@@ -15,7 +15,7 @@ from reference.endpointslice.allocation import Threshold, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.hints import CpuHeuristic, mechanism
 from reference.endpointslice.labels import node_zone
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.endpointslice.zones import NoHintsReason, ZoneTable
 from reference.features import Features
 
@@ -25,7 +25,7 @@ MUTANTS: list[Mutant] = []
 def _by_cpu(plan: Planner) -> Planner:
     """Return a planner that is correct for all Services without hints by CPU."""
 
-    def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+    def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> SlicePlan:
         asked = isinstance(mechanism(service, features), CpuHeuristic)
         return (plan if asked else plan_service)(service, *others, features=features, **options)
 
@@ -43,7 +43,7 @@ def _own_zone(service: Object) -> Object:
 def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool) -> None:
     """Create a mutant with a different threshold, for Services with hints (`hinted`) or for Services without hints."""
 
-    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, *others: Any, **options: Any) -> SlicePlan:
         right = plan_service(service, *others, **options)
         outcomes = [each.outcome for each in right.families.values() if isinstance(each.outcome, CpuOutcome)]
         if not outcomes or any(each.had_hints is not hinted for each in outcomes):
@@ -77,7 +77,7 @@ _misplaces_threshold(
     "forgets-hints-when-slices-change",
     "The controller treats a slice that it writes as if the slice had no hints before.",
 )
-def forgets_hints_when_slices_change(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+def forgets_hints_when_slices_change(service: Object, *others: Any, features: Features, **options: Any) -> SlicePlan:
     right = plan_service(service, *others, features=features, **options)
     outcomes = [each.outcome for each in right.families.values() if isinstance(each.outcome, CpuOutcome)]
     shares, to_add = options["zones"].shares, rules(features).to_add
@@ -91,7 +91,9 @@ def _sees(see: Callable[[], Callable[[Nodes], Nodes]]) -> Callable[[], Planner]:
     def make() -> Planner:
         seen = see()
 
-        def plan(service: Object, pods: Pods, nodes: Nodes, existing: Pods, *, features: Features, **more: Any) -> Plan:
+        def plan(
+            service: Object, pods: Pods, nodes: Nodes, existing: Pods, *, features: Features, **more: Any
+        ) -> SlicePlan:
             more["zones"] = ZoneTable(features, seen(nodes))
             return plan_service(service, pods, nodes, existing, features=features, **more)
 
@@ -133,7 +135,9 @@ _faults.remembers("reads-zones-of-nodes-once", "The controller never updates the
 @_faults.misplans(
     "own-zone-first-at-first-only", "When hints change, the controller moves any endpoints of a slice to other zones."
 )
-def own_zone_first_at_first_only(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+def own_zone_first_at_first_only(
+    service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any
+) -> SlicePlan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
 
@@ -153,7 +157,7 @@ def _unhinted(endpoint: Object) -> str:
     "judges-each-slice-alone",
     "The controller does not change slices unless a single slice has too many endpoints for a zone.",
 )
-def judges_each_slice_alone(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+def judges_each_slice_alone(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> SlicePlan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
     planned = [one for family in right.families.values() for slices in family.slices for one in slices]

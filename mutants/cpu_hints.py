@@ -17,7 +17,7 @@ from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.hints import CpuHeuristic, mechanism
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
 from reference.endpointslice.node_level import GATE
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.endpointslice.zones import NoHintsReason, ZoneShares, ZoneTable
 from reference.features import Features
 
@@ -27,7 +27,7 @@ MUTANTS: list[Mutant] = []
 def _planner(plan: Planner) -> Planner:
     """Return a planner that uses `plan` for Services with hints only by CPU, and is correct for others."""
 
-    def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+    def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> SlicePlan:
         by_cpu = isinstance(mechanism(service, features), CpuHeuristic) and not features.enabled(GATE)
         return (plan if by_cpu else plan_service)(service, *others, features=features, **options)
 
@@ -45,7 +45,7 @@ def _miscounts(
     def register(see: Callable[[Nodes], Nodes]) -> Callable[[Nodes], Nodes]:
         def plan(
             service: Object, pods: Pods, nodes: Nodes, existing: Pods, *, features: Features, **options: Any
-        ) -> Plan:
+        ) -> SlicePlan:
             options["zones"] = ZoneTable(features, see(nodes))
             return plan_service(service, pods, nodes, existing, features=features, **options)
 
@@ -55,12 +55,12 @@ def _miscounts(
     return register
 
 
-def _as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
+def _as_the_field(service: Object, *others: Any, **options: Any) -> SlicePlan:
     """Return the plan for the Service as if it had PreferClose instead of the annotation."""
     return plan_service(_without_annotation(service, trafficDistribution="PreferClose"), *others, **options)
 
 
-def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
+def _unasked(service: Object, *others: Any, **options: Any) -> SlicePlan:
     """Return the plan for the Service as if it requested no hints."""
     return plan_service(_without_annotation(service), *others, **options)
 
@@ -72,11 +72,11 @@ def _without_annotation(service: Object, **spec: Any) -> Object:
     return {**service, "metadata": {**service["metadata"], "annotations": annotations}, "spec": {**bare, **spec}}
 
 
-def _is_refused(plan: Plan) -> bool:
+def _is_refused(plan: SlicePlan) -> bool:
     return any(family.refusal for family in plan.families.values())
 
 
-def _endpoints(plan: Plan) -> list[Object]:
+def _endpoints(plan: SlicePlan) -> list[Object]:
     """Return all planned endpoints of the first IP family."""
     families = list(plan.families.values())
     return [each for slices in families[:1] for one in slices.slices for each in one]
@@ -101,7 +101,7 @@ def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
     "The controller hints each endpoint for its own zone, regardless of the load.",
     "faults that the e2e test does not detect",
 )
-def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
+def copies_the_own_zone(*arguments: Any, **options: Any) -> SlicePlan:
     return _as_the_field(*arguments, **options)
 
 
@@ -109,7 +109,7 @@ def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
     "keeps-every-own-zone",
     "The controller never allocates endpoints to other zones.",
 )
-def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
+def keeps_every_own_zone(*arguments: Any, **options: Any) -> SlicePlan:
     right = plan_service(*arguments, **options)
     return right if _is_refused(right) else _as_the_field(*arguments, **options)
 
@@ -118,7 +118,7 @@ def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
     "forgets-who-is-in-the-zone",
     "Each zone gets the right number of endpoints, but its own endpoints are not preferred.",
 )
-def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
+def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> SlicePlan:
     def turned(each: Object) -> Object:
         hints = [one.get("hints") for one in each["endpoints"]]
         if None in hints:
@@ -132,7 +132,7 @@ def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
 @_faults.misplans(
     "needs-more-endpoints-than-zones", "A Service gets hints only if it has more endpoints than there are zones."
 )
-def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
+def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> SlicePlan:
     shares = options["zones"].shares
     right = plan_service(*arguments, **options)
     few = isinstance(shares, ZoneShares) and len(_endpoints(right)) <= len(shares.weights)
@@ -140,13 +140,13 @@ def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
 
 
 @_faults.misplans("hints-in-one-zone", "If all nodes are in one zone, endpoints are hinted for that zone.")
-def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> SlicePlan:
     plan = _as_the_field if len({node_zone(each) for each in nodes.values()}) == 1 else plan_service
     return plan(service, pods, nodes, *others, **options)
 
 
 @_faults.misplans("shares-out-each-slice", "The controller allocates the endpoints of every slice separately.")
-def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
+def shares_out_each_slice(*arguments: Any, **options: Any) -> SlicePlan:
     right = plan_service(*arguments, **options)
     slices = [_ready(each) for family in right.families.values() for each in family.slices]
     right_too = _is_refused(right) or not _allows(options, _ready(_endpoints(right)))
@@ -155,7 +155,7 @@ def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
 
 
 @_faults.misplans("counts-endpoints-by-port", "The controller counts an endpoint once for each port of the Service.")
-def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> Plan:
+def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> SlicePlan:
     right = plan_service(service, *others, **options)
     counted = len(_endpoints(right)) * len(service["spec"].get("ports") or ())
     return _as_the_field(service, *others, **options) if _is_refused(right) and _allows(options, counted) else right
@@ -164,7 +164,7 @@ def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> P
 @_faults.misplans(
     "counts-unready-endpoints", "The controller counts unready endpoints as ready.", "kubernetes PR#106507"
 )
-def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
+def counts_unready_endpoints(*arguments: Any, **options: Any) -> SlicePlan:
     right = plan_service(*arguments, **options)
     every = _endpoints(right)
     fit = _is_refused(right) or not _allows(options, _ready(every)) or _allows(options, len(every))
@@ -174,7 +174,7 @@ def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
 @_faults.misplans(
     "guesses-unknown-zones", "The controller treats an endpoint with an unknown zone as an endpoint in zone a."
 )
-def guesses_unknown_zones(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+def guesses_unknown_zones(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> SlicePlan:
     return plan_service(service, pods, {name: _in_some_zone(node) for name, node in nodes.items()}, *others, **options)
 
 
@@ -186,7 +186,7 @@ def _in_some_zone(node: Object) -> Object:
 def _other_reading(client: Any, *, features: Features, **options: Any) -> EndpointSliceController:
     other = replace(features, follows="kep" if features.follows == "released" else "released")
 
-    def plan(*arguments: Any, features: Features, **more: Any) -> Plan:
+    def plan(*arguments: Any, features: Features, **more: Any) -> SlicePlan:
         return plan_service(*arguments, features=other, **more)
 
     made = EndpointSliceController(client, features=features, plan=_planner(plan), **options)
@@ -214,7 +214,7 @@ def _by_zone(each: Object) -> list[list[Object]]:
 
 
 @_faults.misplans("a-slice-for-each-zone", "The controller writes endpoints with hints to a new slice for each zone.")
-def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan:
+def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> SlicePlan:
     right = plan_service(service, *others, **options)
     update, create = [], list(right.create)
     for each in right.update:
@@ -229,7 +229,7 @@ def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan
 @PlanMutantRegistry(MUTANTS).misplans(
     "shares-out-unasked", "The controller treats Services without the annotation as if the annotation were Auto."
 )
-def shares_out_unasked(service: Object, *others: Any, **options: Any) -> Plan:
+def shares_out_unasked(service: Object, *others: Any, **options: Any) -> SlicePlan:
     asking = dict.fromkeys((TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE), "Auto")
     metadata = {**service["metadata"], "annotations": {**asking, **(service["metadata"].get("annotations") or {})}}
     return plan_service({**service, "metadata": metadata}, *others, **options)
@@ -308,7 +308,7 @@ def control_plane_labels_have_no_value(nodes: Nodes) -> Nodes:
 )
 def unready_endpoints_end_the_hysteresis(
     service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any
-) -> Plan:
+) -> SlicePlan:
     pods, existing = list(pods), list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
     if all("hints" in endpoint for each in existing for endpoint in each["endpoints"]):
@@ -338,7 +338,7 @@ def leaves_out_nodes_without_cpu(nodes: Nodes) -> Nodes:
 def first_refusal_for_ever() -> Planner:
     refused: set[str] = set()
 
-    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, *others: Any, **options: Any) -> SlicePlan:
         right = plan_service(service, *others, **options)
         if _is_refused(right):
             refused.add(service["metadata"]["uid"])
@@ -349,7 +349,7 @@ def first_refusal_for_ever() -> Planner:
 
 
 @_faults.misplans("never-withdraws", "The controller never removes hints, even with a large overload.")
-def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> SlicePlan:
     existing = list(existing)
     hinted = any("hints" in one for each in existing for one in each.get("endpoints") or ())
     right = plan_service(service, pods, nodes, existing, **options)
@@ -393,7 +393,9 @@ FULL = 100  # endpoints
 
 
 @_faults.misplans("keeps-the-hints-of-full-slices", "The hints of a slice with 100 endpoints never change.")
-def _keeps_the_hints_of_full_slices(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+def _keeps_the_hints_of_full_slices(
+    service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any
+) -> SlicePlan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
     full = {each["metadata"]["name"] for each in existing if len(each.get("endpoints") or ()) >= FULL}
@@ -419,7 +421,7 @@ _faults.of_controller(
 def rewrites_slices_that_stand() -> Planner:
     written: dict[str, int] = {}
 
-    def plan(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> SlicePlan:
         existing = list(existing)
         right = plan_service(service, pods, nodes, existing, **options)
         if right.is_empty:

@@ -11,7 +11,7 @@ from mutants.mutant import Mutant
 from reference.client import Client, Event, Key, Object
 from reference.dns import DnsServer
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.pod_locator import PodLocatorController
 from reference.pod_locator.location import node_name
 from reference.proxy import ServiceProxy
@@ -58,7 +58,7 @@ class _CrashingController(_CrashingComponent, EndpointSliceController):
     def __init__(self, client: Client, **options: Any) -> None:
         super().__init__(client, plan=self._plan_and_end, **options)
 
-    def _plan_and_end(self, service: Object, pods: Any, nodes: Any, existing: Any, **more: Any) -> Plan:
+    def _plan_and_end(self, service: Object, pods: Any, nodes: Any, existing: Any, **more: Any) -> SlicePlan:
         pods = list(pods)
         if {each["spec"].get("nodeName") for each in pods} - {None, "", *nodes}:
             self._wait_if_it_hangs()

@@ -13,7 +13,7 @@ from mutants.mutant import WRITTEN, Mutant
 from mutants.wrong_plans import Planner, distribution_of, with_spec
 from reference.client import Client, Event, Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 
 LATER = 0.3  # seconds
 
@@ -34,7 +34,7 @@ class _DropsHintsLater(EndpointSliceController):
         super().__init__(client, plan=self._plan, **options)
         self._due: dict[str, float] = {}  # by the UID of a Service
 
-    def _plan(self, service: Object, *others: Any, **options: Any) -> Plan:
+    def _plan(self, service: Object, *others: Any, **options: Any) -> SlicePlan:
         if not distribution_of(service):
             return plan_service(service, *others, **options)
         now, metadata = time.monotonic(), service["metadata"]
@@ -45,7 +45,7 @@ class _DropsHintsLater(EndpointSliceController):
         return plan_service(with_spec(service, trafficDistribution=None) if late else service, *others, **options)
 
 
-def _ends_at_local(service: Object, *others: Any, **options: Any) -> Plan:
+def _ends_at_local(service: Object, *others: Any, **options: Any) -> SlicePlan:
     local = service["spec"].get("internalTrafficPolicy") == "Local"
     return plan_service(with_spec(service, trafficDistribution=None) if local else service, *others, **options)
 

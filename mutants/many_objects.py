@@ -18,7 +18,7 @@ from mutants.wrong_plans import Pods, rewritten, without
 from reference.apiserver.kinds.services import Services
 from reference.client import Event, Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision, Forward, ServicePort
@@ -212,13 +212,13 @@ MUTANTS.append(
 # Pods
 
 
-def _misplans(name: str, sentence: str, draw: str, plan: Callable[..., Plan]) -> None:
+def _misplans(name: str, sentence: str, draw: str, plan: Callable[..., SlicePlan]) -> None:
     controller = partial(EndpointSliceController, plan=plan)
     MUTANTS.append(Mutant(name, sentence, "", WRITTEN, draw=draw, controller=controller))
 
 
 def _plans(name: str, sentence: str, draw: str, judged: Callable[[list[Object]], list[Object]]) -> None:
-    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
         return plan_service(service, judged(list(pods)), *others, **options)
 
     _misplans(name, sentence, draw, plan)
@@ -262,7 +262,7 @@ def _named_targets(service: Object) -> set[str]:
     return {port["targetPort"] for port in service["spec"].get("ports") or () if isinstance(port["targetPort"], str)}
 
 
-def _node_hints_in_one_slice(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def _node_hints_in_one_slice(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     selected = list(pods)
     first = {port["containerPort"] for pod in selected[:1] for port in _container_ports(pod)}
 
@@ -282,7 +282,7 @@ _misplans(
 )
 
 
-def _all_pods_need_the_ports(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def _all_pods_need_the_ports(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     selected, wanted = list(pods), _named_targets(service)
     complete = all(wanted <= {port["name"] for port in _container_ports(pod)} for pod in selected)
     return plan_service(service, selected if complete else [], *others, **options)
@@ -296,7 +296,7 @@ _misplans(
 )
 
 
-def _selector_needs_values(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def _selector_needs_values(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     has_values = all((service["spec"].get("selector") or {}).values())
     return plan_service(service, list(pods) if has_values else [], *others, **options)
 

@@ -14,8 +14,8 @@ from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import PluginHeuristic
-from reference.endpointslice.node_level import ASKED, GATE, MissingLimit, NodeLevel, daemon_set_of
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.node_level import ASKED, GATE, MissingNodesLimit, NodeLevel, daemon_set_of
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision, Drop
@@ -29,13 +29,13 @@ def _without_gate(features: Features) -> Features:
     return replace(features, gates={name: on for name, on in features.gates.items() if name != GATE})
 
 
-def _controller(name: str, sentence: str, plan: Callable[..., Plan]) -> None:
+def _controller(name: str, sentence: str, plan: Callable[..., SlicePlan]) -> None:
     controller = partial(EndpointSliceController, plan=plan)
     MUTANTS.append(Mutant(name, sentence, symptom=f"{WRITTEN}|{REACHED}", controller=controller))
 
 
-def _with_gate(on: bool) -> Callable[..., Plan]:
-    def plan(*others: Any, features: Features, **options: Any) -> Plan:
+def _with_gate(on: bool) -> Callable[..., SlicePlan]:
+    def plan(*others: Any, features: Features, **options: Any) -> SlicePlan:
         changed = _without_gate(features)
         return plan_service(
             *others, features=replace(changed, gates={**changed.gates, GATE: True}) if on else changed, **options
@@ -44,16 +44,16 @@ def _with_gate(on: bool) -> Callable[..., Plan]:
     return plan
 
 
-def _configured(change: Callable[[NodeLevel], NodeLevel]) -> Callable[..., Plan]:
+def _configured(change: Callable[[NodeLevel], NodeLevel]) -> Callable[..., SlicePlan]:
     """Return a planner whose controller has another configuration."""
 
-    def plan(*others: Any, node_level: NodeLevel, **options: Any) -> Plan:
+    def plan(*others: Any, node_level: NodeLevel, **options: Any) -> SlicePlan:
         return plan_service(*others, node_level=change(node_level), **options)
 
     return plan
 
 
-def _approach(wrong: str, right: str) -> Callable[..., Plan]:
+def _approach(wrong: str, right: str) -> Callable[..., SlicePlan]:
     """Return a planner that replaces one approach with another."""
     return _configured(lambda told: replace(told, approach=right) if told.approach == wrong else told)  # type: ignore[arg-type]
 
@@ -66,17 +66,17 @@ def _loosely(told: NodeLevel) -> NodeLevel:
 
 
 def _as_number(told: NodeLevel) -> NodeLevel:
-    return told if told.missing is None else replace(told, missing=MissingLimit(told.missing.most))
+    return told if told.missing is None else replace(told, missing=MissingNodesLimit(told.missing.most))
 
 
 def _first_criterion(told: NodeLevel) -> NodeLevel:
     return told if told.missing is None else replace(told, daemon_set=False)
 
 
-def _owned(owners: Callable[[Sequence[Object]], Sequence[bool]]) -> Callable[..., Plan]:
+def _owned(owners: Callable[[Sequence[Object]], Sequence[bool]]) -> Callable[..., SlicePlan]:
     """Return a planner for which one DaemonSet owns these pods."""
 
-    def plan(service: Object, pods: Iterable[Object], *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Iterable[Object], *others: Any, **options: Any) -> SlicePlan:
         pods = list(pods)
         seen = [
             {**pod, "metadata": {**pod["metadata"], "ownerReferences": ANY_OWNER if owned else []}}
@@ -104,7 +104,7 @@ def _remembering(client: Any, **options: Any) -> EndpointSliceController:
     """Return a controller for which a Service that once had the annotation always has it."""
     asked: set[str] = set()
 
-    def plan(service: Object, *others: Any, **more: Any) -> Plan:
+    def plan(service: Object, *others: Any, **more: Any) -> SlicePlan:
         uid = service["metadata"]["uid"]
         if ASKED in (service["metadata"].get("annotations") or {}).values():
             asked.add(uid)
@@ -115,7 +115,7 @@ def _remembering(client: Any, **options: Any) -> EndpointSliceController:
     return EndpointSliceController(client, plan=plan, **options)
 
 
-def _nodes_alone(*others: Any, **options: Any) -> Plan:
+def _nodes_alone(*others: Any, **options: Any) -> SlicePlan:
     """Plan like `plan_service`, but remove the zone hints of endpoints for which the gate adds node hints."""
 
     def bared(each: Object) -> Object:
@@ -129,7 +129,7 @@ def _nodes_alone(*others: Any, **options: Any) -> Plan:
     return rewritten(right, bared) if options["features"].enabled(GATE) else right
 
 
-def _counting_once(*others: Any, **options: Any) -> Plan:
+def _counting_once(*others: Any, **options: Any) -> SlicePlan:
     right = plan_service(*others, **options)
     return replace(right, counts_nodes=isinstance(right.mechanism, PluginHeuristic))
 

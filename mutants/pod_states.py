@@ -8,7 +8,7 @@ from typing import Any
 from mutants.mutant import Mutant
 from mutants.wrong_plans import PlanMutantRegistry, Planner, Pods
 from reference.client import Object
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 
 MUTANTS: list[Mutant] = []
 
@@ -19,7 +19,7 @@ def _misread(name: str, sentence: str, read: Callable[[Object], Object], provena
     """Create a mutant that plans for pods as `read` returns them."""
 
     @_faults.misplans(name, sentence, provenance)
-    def misread(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    def misread(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
         return plan_service(service, list(map(read, pods)), *others, **options)
 
 
@@ -83,7 +83,7 @@ _misread(
 def keeps_pods_that_fail_later() -> Planner:
     ran: set[str] = set()
 
-    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
         pods = list(pods)
         ran.update(pod["metadata"]["uid"] for pod in pods if pod["status"].get("phase") == "Running")
         kept = [
@@ -96,6 +96,6 @@ def keeps_pods_that_fail_later() -> Planner:
 
 
 @_faults.misplans("one-pod-an-address", "Of several pods with one address, the first is an endpoint.", "cilium#22446")
-def one_pod_an_address(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def one_pod_an_address(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     first = {pod["status"].get("podIP") or pod["metadata"]["uid"]: pod for pod in reversed(list(pods))}
     return plan_service(service, list(first.values()), *others, **options)

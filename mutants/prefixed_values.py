@@ -11,7 +11,7 @@ from reference.apiserver.kinds import FieldError, errors
 from reference.apiserver.kinds.services import Services
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.features import Features
 from reference.heuristics import Endpoint, Hints, Node, PreferNextZone
 
@@ -38,7 +38,7 @@ class _AcceptsAnySlash(Services):
         return [each for each in found if not (slash and each.field == FIELD)]
 
 
-def _unknown_is_close(service: Object, *others: Any, **options: Any) -> Plan:
+def _unknown_is_close(service: Object, *others: Any, **options: Any) -> SlicePlan:
     """Plan like `plan_service`, but treat any value with a domain prefix as PreferClose."""
     spec = service["spec"]
     if "/" in (spec.get("trafficDistribution") or ""):

@@ -14,7 +14,7 @@ from mutants.data_planes import HOLE
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.client import Client, Event, Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.proxy import ServiceProxy
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Ruleset
@@ -68,7 +68,7 @@ def _touching(client: Client, **options: Any) -> EndpointSliceController:
     """Return a controller that writes every slice when it first syncs a Service."""
     seen: set[str] = set()
 
-    def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **more: Any) -> Plan:
+    def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **more: Any) -> SlicePlan:
         existing = list(existing)
         right = plan_service(service, pods, nodes, existing, **more)
         if service["metadata"]["uid"] in seen:

@@ -12,7 +12,7 @@ from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.conditions import ACCEPTED, HONORED, PROGRAMMED, Condition
-from reference.endpointslice.status import StatusKeeper
+from reference.endpointslice.status import ConditionWriter
 from reference.features import Features
 
 MUTANTS: list[Mutant] = []
@@ -87,7 +87,7 @@ MUTANTS += [
 Conditions = list[Condition]
 
 
-class _WrongConditions(StatusKeeper):
+class _WrongConditions(ConditionWriter):
     """Writes wrong conditions."""
 
     def __init__(self, *arguments: Any, lie: Callable[[Key, Conditions], Conditions]) -> None:

@@ -16,7 +16,7 @@ from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.endpoints import is_ready
 from reference.endpointslice.index import SliceIndex
 from reference.endpointslice.labels import MANAGED_BY
-from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_service
+from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, SlicePlan, plan_service
 
 MUTANTS: list[Mutant] = []
 
@@ -29,7 +29,7 @@ _faults = PlanMutantRegistry(MUTANTS)
 @_faults.misplans(
     "unready-endpoints-need-no-room", "Endpoints that are not ready do not count for the size of a slice."
 )
-def unready_endpoints_need_no_room(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def unready_endpoints_need_no_room(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     pods = list(pods)
     most = options.pop("max_endpoints", MAX_ENDPOINTS_PER_SLICE) + sum(not is_ready(pod) for pod in pods)
     return plan_service(service, pods, *others, **options, max_endpoints=most)
@@ -54,7 +54,7 @@ _faults.of_controller(
 @_faults.misplans(
     "adopts-slices-by-name", "A Service that is made again takes over the slices of the deleted Service of its name."
 )
-def adopts_slices_by_name(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+def adopts_slices_by_name(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> SlicePlan:
     existing = list(existing)
     owners = {each["metadata"]["name"]: each["metadata"].get("ownerReferences") for each in existing}
 

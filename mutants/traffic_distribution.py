@@ -10,7 +10,7 @@ from mutants.mutant import Mutant
 from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, distribution_of, rewritten, with_spec, without
 from reference.client import Object
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, ZONE, node_zone
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 
 MUTANTS: list[Mutant] = []
 
@@ -25,7 +25,7 @@ def writes_no_hints(service: Object, endpoint: Object) -> Object:
 @_faults.misplans(
     "hints-need-three-endpoints", "The controller writes no hints for fewer than three endpoints.", "kubernetes#122437"
 )
-def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     pods = list(pods)
     return plan_service(
         service if len(pods) >= 3 else with_spec(service, trafficDistribution=None), pods, *others, **options
@@ -33,7 +33,7 @@ def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **opti
 
 
 @_faults.misplans("hints-unasked", "The controller also writes hints for Services that do not request them.")
-def hints_unasked(service: Object, *others: Any, **options: Any) -> Plan:
+def hints_unasked(service: Object, *others: Any, **options: Any) -> SlicePlan:
     return plan_service(
         with_spec(service, trafficDistribution=distribution_of(service) or "PreferClose"), *others, **options
     )
@@ -43,7 +43,7 @@ def hints_unasked(service: Object, *others: Any, **options: Any) -> Plan:
 def hints_outlive_the_field() -> Planner:
     values: dict[str, str] = {}
 
-    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, *others: Any, **options: Any) -> SlicePlan:
         uid = service["metadata"]["uid"]
         values[uid] = distribution_of(service) or values.get(uid, "")
         return plan_service(with_spec(service, trafficDistribution=values[uid] or None), *others, **options)
@@ -55,7 +55,7 @@ def hints_outlive_the_field() -> Planner:
 def first_value_for_ever() -> Planner:
     values: dict[str, str] = {}
 
-    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, *others: Any, **options: Any) -> SlicePlan:
         value = values.setdefault(service["metadata"]["uid"], distribution_of(service))
         return plan_service(with_spec(service, trafficDistribution=value or None), *others, **options)
 
@@ -78,7 +78,7 @@ def hints_unready_endpoints(service: Object, endpoint: Object) -> Object:
 )
 def one_unlabelled_node_ends_hints(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
-) -> Plan:
+) -> SlicePlan:
     value = distribution_of(service) if all(node_zone(node) for node in nodes.values()) else ""
     return plan_service(with_spec(service, trafficDistribution=value or None), pods, nodes, existing, **options)
 
@@ -131,7 +131,7 @@ def same_node_needs_a_zone(service: Object, endpoint: Object) -> Object:
     "The controller ignores PreferSameZone and PreferSameNode.",
     "kube-controller-manager before 1.34",
 )
-def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Plan:
+def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> SlicePlan:
     value = distribution_of(service)
     known = None if value in ("PreferSameZone", "PreferSameNode") else value or None
     return plan_service(with_spec(service, trafficDistribution=known), *others, **options)
@@ -142,14 +142,14 @@ def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Pl
     "The controller writes no hints for a Service with a traffic policy Local.",
     "a literal reading of the table in KEP-2433",
 )
-def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
+def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> SlicePlan:
     policies = (service["spec"].get("internalTrafficPolicy"), service["spec"].get("externalTrafficPolicy"))
     value = None if "Local" in policies else distribution_of(service) or None
     return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
 
 
 @_faults.misplans("annotation-as-the-field", "The controller accepts values of trafficDistribution in the annotation.")
-def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
+def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> SlicePlan:
     value = _annotation(service)
     known = value if value in ("PreferClose", "PreferSameZone", "PreferSameNode") else None
     return plan_service(with_spec(service, trafficDistribution=distribution_of(service) or known), *others, **options)
@@ -158,7 +158,7 @@ def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Pl
 @_faults.misplans(
     "any-annotation-hides-the-field", "The annotation overrides trafficDistribution whatever its own value is."
 )
-def any_annotation_hides_the_field(service: Object, *others: Any, **options: Any) -> Plan:
+def any_annotation_hides_the_field(service: Object, *others: Any, **options: Any) -> SlicePlan:
     value = None if _annotation(service) else distribution_of(service) or None
     return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
 
@@ -175,7 +175,7 @@ def _annotation(service: Object) -> str:
 def hints_one_slice_only() -> Planner:
     first: dict[str, Any] = {}
 
-    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, *others: Any, **options: Any) -> SlicePlan:
         right = plan_service(service, *others, **options)
         for each in (*right.create, *right.update):
             if each["endpoints"]:
@@ -194,7 +194,7 @@ def hints_one_slice_only() -> Planner:
 def node_hints_outlive_the_field() -> Planner:
     local: set[str] = set()
 
-    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, *others: Any, **options: Any) -> SlicePlan:
         uid = service["metadata"]["uid"]
         if distribution_of(service) == "PreferSameNode":
             local.add(uid)
@@ -220,7 +220,7 @@ def hints_in_one_family(service: Object, endpoint: Object) -> Object:
 def node_zone_read_once() -> Planner:
     known: dict[str, str] = {}
 
-    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> SlicePlan:
         for name in known.keys() - nodes.keys():
             del known[name]
         for name, node in nodes.items():
@@ -235,7 +235,7 @@ def node_zone_read_once() -> Planner:
 def zone_outlives_its_label() -> Planner:
     known: dict[str, str] = {}
 
-    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> SlicePlan:
         known.update({name: zone for name, node in nodes.items() if (zone := node_zone(node))})
         last = {name: _in_zone(node, known.get(name, "")) for name, node in nodes.items()}
         return plan_service(service, pods, last, *others, **options)

@@ -17,7 +17,7 @@ from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Key
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import CpuHeuristic, Mechanism
-from reference.endpointslice.plan import Plan
+from reference.endpointslice.plan import SlicePlan
 from reference.proxy import ServiceProxy
 from reference.proxy.state import Dropped, Name, State
 
@@ -121,13 +121,13 @@ def _only_growing() -> Callable[[Samples], Samples]:
 class _CountsFirstValue(_ControllerWithEditedMetrics):
     """Always counts a Service under its first value."""
 
-    def _follow(self, key: Key, plan: Plan) -> None:
+    def _follow(self, key: Key, plan: SlicePlan) -> None:
         if key not in self._plans_seen:
             self._plans_seen[key] = plan
         super()._follow(key, replace(plan, mechanism=self._plans_seen[key].mechanism))
 
     def __init__(self, client: Client, **options: Any) -> None:
-        self._plans_seen: dict[Key, Plan] = {}
+        self._plans_seen: dict[Key, SlicePlan] = {}
         super().__init__(client, **options)
 
 
@@ -138,7 +138,7 @@ class _KeepsCountWithAnnotation(_ControllerWithEditedMetrics):
         self._before: dict[Key, Mechanism] = {}
         super().__init__(client, **options)
 
-    def _follow(self, key: Key, plan: Plan) -> None:
+    def _follow(self, key: Key, plan: SlicePlan) -> None:
         if not isinstance(plan.mechanism, CpuHeuristic):
             self._before[key] = plan.mechanism
         super()._follow(key, replace(plan, mechanism=self._before.get(key, plan.mechanism)))

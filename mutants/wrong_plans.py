@@ -10,11 +10,11 @@ from typing import Any
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 
 Pods = Iterable[Object]
 Nodes = Mapping[str, Object]
-Planner = Callable[..., Plan]
+Planner = Callable[..., SlicePlan]
 """A function with the signature of `plan_service`."""
 
 Write = Callable[[Object, Object], Object]
@@ -69,7 +69,7 @@ class PlanMutantRegistry:
         """Create a mutant from a function that changes the endpoints to write."""
 
         def register(write: Write) -> Write:
-            def plan(service: Object, *others: Any, **options: Any) -> Plan:
+            def plan(service: Object, *others: Any, **options: Any) -> SlicePlan:
                 def changed(each: Object) -> Object:
                     return {**each, "endpoints": [write({**service, "slice": each}, one) for one in each["endpoints"]]}
 
@@ -81,7 +81,7 @@ class PlanMutantRegistry:
         return register
 
 
-def rewritten(plan: Plan, change: Callable[[Object], Object]) -> Plan:
+def rewritten(plan: SlicePlan, change: Callable[[Object], Object]) -> SlicePlan:
     """Return the plan with `change` applied to each slice that the plan writes."""
     return replace(plan, create=tuple(map(change, plan.create)), update=tuple(map(change, plan.update)))
 

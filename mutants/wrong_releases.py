@@ -11,7 +11,7 @@ from mutants.mutant import REACHED, WRITTEN, Mutant
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import NoHints
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Behaviour
@@ -32,20 +32,20 @@ def _proxy_of(always: Features, *arguments: Any, features: Features, **options: 
     return ServiceProxy(*arguments, features=always, **options)
 
 
-def _field_first(service: Object, *others: Any, **options: Any) -> Plan:
+def _field_first(service: Object, *others: Any, **options: Any) -> SlicePlan:
     """Plan like `plan_service`, but ignore the annotations of a Service that has the field."""
     if "trafficDistribution" in service["spec"]:
         service = {**service, "metadata": {**service["metadata"], "annotations": {}}}
     return plan_service(service, *others, **options)
 
 
-def _field_first_from_1_30(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+def _field_first_from_1_30(service: Object, *others: Any, features: Features, **options: Any) -> SlicePlan:
     """Plan like `plan_service` up to 1.29. From 1.30 on, the field takes precedence."""
     plan = _field_first if features.at_least(30) else plan_service
     return plan(service, *others, features=features, **options)
 
 
-def _close_is_same_node(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+def _close_is_same_node(service: Object, *others: Any, features: Features, **options: Any) -> SlicePlan:
     """Plan like `plan_service`, but treat PreferClose as PreferSameNode in releases that support PreferSameNode."""
     spec = service["spec"]
     if spec.get("trafficDistribution") == "PreferClose" and features.enabled("PreferSameTrafficDistribution"):
@@ -53,10 +53,10 @@ def _close_is_same_node(service: Object, *others: Any, features: Features, **opt
     return plan_service(service, *others, features=features, **options)
 
 
-def _rehints(rehint: Rehint, *, of: Callable[[Plan], bool]) -> Callable[..., EndpointSliceController]:
+def _rehints(rehint: Rehint, *, of: Callable[[SlicePlan], bool]) -> Callable[..., EndpointSliceController]:
     """Return a controller that changes the hints of existing endpoints, in plans for which `of` is true."""
 
-    def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **options: Any) -> Plan:
+    def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **options: Any) -> SlicePlan:
         existing = list(existing)
         right = plan_service(service, pods, nodes, existing, **options)
         slices = [found.get("endpoints") or () for found in existing]
@@ -107,14 +107,14 @@ def _annotated(service: Object, annotations: Object) -> Object:
     return {**service, "metadata": {**service["metadata"], "annotations": annotations}}
 
 
-def _one_spelling(service: Object, *others: Any, **options: Any) -> Plan:
+def _one_spelling(service: Object, *others: Any, **options: Any) -> SlicePlan:
     """Plan like `plan_service`, but accept only the spelling "Auto"."""
     annotations = service["metadata"].get("annotations") or {}
     known = {key: value for key, value in annotations.items() if value != "auto"}
     return plan_service(_annotated(service, known), *others, **options)
 
 
-def _newer_name(service: Object, *others: Any, **options: Any) -> Plan:
+def _newer_name(service: Object, *others: Any, **options: Any) -> SlicePlan:
     """Plan like `plan_service`, but ignore the older key of the annotation."""
     annotations = service["metadata"].get("annotations") or {}
     known = {key: value for key, value in annotations.items() if key != AWARE_HINTS}
@@ -125,7 +125,7 @@ def _remembering(client: Any, **options: Any) -> EndpointSliceController:
     """Return a controller for which a Service that once had the annotation always has it."""
     annotated: set[str] = set()
 
-    def plan(service: Object, *others: Any, **more: Any) -> Plan:
+    def plan(service: Object, *others: Any, **more: Any) -> SlicePlan:
         annotations = service["metadata"].get("annotations") or {}
         uid = service["metadata"]["uid"]
         if annotations.get(MODE) == "Auto":

@@ -52,10 +52,7 @@ class EmulatedAgnhost:
     """An emulated container. After `start`, the loop's thread calls `ended` with the exit code, except after `drop`."""
 
     def __init__(self, command: Netexec, hostname: str, netns: Namespace, loop: EventLoop) -> None:
-        self._command = command
-        self._hostname = hostname
-        self._netns = netns
-        self._loop = loop
+        self._command, self._hostname, self._netns, self._loop = command, hostname, netns, loop
         self._terminated, self._killed = asyncio.Event(), asyncio.Event()
         self._dropped = False
 

@@ -9,7 +9,7 @@ from harness.commands.arguments import with_options
 from harness.commands.cli import examples, tell
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.escaping import for_terminal
-from harness.model.extras import require
+from harness.model.package_extras import require
 from harness.settings.options import BY_NAME, resolve_some
 
 of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])

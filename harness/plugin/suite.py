@@ -18,7 +18,7 @@ from harness.model.requirements import Requirement
 from harness.plugin.recorder import owned, parameters_of
 from harness.run.plan import check_names, reason_to_skip
 from harness.run.run import run_of
-from harness.run.signals import Signals
+from harness.run.signals import SignalHandler
 from harness.run.suite_files import SUITE, place_of
 from harness.scenario.rehearsal import ExpectedByCase, RehearsableCase, rehearse
 from harness.settings.settings import Settings
@@ -37,7 +37,7 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
             ours += ["--assert=plain", "-p", "no:hypothesispytest"]
         if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             ours += [part for name in _PLUGINS for part in ("-p", name)]
-        signals = Signals()
+        signals = SignalHandler()
         with signals.heard():
             return int(pytest.main([*ours, str(place), *arguments], plugins=[_CommandPlugin(signals), *plugins]))
 
@@ -47,7 +47,7 @@ class _CommandPlugin:
 
     __name__ = "trafficdist_command"  # the plugin's name in pytest
 
-    def __init__(self, signals: Signals) -> None:
+    def __init__(self, signals: SignalHandler) -> None:
         self._signals = signals
 
     def pytest_configure(self, config: pytest.Config) -> None:

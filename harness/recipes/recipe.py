@@ -19,7 +19,7 @@ from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import parse_objects
 from harness.recipes.pods import OF_POD, PodCommands
 from harness.recipes.readiness import Check, CommandCheck, HttpCheck, LogCheck, MetricsCheck
-from harness.recipes.values import Command, FieldMark, Line, Name, OneKey, Rule, Seconds, fill, one_of, read
+from harness.recipes.values import Command, ExactlyOneKey, FieldMark, Line, Name, Rule, Seconds, fill, one_of, read
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -114,7 +114,7 @@ class ExplainByCommand:
 
 Explain = ExplainByLog | ExplainByCommand
 _KINDS_OF_CHECKS = {"http": HttpCheck, "metrics": MetricsCheck, "log": LogCheck, "command": CommandCheck}
-_OneCheck = Annotated[Check, OneKey(_KINDS_OF_CHECKS)]
+_OneCheck = Annotated[Check, ExactlyOneKey(_KINDS_OF_CHECKS)]
 _Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, metrics, log or command", lambda _: True)]
 
 
@@ -147,7 +147,7 @@ class Recipe:
     limits: Limits = field(default_factory=Limits)
     judges: Annotated[str, one_of(*JUDGES)] = PACKETS
     follows: Annotated[str, one_of("kep", "released")] = "released"
-    explain: Annotated[Explain, OneKey({"command": ExplainByCommand, "log": ExplainByLog})] = ExplainByLog(
+    explain: Annotated[Explain, ExactlyOneKey({"command": ExplainByCommand, "log": ExplainByLog})] = ExplainByLog(
         "{namespace}/{service}"
     )
     services: Annotated[Mapping[str, Any], FieldMark.READ] = field(default_factory=dict)

@@ -34,7 +34,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class OneKey:
+class ExactlyOneKey:
     """A mapping with exactly one key of `kinds`. If its dataclass has one field, the key has the field's value."""
 
     kinds: Mapping[str, type]
@@ -116,7 +116,7 @@ def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = 
     if FieldMark.READ in marks:
         return value
     for each in marks:
-        if isinstance(each, OneKey):
+        if isinstance(each, ExactlyOneKey):
             name, given = one_key(value, tuple(each.kinds), where)
             return _read_value_of(given, each.kinds[name], f"{where}.{name}", allowed)
     if dataclasses.is_dataclass(origin):

@@ -22,7 +22,7 @@ _reported = False  # whether a line about an interrupt was printed
 _LOST_SECONDS = 10.0  # after this time, another signal raises again, because an interrupt in a destructor is lost
 
 
-class Signals:
+class SignalHandler:
     """A command's reaction to signals. `begin_end` is called when the cleanup begins."""
 
     def __init__(self) -> None:

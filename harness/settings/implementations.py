@@ -56,7 +56,7 @@ def control_plane_of(settings: Settings) -> "MakeControlPlane":
     controller = (MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
     needed = [controller, *(() if chosen.plane == EMBEDDED else (("etcd", ""), ("kube-apiserver", chosen.version)))]
     if chosen.plane == CONTAINERS:
-        from harness.model.extras import require
+        from harness.model.package_extras import require
 
         require("docker", "testcontainers", extra="containers", feature="--control-plane containers")
         from harness.control_planes import containers

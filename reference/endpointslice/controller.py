@@ -14,9 +14,9 @@ from reference.endpointslice.endpoints import EndpointCache
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.node_level import NodeLevel
-from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
+from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, SlicePlan, plan_deleted_service, plan_service
 from reference.endpointslice.recorder import record
-from reference.endpointslice.status import StatusKeeper
+from reference.endpointslice.status import ConditionWriter
 from reference.features import Features
 from reference.heuristics import Heuristic, installed_heuristics
 
@@ -50,8 +50,8 @@ class EndpointSliceController(Controller):
         heuristics: Mapping[str, Heuristic] | None = None,
         conditions: bool = False,
         node_level: NodeLevel | None = None,
-        plan: Callable[..., Plan] = plan_service,
-        status: Callable[..., StatusKeeper] = StatusKeeper,
+        plan: Callable[..., SlicePlan] = plan_service,
+        status: Callable[..., ConditionWriter] = ConditionWriter,
     ) -> None:
         """`heuristics` maps `trafficDistribution` values to plug-ins; None means the installed plug-ins.
 
@@ -161,7 +161,7 @@ class EndpointSliceController(Controller):
         if plan.failure:
             raise SyncError(plan.failure, topic=plan.failure, retriable=False)
 
-    def _follow(self, key: Key, plan: Plan) -> None:
+    def _follow(self, key: Key, plan: SlicePlan) -> None:
         self._metrics.planned(key, plan)
         if plan.counts_nodes:
             self._counting_nodes.add(key)
@@ -174,7 +174,7 @@ class EndpointSliceController(Controller):
         self._counting_nodes.discard(key)
         self._metrics.forget(key)
 
-    def _apply(self, namespace: str, plan: Plan) -> None:
+    def _apply(self, namespace: str, plan: SlicePlan) -> None:
         try:
             for each in plan.create:
                 self._index.slices.written(self._client.create("endpointslices", namespace, each))

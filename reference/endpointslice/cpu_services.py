@@ -12,7 +12,7 @@ from reference.client import Key
 from reference.endpointslice.allocation import HintRules
 from reference.endpointslice.cpu_hints import CpuOutcome, may_change
 from reference.endpointslice.endpoints import AddressType
-from reference.endpointslice.plan import Plan
+from reference.endpointslice.plan import SlicePlan
 from reference.endpointslice.zones import NoHintsReason, ZoneShares
 
 _ENABLED = "Enabled"
@@ -39,7 +39,7 @@ class CpuServices:
         self._rules = rules
         self._services: dict[Key, _Service] = {}
 
-    def note(self, key: Key, plan: Plan, *, first_look: bool) -> list[EventContent]:
+    def note(self, key: Key, plan: SlicePlan, *, first_look: bool) -> list[EventContent]:
         """Record the outcome of a sync. Return the notices to write as Events.
 
         Hints that existed before the first sync of this controller cause no notice.

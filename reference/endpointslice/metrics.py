@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from reference.client import Key
 from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, PluginHeuristic, SameZoneOrNode
-from reference.endpointslice.plan import Plan
+from reference.endpointslice.plan import SlicePlan
 from reference.features import Features
 from reference.serving import Histogram
 
@@ -45,7 +45,7 @@ class Metrics(Collector):
         self._distribution: dict[Key, str] = {}
         self._services: Counter[str] = Counter()
 
-    def planned(self, key: Key, plan: Plan) -> None:
+    def planned(self, key: Key, plan: SlicePlan) -> None:
         """Record the numbers of slices and endpoints in the plan of a Service, even if the writes fail later."""
         if not plan.families:
             return
@@ -62,7 +62,7 @@ class Metrics(Collector):
     def wrote(self, operation: Literal["create", "update", "delete"]) -> None:
         self._changes[operation] += 1
 
-    def applied(self, plan: Plan) -> None:
+    def applied(self, plan: SlicePlan) -> None:
         """Record the number of changed slices for each address family of a plan, even if the number is 0."""
         if not plan.families:
             return

@@ -25,7 +25,7 @@ Approach = Literal["manual", "automatic", "opt-in", "opt-out"]
 
 
 @dataclass(frozen=True, slots=True)
-class MissingLimit:
+class MissingNodesLimit:
     """The maximum number of nodes without an endpoint, as a number or as a percentage of all nodes."""
 
     most: int
@@ -49,7 +49,7 @@ class NodeLevel:
     """
 
     approach: Approach = "manual"
-    missing: MissingLimit | None = MissingLimit(10, percent=True)
+    missing: MissingNodesLimit | None = MissingNodesLimit(10, percent=True)
     daemon_set: bool = True
 
     @classmethod
@@ -69,7 +69,7 @@ class NodeLevel:
             )
         if not colon:
             return cls(approach)  # type: ignore[arg-type]  # checked above
-        missing = MissingLimit(int(numbers[0][1]), bool(numbers[0][2])) if numbers else None
+        missing = MissingNodesLimit(int(numbers[0][1]), bool(numbers[0][2])) if numbers else None
         return cls(approach, missing, "daemonset" in criteria)  # type: ignore[arg-type]
 
 

@@ -58,7 +58,7 @@ class FamilyPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SlicePlan:
     """The writes of one sync, in this order: create, update, delete. So new endpoints appear before old ones disappear.
 
     `create` contains new slices (with generateName, without name), `update` contains existing slices with their
@@ -120,7 +120,7 @@ def plan_service(
     zones: ZoneTable | None = None,
     heuristics: Mapping[str, Heuristic] | None = None,
     node_level: NodeLevel | None = None,
-) -> Plan:
+) -> SlicePlan:
     """Return the plan for one Service.
 
     `pods` are the pods that the selector matches. `nodes` contains all nodes by name. `existing` contains the slices
@@ -132,7 +132,7 @@ def plan_service(
     heuristics = heuristics or {}
     decided_by = mechanism(service, features, heuristics)
     if not selects_pods(service):
-        return Plan((), (), (), (), NoHints("the Service is of type ExternalName or has no selector"))
+        return SlicePlan((), (), (), (), NoHints("the Service is of type ExternalName or has no selector"))
     owned, delete = _divide(service, existing)
     pods = list(pods)
     create: list[Object] = []
@@ -167,7 +167,7 @@ def plan_service(
     delete += [each for slices in owned.values() for each in slices]
     if "deletionTimestamp" in service["metadata"]:
         create = []
-    return Plan(
+    return SlicePlan(
         tuple(create),
         tuple(update),
         tuple(delete),
@@ -179,7 +179,7 @@ def plan_service(
     )
 
 
-def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
+def plan_deleted_service(name: str, existing: Iterable[Object]) -> SlicePlan:
     """Return the plan for a deleted Service: delete the slices that it owns, as the garbage collector would do."""
     orphans = tuple(
         each
@@ -189,7 +189,7 @@ def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
             for owner in each["metadata"].get("ownerReferences") or ()
         )
     )
-    return Plan((), (), orphans, (), NoHints("the Service does not exist"))
+    return SlicePlan((), (), orphans, (), NoHints("the Service does not exist"))
 
 
 def selects_pods(service: Object) -> bool:

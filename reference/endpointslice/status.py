@@ -30,14 +30,11 @@ _NOT_OURS = "the Service has no selector, so another client writes its slices"
 logger = logging.getLogger(__name__)
 
 
-class StatusKeeper:
+class ConditionWriter:
     """Writes the conditions of all Services with a trafficDistribution. Not thread-safe."""
 
     def __init__(self, client: Client, index: ClusterIndex, features: Features, heuristics: Collection[str]) -> None:
-        self._client = client
-        self._index = index
-        self._features = features
-        self._heuristics = heuristics
+        self._client, self._index, self._features, self._heuristics = client, index, features, heuristics
         self._revisions: dict[str, int] = {}  # the latest resource version that each node has acknowledged
         self._failures: dict[Key, str] = {}
         self._followed: dict[Key, bool] = {}  # whether all nodes are known to honor the hints

@@ -18,7 +18,7 @@ from mutants import delayed_faults
 from reference.client import ApiError, Event, Object
 from reference.endpointslice import EndpointSliceController, controller, status
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, SERVICE_NAME, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
-from reference.endpointslice.node_level import MissingLimit, NodeLevel
+from reference.endpointslice.node_level import MissingNodesLimit, NodeLevel
 from reference.features import Features
 from reference.objects.acknowledgement_lease import ANNOTATION, NAMESPACE, lease_name
 
@@ -51,11 +51,11 @@ ANNOTATIONS = (
 )  # fmt: skip
 NODE_LEVELS = (
     *(NodeLevel(),) * 2,
-    NodeLevel("automatic", MissingLimit(1), daemon_set=False),
-    NodeLevel("automatic", MissingLimit(25, percent=True), daemon_set=True),
+    NodeLevel("automatic", MissingNodesLimit(1), daemon_set=False),
+    NodeLevel("automatic", MissingNodesLimit(25, percent=True), daemon_set=True),
     NodeLevel("automatic", None, daemon_set=True),
-    NodeLevel("opt-in", MissingLimit(1), daemon_set=False),
-    NodeLevel("opt-out", MissingLimit(50, percent=True), daemon_set=False),
+    NodeLevel("opt-in", MissingNodesLimit(1), daemon_set=False),
+    NodeLevel("opt-out", MissingNodesLimit(50, percent=True), daemon_set=False),
 )
 RESTART, SERVED = "RESTART", "SERVED"
 """RESTART replaces the controller by a new controller. SERVED changes an object without a new resource version."""
@@ -243,7 +243,7 @@ def _node_without_endpoint_comes() -> ControllerCase:
     web["metadata"]["annotations"] = {}
     web["spec"].pop("trafficDistribution", None)
     begin = [*(("ADDED", "nodes", each) for each in nodes[:2]), ("ADDED", "pods", pod), ("ADDED", "services", web)]
-    automatic = NodeLevel("automatic", MissingLimit(1), daemon_set=False)
+    automatic = NodeLevel("automatic", MissingNodesLimit(1), daemon_set=False)
     return ControllerCase(Features(gates=BY_NODE), automatic, 100, [begin, [("ADDED", "nodes", nodes[2])]])
 
 

@@ -17,7 +17,7 @@ from harness.run.plan import check_ids, matches
 from mutants import BENIGN, MUTANTS, Mutant
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.proxy.balancing_chains import action_chain
 from reference.proxy.base_rules import fixed_chains
 from reference.proxy.ruleset import LOCAL_LIST
@@ -173,7 +173,7 @@ def test_each_claimed_requirement_is_tried_in_a_reading_where_it_applies() -> No
         }
 
 
-def _without_link_local(service: Object, pods: Iterable[Object], *rest: Any, **options: Any) -> Plan:
+def _without_link_local(service: Object, pods: Iterable[Object], *rest: Any, **options: Any) -> SlicePlan:
     fine = [each for each in pods if not each["status"].get("podIP", "").startswith("169.254.")]
     return plan_service(service, fine, *rest, **options)
 

@@ -18,8 +18,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from emulator import control as cluster_control
-from emulator import state as cluster_state
+from emulator import cluster_control, cluster_state
 from emulator.kubelet.images import EMULATED_AGNHOST
 from explain.service import Source
 from harness.api.client import Api

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from emulator import control as cluster_control
-from emulator import state as cluster_state
+from emulator import cluster_control, cluster_state
 from harness.binaries import find_entry
 from harness.errors import HarnessError
 from harness.eventually import NotYetError, eventually
@@ -39,7 +38,7 @@ _LIST_SECONDS = 60.0
 _WATCHER = """
 import sys
 sys.stdin.read()  # ends when the process that started it ends
-from emulator import control as cluster_control
+from emulator import cluster_control
 cluster_control.down(sys.argv[1])
 """
 _numbers = itertools.count(1)

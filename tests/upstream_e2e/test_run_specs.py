@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator import control as cluster_control
-from emulator import state as cluster_state
+from emulator import cluster_control, cluster_state
 from harness.eventually import eventually
 from tests.upstream_e2e import records, run_specs
 from tests.upstream_e2e.run_specs import CompiledSpecs

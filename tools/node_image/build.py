@@ -68,9 +68,7 @@ class ImageBuilder:
     """Builds node images with one container engine."""
 
     def __init__(self, engine: ContainerEngine, cache: Cache, watcher: Reporter) -> None:
-        self._engine = engine
-        self._cache = cache
-        self._watcher = watcher
+        self._engine, self._cache, self._watcher = engine, cache, watcher
         self._dockerfile = (FILES / "Dockerfile").read_text(encoding="utf-8")
 
     def build(self, parts: ImageParts) -> str:

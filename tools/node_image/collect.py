@@ -55,9 +55,7 @@ class Collector:
     """Collects and compiles parts with one Go installation and one cache."""
 
     def __init__(self, source: FromSource, cache: Cache, watcher: Reporter) -> None:
-        self._source = source
-        self._cache = cache
-        self._watcher = watcher
+        self._source, self._cache, self._watcher = source, cache, watcher
 
     def collect(self, recipe: ImageRecipe) -> ImageParts:
         """Return all parts of the image. Raises `UsageError` or `UnavailableError`."""

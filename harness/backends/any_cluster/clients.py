@@ -32,10 +32,7 @@ class ClientPods:
         enter: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> None:
         """`worker` is the number of the pytest worker. `enter` is called with new pods when they are running."""
-        self._port = port
-        self._enter = enter
-        self._api = api
-        self._runner = runner
+        self._port, self._enter, self._api, self._runner = port, enter, api, runner
         self._nodes = [node.name for node in topology.nodes]
         self.namespace = f"{prefix}-clients"
         self._on_nodes = f"{prefix}-node-clients"

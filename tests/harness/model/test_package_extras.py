@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UnavailableError
-from harness.model.extras import require
+from harness.model.package_extras import require
 
 
 def test_missing_package_is_named_with_its_remedy() -> None:

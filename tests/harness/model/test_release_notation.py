@@ -7,7 +7,7 @@ import pytest
 from harness.control_planes.embedded import features_of, node_level_of
 from harness.errors import UsageError
 from harness.model.release import Component, Release, parse_gates, release
-from reference.endpointslice.node_level import MissingLimit, NodeLevel
+from reference.endpointslice.node_level import MissingNodesLimit, NodeLevel
 
 
 def test_components_start_in_the_order_of_an_upgrade() -> None:
@@ -57,7 +57,7 @@ def test_reference_behaves_as_the_requested_release() -> None:
 def test_reference_controller_selects_services_as_configured() -> None:
     assert node_level_of(release()) is None
     assert node_level_of(release(node_level="automatic:missing=1")) == NodeLevel(
-        "automatic", MissingLimit(1), daemon_set=False
+        "automatic", MissingNodesLimit(1), daemon_set=False
     )
     with pytest.raises(UsageError, match="expected manual, automatic, opt-in or opt-out"):
         node_level_of(release(node_level="always"))

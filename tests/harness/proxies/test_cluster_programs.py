@@ -19,7 +19,7 @@ from harness.model.release import PROXY, Release
 from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
 from tests.harness.proxies.conftest import MARK, Boot, checking, processes_in, program
-from tests.harness.proxies.test_process import exists
+from tests.harness.proxies.test_node_programs import exists
 
 CONFIG: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {"zones": "on"}}
 DEFINITION: Object = {

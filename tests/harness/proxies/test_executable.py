@@ -23,7 +23,7 @@ from harness.proxies.executable import ExecutableProxy
 from harness.recipes import programs
 from harness.recipes.readiness import LogCheck
 from tests.harness.proxies.conftest import MARK, Boot, MakeFake, processes_in, program
-from tests.harness.proxies.test_process import exists
+from tests.harness.proxies.test_node_programs import exists
 
 SUITE = """
 import time

@@ -7,7 +7,7 @@ from typing import Any
 
 from reference.client import Object
 from reference.endpointslice.endpoints import EndpointCache
-from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.plan import SlicePlan, plan_service
 from reference.features import Features, parse_version
 from reference.heuristics import Heuristic
 
@@ -123,7 +123,7 @@ def plan(
     max_endpoints: int = 100,
     memo: EndpointCache | None = None,
     heuristics: Mapping[str, Heuristic] | None = None,
-) -> Plan:
+) -> SlicePlan:
     return plan_service(
         service,
         pods,
@@ -136,7 +136,7 @@ def plan(
     )
 
 
-def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:
+def apply(planned: SlicePlan, existing: Iterable[Object] = ()) -> list[Object]:
     """Return the slices that are stored after the plan. New slices get numbered names."""
     slices = {each["metadata"]["name"]: each for each in existing}
     for each in planned.create:

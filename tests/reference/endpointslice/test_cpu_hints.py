@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reference.client import Object
 from reference.endpointslice.cpu_hints import CpuOutcome
-from reference.endpointslice.plan import Plan
+from reference.endpointslice.plan import SlicePlan
 from reference.features import Features
 from tests.reference.endpointslice.objects import (
     AUTO,
@@ -95,7 +95,7 @@ def test_endpoint_without_zone_removes_all_hints() -> None:
     assert refusals(planned) == {"ZoneUnknown"}
 
 
-def refusals(planned: Plan) -> set[str]:
+def refusals(planned: SlicePlan) -> set[str]:
     outcomes = (family.outcome for family in planned.families.values())
     found = (outcome.refusal for outcome in outcomes if isinstance(outcome, CpuOutcome))
     return {refusal.why for refusal in found if refusal is not None}

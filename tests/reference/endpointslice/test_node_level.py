@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.client import Object
-from reference.endpointslice.node_level import MissingLimit, NodeLevel
+from reference.endpointslice.node_level import MissingNodesLimit, NodeLevel
 from reference.endpointslice.plan import plan_service
 from reference.features import Features
 from reference.proxy.decision import Behaviour, Forward
@@ -179,10 +179,10 @@ def test_plan_states_the_reason_and_whether_other_nodes_matter() -> None:
     ("text", "meant"),
     [
         ("manual", NodeLevel("manual")),
-        ("automatic", NodeLevel("automatic", MissingLimit(10, percent=True), daemon_set=True)),
-        ("opt-in:missing=2", NodeLevel("opt-in", MissingLimit(2), daemon_set=False)),
+        ("automatic", NodeLevel("automatic", MissingNodesLimit(10, percent=True), daemon_set=True)),
+        ("opt-in:missing=2", NodeLevel("opt-in", MissingNodesLimit(2), daemon_set=False)),
         ("opt-out:daemonset", NodeLevel("opt-out", None, daemon_set=True)),
-        ("automatic:missing=5%,daemonset", NodeLevel("automatic", MissingLimit(5, percent=True), daemon_set=True)),
+        ("automatic:missing=5%,daemonset", NodeLevel("automatic", MissingNodesLimit(5, percent=True), daemon_set=True)),
     ],
 )
 def test_configuration_is_read(text: str, meant: NodeLevel) -> None:

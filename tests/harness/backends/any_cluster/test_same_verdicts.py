@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator import state as cluster_state
+from emulator import cluster_state
 from emulator.kubelet.images import REGISTRY
 from harness.binaries import find
 from harness.errors import UnavailableError

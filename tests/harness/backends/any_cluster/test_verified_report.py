@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from emulator import state as cluster_state
+from emulator import cluster_state
 from emulator.kubelet.images import REGISTRY
 from harness.judging.conclusion import VerdictCause
 from harness.plugin.suite import rehearsed

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from emulator import state as cluster_state
+from emulator import cluster_state
+from emulator.cluster_state import READY, ClusterState
 from emulator.kubelet.images import EMULATED_AGNHOST
-from emulator.state import READY, ClusterState
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model.evidence_text import as_table
 from harness.run.plan import check_claims
