@@ -31,7 +31,7 @@ _hears = partial(proxy_hears, MUTANTS)
 _of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
 
 
-class _WithOtherTables(State):
+class _ReplacesTables(State):
     """The state of a proxy with other tables."""
 
     def __init__(self, *arguments: Any, table: type[Table], **parts: Any) -> None:
@@ -77,14 +77,14 @@ _register(
     "leaves-udp-flows-to-former-ports",
     "The proxy does not delete UDP flows to the former target port of an endpoint.",
     symptom=_FLOW,
-    state=partial(_WithOtherTables, table=_KeepsFlowsToKnownAddresses),
+    state=partial(_ReplacesTables, table=_KeepsFlowsToKnownAddresses),
 )
 _register(
     "leaves-udp-flows-of-local-endpoints",
     "With externalTrafficPolicy Local, the proxy does not delete UDP flows from outside to a removed endpoint that "
     "hints keep from clients inside.",
     symptom=_FLOW,
-    state=partial(_WithOtherTables, table=_KeepsExternalFlows),
+    state=partial(_ReplacesTables, table=_KeepsExternalFlows),
 )
 
 
@@ -107,7 +107,7 @@ _register(
     "hairpin-goes-with-its-first-service",
     "A pod can no longer connect to itself once one of several Services or ports with this pod is gone.",
     symptom=NO_ANSWER,
-    state=partial(_WithOtherTables, table=_DropsSharedHairpinRule),
+    state=partial(_ReplacesTables, table=_DropsSharedHairpinRule),
 )
 
 

@@ -40,7 +40,7 @@ def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = 
 Read = Callable[[list[Endpoint], list[Endpoint]], list[Endpoint]]
 
 
-class _WithOtherEndpoints(State):
+class _ReplacesEndpoints(State):
     """Makes decisions with modified endpoints, computed from the slices of a service port and of the first port."""
 
     def __init__(self, *arguments: Any, read: Read) -> None:
@@ -62,7 +62,7 @@ def _entries(service: Any, port: ServicePort, family: Family, labels: Any = None
 
 def _misread(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Read], Read]:
     def register(read: Read) -> Read:
-        _register(name, sentence, provenance, symptom=symptom, state=partial(_WithOtherEndpoints, read=read))
+        _register(name, sentence, provenance, symptom=symptom, state=partial(_ReplacesEndpoints, read=read))
         return read
 
     return register

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_LOCATIONS, ENDPOINT_SLICES
-from conformance.namespaces import namespace_beside
+from conformance.second_namespace import namespace_beside
 from trafficdist import (
     MUST,
     SHOULD,

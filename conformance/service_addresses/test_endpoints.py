@@ -13,7 +13,7 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from conformance.namespaces import namespace_beside
+from conformance.second_namespace import namespace_beside
 from trafficdist import (
     MUST,
     NO_ANSWER,

@@ -61,7 +61,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CheckedReport:
     folder: Path
     report: Mapping[str, Any]
     recorded: RecordedHistory
@@ -112,14 +112,14 @@ def refusals(
     results = [Result(known[each.requirement.id], each.cases) for each in derived]
     undeclared = frozenset(each["name"] for each in report["features"] if not each["declared"])
     facts = RunFacts(undeclared, tuple(report["environment"].get("ipFamilies", ())))
-    evidence = Evidence(folder, report, recorded, judged, known, results, causes.of(results), foreseen(facts))
+    evidence = CheckedReport(folder, report, recorded, judged, known, results, causes.of(results), foreseen(facts))
     found = [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
     if any(each.check not in (RELEASE, "suite") for each in found):
         return found
     return found + [Refusal(DERIVED, text) for text in _derived(evidence)]
 
 
-def _derived(run: Evidence) -> Iterator[str]:
+def _derived(run: CheckedReport) -> Iterator[str]:
     """Derive junit.xml and the page from the history again. Yield a sentence for each file that differs."""
     read = rewrite.evidence_in(run.folder)
     made: Mapping[str, Callable[[], bytes]] = {
@@ -133,7 +133,7 @@ def _derived(run: Evidence) -> Iterator[str]:
             yield f"{path} differs from the one that follows from the history"
 
 
-def _history(run: Evidence) -> Iterator[str]:
+def _history(run: CheckedReport) -> Iterator[str]:
     if not run.recorded.complete:
         yield "the history of a worker is incomplete"
     begun = [each["worker"] for each in run.recorded.records if each["kind"] == "begin" and each.get("worker")]
@@ -145,7 +145,7 @@ def _history(run: Evidence) -> Iterator[str]:
         yield "it lacks the facts about the run, because an older release wrote it"
 
 
-def _artifacts(run: Evidence) -> Iterator[str]:
+def _artifacts(run: CheckedReport) -> Iterator[str]:
     """Yield the differences between the folder and the report's list of files. A symbolic link is never followed."""
     listed = {each["path"]: each["sha256"] for each in run.report["artifacts"]}
     if run.report.get("seals") != conformance.SEALS:
@@ -172,7 +172,7 @@ def _artifacts(run: Evidence) -> Iterator[str]:
 _NOT_LISTED = {"report.yaml", MARK, attestation.FILE}
 
 
-def _suite(run: Evidence) -> Iterator[str]:
+def _suite(run: CheckedReport) -> Iterator[str]:
     suite = run.report["suite"]
     version = suite["harness"] if "harness" in suite else suite["version"]
     if version != suite_version():
@@ -188,12 +188,12 @@ def is_released(report: Mapping[str, Any]) -> bool:
     return bool(_RELEASED.fullmatch(report["suite"]["version"]))
 
 
-def _release(run: Evidence) -> Iterator[str]:
+def _release(run: CheckedReport) -> Iterator[str]:
     if not is_released(run.report):
         yield f"{run.report['suite']['version']} is not a released version of a suite"
 
 
-def _catalogue(run: Evidence) -> Iterator[str]:
+def _catalogue(run: CheckedReport) -> Iterator[str]:
     tested = {test["id"] for test in run.report["tests"]}
     for name in sorted(tested - run.catalogue.keys()):
         yield f"the suite has no requirement {name}"
@@ -219,7 +219,7 @@ def _described(test: Mapping[str, Any], requirement: Requirement) -> Iterator[st
             yield f"{test['id']} has {key} {test.get(key, '')}, but the catalogue has {value}"
 
 
-def _verdicts(run: Evidence) -> Iterator[str]:
+def _verdicts(run: CheckedReport) -> Iterator[str]:
     yield from differences(run.judged, run.report)
     for name, why in run.judged.causes().items():
         if why in _NOT_DERIVED:
@@ -230,7 +230,7 @@ _NOT_DERIVED = (VerdictCause.NOTHING_JUDGED, VerdictCause.OVERRULED)
 """Causes of passed verdicts that no observation proves."""
 
 
-def _limits(run: Evidence) -> Iterator[str]:
+def _limits(run: CheckedReport) -> Iterator[str]:
     """Yield windows with laxer error rates than their test uses, and time limits that the report does not declare."""
     declared, rates = run.report["run"].get("convergesWithin", 0), defaultdict[str, set[Rates]](set)
     for (requirement, _), each in run.foreseen.items():
@@ -248,7 +248,7 @@ def _limits(run: Evidence) -> Iterator[str]:
 _PROMISE = re.compile(r"\bthe declared (\S+) s\b")
 
 
-def _expectations(run: Evidence) -> Iterator[str]:
+def _expectations(run: CheckedReport) -> Iterator[str]:
     """Yield passed cases whose records lack known expectations of the test, or have them in another order."""
     for record in run.recorded.records if run.foreseen else ():
         for text, value in _ALWAYS.items() if record["kind"] == "comparison" else ():
@@ -306,7 +306,7 @@ def _is_comparison(foreseen: tuple[str, Any], recorded: ComparedValues) -> bool:
     return right and fits(text, recorded.what)
 
 
-def _tests(run: Evidence) -> Iterator[str]:
+def _tests(run: CheckedReport) -> Iterator[str]:
     """Yield the values of tests, except verdicts, that differ from the history: times, counts and evidence.
 
     A published report omits some of these values.
@@ -328,7 +328,7 @@ _COMPARED_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "r
 """Keys that the checks `catalogue` and `verdicts` compare."""
 
 
-def _causes(run: Evidence) -> Iterator[str]:
+def _causes(run: CheckedReport) -> Iterator[str]:
     yield from _difference("causes", run.report.get("causes", []), [each.to_json() for each in run.causes])
     yield from (f"{each} is a value of older releases" for each in ("likelyCauses", "controls") if each in run.report)
 
@@ -347,7 +347,7 @@ def _first_difference(stated: Any, derived: Any) -> str:
     return f"the report has {stated!r}, but {derived!r} follows from the history"
 
 
-def _features(run: Evidence) -> Iterator[str]:
+def _features(run: CheckedReport) -> Iterator[str]:
     names = [each["name"] for each in run.report["features"]]
     known = {each.name: each for each in Plan(dict(run.catalogue)).features()}
     if names != list(known):
@@ -365,7 +365,7 @@ def _features(run: Evidence) -> Iterator[str]:
         yield f"core features are not claimed: {', '.join(core)}"
 
 
-def _run(run: Evidence) -> Iterator[str]:
+def _run(run: CheckedReport) -> Iterator[str]:
     said = run.report["run"]
     if said["retries"]:
         yield f"{said['retries']} tests were repeated"
@@ -389,7 +389,7 @@ def _run(run: Evidence) -> Iterator[str]:
 _NEVER_CERTIFIABLE = ("mutant", "run-test", "skip-tests")
 
 
-def _times(run: Evidence) -> Iterator[str]:
+def _times(run: CheckedReport) -> Iterator[str]:
     first, last = run.recorded.records[0], run.recorded.records[-1]
     begun = datetime.fromisoformat(run.report["run"]["startTime"]).timestamp()
     ended = datetime.fromisoformat(run.report["date"]).timestamp()
@@ -402,7 +402,7 @@ def _times(run: Evidence) -> Iterator[str]:
         yield f"it took {seconds} s, but the history covers {last['mono'] - first['mono']:.0f} s"
 
 
-def _identity(run: Evidence) -> Iterator[str]:
+def _identity(run: CheckedReport) -> Iterator[str]:
     for name in NAMES:
         if not run.report["implementation"][name]:
             yield f"the implementation has no {name}"
@@ -414,7 +414,7 @@ def _identity(run: Evidence) -> Iterator[str]:
         yield from _difference(name, run.report.get(name), value)
 
 
-CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
+CHECKS: Mapping[str, Callable[[CheckedReport], Iterator[str]]] = {
     "history": _history,
     "artifacts": _artifacts,
     "suite": _suite,

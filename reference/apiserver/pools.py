@@ -19,7 +19,7 @@ from reference.features import Features
 FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
 
 
-class RefusedError(Exception):
+class NotAvailableError(Exception):
     """A requested address or port is not available. `error` names the field of the Service."""
 
     def __init__(self, error: FieldError) -> None:
@@ -125,11 +125,11 @@ class Pools:
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
     def assign(self, strategy: Strategy, new: Object, old: Object | None) -> "Reservation":
-        """Set addresses and ports in `new`, which may keep those of `old`. Raises `RefusedError`, `ExhaustedError`."""
+        """Set addresses and ports in `new`, which may keep those of `old`. Raises this module's errors."""
         ledger = Reservation(self, _held(strategy, old) if old is not None else frozenset())
         try:
             ledger.assign(new, strategy.allocations(new))
-        except (RefusedError, ExhaustedError):
+        except (NotAvailableError, ExhaustedError):
             ledger.undo()
             raise
         return ledger
@@ -177,11 +177,11 @@ class Reservation:
             return asked
         if family not in self.pools.addresses:
             why = f"failed to allocate IP: this cluster has no {family} service addresses"
-            raise RefusedError(FieldError("Invalid", "spec.ipFamilies", [family], why))
+            raise NotAvailableError(FieldError("Invalid", "spec.ipFamilies", [family], why))
         try:
             address = self.pools.addresses[family].take(asked)
         except ValueError as error:
-            raise RefusedError(FieldError("Invalid", "spec.clusterIPs", [asked], str(error))) from None
+            raise NotAvailableError(FieldError("Invalid", "spec.clusterIPs", [asked], str(error))) from None
         self._after.add((family, address))
         return address
 
@@ -202,9 +202,9 @@ class Reservation:
             if asked not in pool:
                 valid = f"{FIRST_NODE_PORT}-{LAST_NODE_PORT}"
                 detail = f"{why}provided port is not in the valid range. The range of valid ports is {valid}"
-                raise RefusedError(FieldError("Invalid", path, asked, detail))
+                raise NotAvailableError(FieldError("Invalid", path, asked, detail))
             if not pool.take(asked):
-                raise RefusedError(FieldError("Invalid", path, asked, f"{why}provided port is already allocated"))
+                raise NotAvailableError(FieldError("Invalid", path, asked, f"{why}provided port is already allocated"))
         self._after.add(("", asked))
         return asked
 

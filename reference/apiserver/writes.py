@@ -15,7 +15,7 @@ import orjson
 from reference.apiserver import deletion, managed_fields, status
 from reference.apiserver.kinds import FieldError, Strategy
 from reference.apiserver.kinds.shapes import same
-from reference.apiserver.pools import ExhaustedError, RefusedError, Reservation
+from reference.apiserver.pools import ExhaustedError, NotAvailableError, Reservation
 from reference.apiserver.registry import NAMESPACES, ObjectRef, Registry, Write
 from reference.apiserver.store import StoredObject
 from reference.client import Object, key_of
@@ -228,7 +228,7 @@ def _has_ended(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> 
 def _allocate(registry: Registry, strategy: Strategy, new: Object, old: Object | None) -> Reservation:
     try:
         return registry.pools.assign(strategy, new, old)
-    except RefusedError as refused:
+    except NotAvailableError as refused:
         raise status.invalid(strategy.resource, new["metadata"]["name"], [refused.error]) from None
     except ExhaustedError:
         raise status.internal("failed to allocate a service address or node port: range is full") from None
