@@ -56,13 +56,13 @@ def eventually(
     describe: str | Callable[[], str],
     every: float = 0.005,
     error: Callable[[str], Exception] = NotYetError,
-    in_vain: Callable[[], str] = str,
+    stop_reason: Callable[[], str] = str,
 ) -> T:
     """Call `check` until it returns a true value, and return that value.
 
     `within` is in seconds (times the time scale), by default `FAR`. Time in which the programs cannot run is excluded.
     `every` is the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a
-    function, it is called only after a timeout. `in_vain` returns a reason to stop early, or "". `check` may raise
+    function, it is called only after a timeout. `stop_reason` returns a reason to stop early, or "". `check` may raise
     `AssertionError` with a reason instead of returning False. Other errors end the wait. The last call always happens
     after the deadline. Raises `error(message)`, or `StarvedError` if the programs got too little time to run.
     """
@@ -85,7 +85,7 @@ def eventually(
             if seen != last:
                 last, since = seen, looked_at
             left, had_limit = _left(begin, looked_at, limit)
-            reason = in_vain()
+            reason = stop_reason()
             if reason or left <= 0:
                 now = time.monotonic()
                 awaited = describe if isinstance(describe, str) else describe()

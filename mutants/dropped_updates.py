@@ -31,7 +31,7 @@ def proxy_hears(
     return register
 
 
-def proxy_is_told(
+def proxy_receives(
     mutants: list[Mutant], resource: str, name: str, sentence: str, **options: Any
 ) -> Callable[[Telling], Telling]:
     """Create a mutant whose proxy receives modified objects of a resource."""
@@ -43,7 +43,7 @@ def proxy_is_told(
     return register
 
 
-def controller_is_told(mutants: list[Mutant], name: str, sentence: str) -> Callable[[Telling], Telling]:
+def controller_receives(mutants: list[Mutant], name: str, sentence: str) -> Callable[[Telling], Telling]:
     """Create a mutant whose controller receives modified Services."""
 
     def register(tell: Telling) -> Telling:

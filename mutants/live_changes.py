@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mutants.client_wrappers import Sink, controller_hearing, rewriting
-from mutants.dropped_updates import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
+from mutants.dropped_updates import ANY, SILENT, controller_receives, proxy_hears, proxy_receives, told
 from mutants.mutant import WRITTEN, Mutant
 from mutants.wrong_decisions import DecisionInput, deciding
 from mutants.wrong_plans import with_spec
@@ -26,8 +26,8 @@ LACKED = ("healthCheckNodePort", "loadBalancerClass", "allocateLoadBalancerNodeP
 MUTANTS: list[Mutant] = []
 
 _hears = partial(proxy_hears, MUTANTS)
-_of_services = partial(proxy_is_told, MUTANTS, "services")
-_controller_keeps = partial(controller_is_told, MUTANTS)
+_of_services = partial(proxy_receives, MUTANTS, "services")
+_controller_keeps = partial(controller_receives, MUTANTS)
 
 
 def _with_ingress(service: Object, ingress: list[Object]) -> Object:

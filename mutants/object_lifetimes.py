@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from mutants.client_wrappers import Sink
-from mutants.dropped_updates import ANY, proxy_hears, proxy_is_told
+from mutants.dropped_updates import ANY, proxy_hears, proxy_receives
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from mutants.slice_updates import SERVICE_LABEL, service_of
 from mutants.wrong_decisions import DecisionInput, proxy_deciding
@@ -28,7 +28,7 @@ from reference.proxy.table import Table
 MUTANTS: list[Mutant] = []
 
 _hears = partial(proxy_hears, MUTANTS)
-_of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
+_of_slices = partial(proxy_receives, MUTANTS, "endpointslices")
 
 
 class _ReplacesTables(State):

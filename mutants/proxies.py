@@ -145,11 +145,11 @@ class _RemembersObjects(State):
         key = resource, _name(obj)
         before = self.last.get(key)
         self.last[key] = obj
-        self.told(resource, obj, before, deleted=deleted)
+        self.process(resource, obj, before, deleted=deleted)
         if deleted:
             del self.last[key]
 
-    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+    def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         """Process an object; `before` is its previous version."""
         super().receive(resource, obj, deleted=deleted)
 
@@ -162,12 +162,12 @@ def _name(obj: Object) -> Name:
     "hints-outlive-their-removal", "The proxy still follows hints that were removed from a slice.", "linkerd PR#10925"
 )
 class _KeepsRemovedHints(_RemembersObjects):
-    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+    def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
             known = {each["addresses"][0]: each.get("hints") for each in before["endpoints"]}
             kept = [{"hints": known.get(each["addresses"][0]), **each} for each in obj["endpoints"]]
             obj = self.last[resource, _name(obj)] = {**obj, "endpoints": kept}
-        super().told(resource, obj, before, deleted=deleted)
+        super().process(resource, obj, before, deleted=deleted)
 
 
 @_wrong_state("ignores-external-local", "The proxy ignores externalTrafficPolicy Local.", "antrea#3295")
@@ -187,9 +187,9 @@ class _IgnoresServiceDeletes(State):
 
 @_wrong_state("ignores-service-updates", "The proxy ignores changes of an existing Service.", "antrea#4845")
 class _IgnoresServiceUpdates(_RemembersObjects):
-    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+    def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource != "services" or before is None or deleted:
-            super().told(resource, obj, before, deleted=deleted)
+            super().process(resource, obj, before, deleted=deleted)
 
 
 @_wrong_state("ignores-slice-deletes", "The endpoints of a deleted slice remain.", "linkerd#10370")
@@ -203,12 +203,12 @@ class _IgnoresSliceDeletes(State):
     "keeps-removed-endpoints", "The proxy still uses endpoints that are removed from a slice.", "kubernetes#99299"
 )
 class _KeepsRemovedEndpoints(_RemembersObjects):
-    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+    def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
             present = {each["addresses"][0] for each in obj["endpoints"]}
             gone = [each for each in before["endpoints"] if each["addresses"][0] not in present]
             obj = self.last[resource, _name(obj)] = {**obj, "endpoints": [*obj["endpoints"], *gone]}
-        super().told(resource, obj, before, deleted=deleted)
+        super().process(resource, obj, before, deleted=deleted)
 
 
 @_wrong_state(
@@ -218,19 +218,19 @@ class _KeepsRemovedEndpoints(_RemembersObjects):
     symptom="never reached|was refused",
 )
 class _IgnoresNewEndpoints(_RemembersObjects):
-    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+    def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
             known = {each["addresses"][0] for each in before["endpoints"]}
             old = [each for each in obj["endpoints"] if each["addresses"][0] in known]
             obj = self.last[resource, _name(obj)] = {**obj, "endpoints": old}
-        super().told(resource, obj, before, deleted=deleted)
+        super().process(resource, obj, before, deleted=deleted)
 
 
 @_wrong_state("one-update-late", "A change of a slice takes effect only when the next change arrives.")
 class _IsOneUpdateBehind(_RemembersObjects):
-    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+    def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         late = resource == "endpointslices" and before is not None and not deleted
-        super().told(resource, before if late and before is not None else obj, before, deleted=deleted)
+        super().process(resource, before if late and before is not None else obj, before, deleted=deleted)
 
 
 # Decisions with too much or too little data
@@ -384,10 +384,10 @@ class _RemembersZonePerService(_KnowsAllSlices):
         super().__init__(*arguments)
         self._zones: dict[Name, str] = {}
 
-    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+    def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "services" and deleted:
             self._zones.pop(_name(obj), None)
-        super().told(resource, obj, before, deleted=deleted)
+        super().process(resource, obj, before, deleted=deleted)
 
     def wrong(self, asked: DecisionInput) -> Decision:
         zone = self._zones.setdefault((asked.port.namespace, asked.port.name), asked.place.zone)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mutants.client_wrappers import Sink, rewriting
-from mutants.dropped_updates import ANY, proxy_hears, proxy_is_told
+from mutants.dropped_updates import ANY, proxy_hears, proxy_receives
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
 from reference.client import Event, Key, Object, key_of
 from reference.proxy import ServiceProxy
@@ -22,7 +22,7 @@ MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
 MUTANTS: list[Mutant] = []
 
 _hears = partial(proxy_hears, MUTANTS)
-_of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
+_of_slices = partial(proxy_receives, MUTANTS, "endpointslices")
 
 
 def service_of(obj: Object) -> str:

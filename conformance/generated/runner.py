@@ -69,7 +69,7 @@ class _ScenarioRunner:
         self._cluster = cluster
         self._servers = servers
         self._until = 0.0
-        self._told = 0
+        self._explained_failures = 0
 
     def expect(self, lifecycles: Iterable[Lifecycle]) -> None:
         """Check these scenarios. Scenarios with the same node zones run together."""
@@ -81,8 +81,8 @@ class _ScenarioRunner:
 
     def _explained(self, lifecycle: Lifecycle) -> str:
         """Return a failing scenario as YAML, or "" after the first few. Shrink it unless it is a fixed scenario."""
-        self._told += 1
-        if self._told > _FEW:
+        self._explained_failures += 1
+        if self._explained_failures > _FEW:
             return ""
         if self._cluster.generation is None:
             return f"For --replay, which makes it smaller:\n\n{yaml_format.as_yaml([lifecycle])}"

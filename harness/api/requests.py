@@ -63,10 +63,10 @@ def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
 
 
 def _lines(asked: Sequence[ApiRequest], zero: float) -> Iterator[str]:
-    for said, alike in itertools.groupby(asked, _said):
+    for words, alike in itertools.groupby(asked, _in_words):
         times = [each.at - zero for each in alike]
         again = f"  ({len(times)} times, the last at {since_start(times[-1])})" if len(times) > 1 else ""
-        yield f"{since_start(times[0]):>12}  {said}{again}"
+        yield f"{since_start(times[0]):>12}  {words}{again}"
 
 
 def _concerns(asked: ApiRequest, namespace: str) -> bool:
@@ -78,7 +78,7 @@ def _concerns(asked: ApiRequest, namespace: str) -> bool:
     return asked.method != "GET" and not asked.by and place.resource != "leases"
 
 
-def _said(asked: ApiRequest) -> str:
+def _in_words(asked: ApiRequest) -> str:
     place = _place(asked.path)
     name = place.name or asked.name
     verb = _VERBS.get(asked.method, asked.method.lower())

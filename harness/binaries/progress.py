@@ -39,7 +39,7 @@ class TerminalProgress(Reporter):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bar: Progress | None = None
-        self._said = 0.0  # time of the last line
+        self._printed_at = 0.0  # time of the last line
 
     def __enter__(self) -> Self:
         return self
@@ -72,8 +72,8 @@ class TerminalProgress(Reporter):
         self._say_progress(self._bar)
 
     def _say_progress(self, bar: Progress) -> None:
-        if bar.disable and time.monotonic() - self._said > _EVERY:
-            self._said, task = time.monotonic(), bar.tasks[0]
+        if bar.disable and time.monotonic() - self._printed_at > _EVERY:
+            self._printed_at, task = time.monotonic(), bar.tasks[0]
             size, unit = (1e6, "MB") if task.fields["unit"] == "bytes" else (1, task.fields["unit"])
             of = f": {task.completed / size:.0f} of {task.total / size:.0f} {unit}" if task.total else ""
             self.say(f"{task.description}{of}")
@@ -86,4 +86,4 @@ class TerminalProgress(Reporter):
     def end(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-            self._bar, self._said = None, 0.0
+            self._bar, self._printed_at = None, 0.0

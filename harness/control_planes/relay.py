@@ -147,7 +147,7 @@ class EgressProxy(Relay):
         try:
             streams = await self._dial(await _target_of(reader))
         except (OSError, ValueError) as error:
-            await _answer(writer, f"503 {_said(error)}")
+            await _answer(writer, f"503 {_go_error_text(error)}")
             raise ConnectionAbortedError from error
         await _answer(writer, "200 Connection established")
         return streams
@@ -186,7 +186,7 @@ async def _answer(writer: asyncio.StreamWriter, status: str) -> None:
     await writer.drain()
 
 
-def _said(error: Exception) -> str:
+def _go_error_text(error: Exception) -> str:
     """Return the error text in Go's wording, because kube-apiserver passes the text on to its client."""
     if isinstance(error, TimeoutError):
         return "i/o timeout"

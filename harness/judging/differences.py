@@ -44,7 +44,7 @@ NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Difference:
+class FailurePattern:
     """A description of what happened, and the unusual conditions that all affected clients have in common.
 
     `sure` is false if the scenario did not record enough to distinguish this difference from others.
@@ -55,13 +55,13 @@ class Difference:
     sure: bool = True
 
 
-def differences(story: CaseEvents) -> list[Difference]:
+def differences(story: CaseEvents) -> list[FailurePattern]:
     """Return the differences that a scenario's failed windows and comparisons show, without repetitions."""
     found: dict[tuple[str, bool], list[frozenset[str]]] = {}
     for text, conditions in _observed(story):
         found.setdefault((text.removeprefix(_MAYBE), not text.startswith(_MAYBE)), []).append(conditions)
     return sorted(
-        Difference(text, tuple(sorted(frozenset.intersection(*each))), sure)
+        FailurePattern(text, tuple(sorted(frozenset.intersection(*each))), sure)
         for (text, sure), each in found.items()
         if sure or (text, True) not in found
     )

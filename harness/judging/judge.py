@@ -15,7 +15,7 @@ from harness.judging import comparison, verdict
 from harness.judging import history_format as as_json
 from harness.judging.case_events import SETTLED, CaseEvents, ComparedValues, WindowRecord
 from harness.judging.conclusion import VerdictCause, cause, conclude
-from harness.judging.differences import Difference, differences
+from harness.judging.differences import FailurePattern, differences
 from harness.judging.results import CaseResult, Result, severity
 from harness.judging.timeline import Change, Timed, gaps, longest_gap
 from harness.judging.verdict import Judgement, Tally, Verdict
@@ -62,7 +62,7 @@ class JudgedRun:
     allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
     """Steps and attachments of each case, in Allure's form."""
     stories: dict[Key, CaseEvents] = field(default_factory=dict)  # the events of each case that has ended
-    differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)  # of failed cases
+    differences: dict[Key, tuple[FailurePattern, ...]] = field(default_factory=dict)  # of failed cases
     contradictions: list[str] = field(default_factory=list)
     """Contradictions between records that are individually valid. Unmodified runs never write contradictory records."""
 

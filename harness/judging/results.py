@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.judging.differences import Difference
+from harness.judging.differences import FailurePattern
 from harness.judging.exit_codes import ExitConditions
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.requirements import Level, Requirement
@@ -90,7 +90,7 @@ class CaseResult:
     steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
     attachments: list[dict[str, Any]] = field(default_factory=list)
     fails_with: str = ""  # the fewest random values with which the case still fails, or "" if unknown
-    differences: tuple[Difference, ...] = ()  # how a failed case differs from its expectation; empty if unknown
+    differences: tuple[FailurePattern, ...] = ()  # how a failed case differs from its expectation; empty if unknown
     # The record of a verdict contains these fields under the same names, without empty fields.
     reason: str = ""
     explanation: str = ""

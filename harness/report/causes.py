@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from harness.judging import differences as seen
-from harness.judging.differences import Difference
+from harness.judging.differences import FailurePattern
 from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.model.requirements import Level
@@ -143,7 +143,7 @@ def _failure(result: Result) -> _Failure:
     found: dict[str, frozenset[str]] = {}
     sure: set[str] = set()
     for case in failed:
-        for each in case.differences or (Difference(case.message or "no message"),):
+        for each in case.differences or (FailurePattern(case.message or "no message"),):
             conditions = frozenset(each.conditions)
             found[each.text] = found.get(each.text, conditions) & conditions
             sure |= {each.text} if each.sure else set()

@@ -31,7 +31,7 @@ class SignalHandler:
         self.late: Callable[[], object] = lambda: None
         self._ending = False
         self._heard = float("-inf")
-        self._said = 2
+        self._terminal = 2
 
     def begin_end(self) -> None:
         self._ending = True
@@ -50,19 +50,19 @@ class SignalHandler:
     def _say(self, text: str) -> None:
         global _reported  # noqa: PLW0603  one per process, like signal handlers
         with contextlib.suppress(OSError):
-            os.write(self._said, f"\n{text}\n".encode())
+            os.write(self._terminal, f"\n{text}\n".encode())
             _reported = True
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
         """Handle the signals during the block. Signals that are already ignored, as under nohup, remain ignored."""
-        self._said = os.dup(2)  # pytest captures output by replacing descriptor 2
+        self._terminal = os.dup(2)  # pytest captures output by replacing descriptor 2
         try:
             with _handled({signal.SIGINT: signal.default_int_handler, **_USUAL}, self.hear):
                 yield
                 self._end_quietly()
         finally:
-            os.close(self._said)
+            os.close(self._terminal)
 
     def _end_quietly(self) -> None:
         global _over  # noqa: PLW0603  one per process, like signal handlers

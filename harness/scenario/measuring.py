@@ -126,7 +126,7 @@ def wait_for_packets(
     """Wait for the expected outcomes of probes, but not for components to settle."""
     wrong_until = 0.0
     sees_idle = cluster.backend.find(DetectsIdleProxies)
-    mismatch, in_vain = _Mismatch(""), sees_idle.watch_idle() if sees_idle else str
+    mismatch, stop_reason = _Mismatch(""), sees_idle.watch_idle() if sees_idle else str
     speaking = [path for path in paths if not path.silent]
     second_rounds: list[Observed | _Mismatch] = []
 
@@ -144,7 +144,7 @@ def wait_for_packets(
         raise NotYetError(mismatch.text)
 
     try:
-        eventually(as_expected, within=within, every=0.02, describe=awaited, in_vain=in_vain)
+        eventually(as_expected, within=within, every=0.02, describe=awaited, stop_reason=stop_reason)
     except NotYetError as error:
         unknown = "" if mismatch.known else mismatch.text
         return WaitResult(mismatch.text, str(error), wrong_until, begin, unknown=unknown, silent=mismatch.silent)

@@ -267,7 +267,7 @@ def _all() -> list[ControllerCase]:
 
 
 @cache
-def _told(number: int, need: str = "", *, counted: bool) -> tuple[ControllerCase, list[Seen]]:
+def _reference_output(number: int, need: str = "", *, counted: bool) -> tuple[ControllerCase, list[Seen]]:
     """Return a case without the condition `need`, and the output of the reference for it."""
     case = WITHOUT[need](_all()[number]) if need else _all()[number]
     return case, run_case(REFERENCE.controller, case, counted=counted)
@@ -299,11 +299,11 @@ def test_mutant_is_wrong_where_its_case_says(name: str) -> None:
     for number in range(MOST):
         if number >= FEW and wrong >= said:
             break
-        wrong |= _wrong_at(name, *_told(number, counted=_counts(name)))
+        wrong |= _wrong_at(name, *_reference_output(number, counted=_counts(name)))
     assert wrong - follows == said
 
 
 @pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
 def test_mutant_is_right_without_its_trigger(name: str, need: str) -> None:
-    told = [_told(number, need, counted=_counts(name)) for number in range(FEW)]
+    told = [_reference_output(number, need, counted=_counts(name)) for number in range(FEW)]
     assert [(case, wrong) for case, right in told if (wrong := _wrong_at(name, case, right))] == []

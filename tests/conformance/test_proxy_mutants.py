@@ -237,7 +237,7 @@ def _all() -> list[ProxyCase]:
 
 
 @cache
-def _told(number: int, need: str = "") -> tuple[ProxyCase, list[Seen]]:
+def _reference_output(number: int, need: str = "") -> tuple[ProxyCase, list[Seen]]:
     """Return a case without the condition `need`, and the behaviour of the reference for it."""
     case = WITHOUT[need](_all()[number]) if need else _all()[number]
     return case, _answers(REFERENCE, case)
@@ -270,14 +270,14 @@ def test_mutant_is_wrong_where_its_case_says(name: str) -> None:
     for number in range(MOST):
         if number >= FEW and wrong >= said:
             break
-        wrong |= _wrong_at(name, *_told(number))
+        wrong |= _wrong_at(name, *_reference_output(number))
         wrong |= {*EXTERNAL} if said >= {*EXTERNAL} and not wrong.isdisjoint(EXTERNAL) else set()
     assert wrong - follows == said
 
 
 @pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
 def test_mutant_is_right_without_its_trigger(name: str, need: str) -> None:
-    told = [_told(number, need) for number in range(FEW)]
+    told = [_reference_output(number, need) for number in range(FEW)]
     assert [(case, wrong) for case, right in told if (wrong := _wrong_at(name, case, right))] == []
 
 

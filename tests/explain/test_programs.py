@@ -247,8 +247,8 @@ def test_refusal_of_the_controller_is_predicted_and_its_event_is_seen(tmp_path: 
     assert cause["evidence"] == []
     (refusal,) = cause["predicted"]
     assert f"\n  predicted {refusal}\n" in run(tmp_path / "silent")
-    told_by_event = event("TopologyAwareHintsDisabled", refusal.removeprefix("the controller refuses: "))
-    files.write(replace(row.seen, events=[told_by_event]), tmp_path / "told")
+    with_event = event("TopologyAwareHintsDisabled", refusal.removeprefix("the controller refuses: "))
+    files.write(replace(row.seen, events=[with_event]), tmp_path / "told")
     (cause,) = json.loads(run(tmp_path / "told", "--format", "json"))["causes"][:1]
     assert (len(cause["evidence"]), cause["predicted"]) == (1, [refusal])
 

@@ -55,7 +55,7 @@ class HostileRun:
     def said(self) -> str:
         return self._output.read_text(encoding="utf-8", errors="replace")
 
-    def said_at_end(self) -> str:
+    def final_output(self) -> str:
         """Return the output of a run that has ended, or ""."""
         return self.said() if self.process.poll() is not None else ""
 

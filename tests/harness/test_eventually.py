@@ -170,6 +170,6 @@ def test_timed_out_wait_has_its_reason() -> None:
         eventually(
             lambda: len(looks) * 0,
             describe="somebody",
-            in_vain=lambda: looks.append(1) or "nobody comes" * (len(looks) > 2),
+            stop_reason=lambda: looks.append(1) or "nobody comes" * (len(looks) > 2),
         )
     assert len(looks) == 3

@@ -105,7 +105,7 @@ class KubeletForwarder(Forwarder):
                 await response.write_eof()
                 return response
         except (aiohttp.ClientConnectorError, TimeoutError) as error:
-            raise _internal_error(f'Get "{url}": dial tcp {kubelet.host}: {_said(error)}') from error
+            raise _internal_error(f'Get "{url}": dial tcp {kubelet.host}: {_go_error_text(error)}') from error
 
     async def _upgrade(self, request: web.BaseRequest, kubelet: Location, target: str) -> web.StreamResponse:
         if "upgrade" not in request.headers.get("Connection", "").lower():
@@ -113,7 +113,7 @@ class KubeletForwarder(Forwarder):
         try:
             reader, writer = await self._dial(kubelet)
         except (OSError, TimeoutError) as error:
-            raise _internal_error(f"error dialing backend: dial tcp {kubelet.host}: {_said(error)}") from error
+            raise _internal_error(f"error dialing backend: dial tcp {kubelet.host}: {_go_error_text(error)}") from error
         try:
             writer.write(_head(request, kubelet.host, target))
             code, headers = _parsed(await reader.readuntil(b"\r\n\r\n"))
@@ -292,7 +292,7 @@ def _internal_error(why: str) -> ApiError:
     return status.failure(500, "InternalError", f"Internal error occurred: {why}")
 
 
-def _said(error: Exception) -> str:
+def _go_error_text(error: Exception) -> str:
     if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
         return str(error)
     reason = reason_of(error)

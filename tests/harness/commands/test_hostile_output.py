@@ -78,7 +78,7 @@ WAYS = {
 }
 
 
-def said_by(command: list[str], folder: Path, **more: str) -> str:
+def output_from(command: list[str], folder: Path, **more: str) -> str:
     """Return all that a command prints, as one file like the log of a CI job."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME")}
     ours = {"LANG": "C.UTF-8", "XDG_CACHE_HOME": str(folder / "cache"), **more}
@@ -99,7 +99,7 @@ def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the results of one run."""
     place = tmp_path_factory.mktemp("run")
     (place / "test_suite.py").write_text(SUITE)
-    said_by([*WAYS["run"], "--output-dir=out"], place)
+    output_from([*WAYS["run"], "--output-dir=out"], place)
     return place
 
 
@@ -112,13 +112,13 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_output_of_a_run_has_no_commands(folder: Path, way: str) -> None:
-    check(said_by([*WAYS[way], *(["--td-output-dir=out"] if way == "pytest" else ["--output-dir=out"])], folder))
+    check(output_from([*WAYS[way], *(["--td-output-dir=out"] if way == "pytest" else ["--output-dir=out"])], folder))
     check_folder(folder / "out")
 
 
 @pytest.mark.parametrize("command", ["judge out", "judge out --format=json", "report out --markdown"])
 def test_output_of_the_other_commands_has_no_commands(one_run: Path, command: str) -> None:
-    check(said_by([*COMMAND, *command.split()], one_run))
+    check(output_from([*COMMAND, *command.split()], one_run))
 
 
 def test_last_words_of_a_worker_have_no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def check_folder(out: Path) -> None:
 
 
 def test_colours_of_the_suite_stay(folder: Path) -> None:
-    said = said_by([*WAYS["run -v"], "--output-dir=out", "--", "--color=yes"], folder)
+    said = output_from([*WAYS["run -v"], "--output-dir=out", "--", "--color=yes"], folder)
     check(said)
     assert "\x1b[3" in said
 

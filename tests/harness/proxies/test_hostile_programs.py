@@ -110,7 +110,10 @@ def test_hostile_program_is_named_and_leaves_nothing(judge: Any, what: str) -> N
 def test_ended_run_leaves_no_daemon_and_no_kubeconfig(judge: Any, how: str, code: int, tmp_path: Path) -> None:
     run, told = judge("daemonize"), tmp_path / "told"
     eventually(
-        lambda: told.exists() and told.read_text(), within=SECONDS, describe="the first daemon", in_vain=run.said_at_end
+        lambda: told.exists() and told.read_text(),
+        within=SECONDS,
+        describe="the first daemon",
+        stop_reason=run.final_output,
     )
     kubeconfig = Path(told.read_text())
     token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"].encode()

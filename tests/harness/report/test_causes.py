@@ -17,7 +17,7 @@ from harness.judging.differences import (
     REFUSED,
     SILENT,
     UDP,
-    Difference,
+    FailurePattern,
 )
 from harness.judging.results import CaseResult, Result
 from harness.model.requirements import MAY, MUST, SHOULD, Feature, Level, Profile, Requirement
@@ -29,7 +29,7 @@ FEATURE = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
 
 def result(
     slug: str,
-    *differences: Difference,
+    *differences: FailurePattern,
     level: Level = MUST,
     verdict: str = "failed",
     draw: str = "",
@@ -51,8 +51,8 @@ def result(
     return Result(requirement, (case,))
 
 
-def one(text: str, *conditions: str) -> Difference:
-    return Difference(text, tuple(sorted(conditions)))
+def one(text: str, *conditions: str) -> FailurePattern:
+    return FailurePattern(text, tuple(sorted(conditions)))
 
 
 def groups(*results: Result) -> dict[str, list[str]]:
@@ -108,7 +108,7 @@ def test_unknown_drawn_values_of_another_release_are_ignored() -> None:
 
 
 def test_uncertain_observation_joins_a_cause_and_makes_none() -> None:
-    unsure = (one(OTHERS), Difference(LEFT_NODE, (), sure=False), Difference(LEFT_ZONE, (), sure=False))
+    unsure = (one(OTHERS), FailurePattern(LEFT_NODE, (), sure=False), FailurePattern(LEFT_ZONE, (), sure=False))
     assert groups(result("a", *unsure)) == {f"connections {OTHERS}": ["a"]}
     found = groups(result("a", *unsure), result("b", one(LEFT_ZONE)))
     assert found == {f"connections {LEFT_ZONE}": ["a", "b"]}
@@ -159,7 +159,7 @@ def test_hint_names_mutants_and_their_faults() -> None:
 
 
 _DIFFERENCES = st.builds(
-    lambda text, conditions, sure: Difference(text, tuple(sorted(conditions)), sure),
+    lambda text, conditions, sure: FailurePattern(text, tuple(sorted(conditions)), sure),
     st.sampled_from([LEFT_ZONE, LEFT_NODE, REFUSED, SILENT, "EndpointSlices lack hints"]),
     st.sets(st.sampled_from([UDP, IPV6, NODE_CLIENT, "node-port"])),
     st.booleans(),
