@@ -9,12 +9,13 @@ pytest_plugins = "pytester"
 FIXTURES = """
 from types import SimpleNamespace
 
-from harness.scenario.record import Record, SeenValue
+from harness.scenario.record import ObservedValue, ScenarioRecord
 
 class Cluster:
     def __init__(self, lasts):
         self.api = self.backend = SimpleNamespace(writes=0, changes=0)
-        self.record = Record("t", sightings={"hints": SeenValue(0.0, (0, 0), "a", lambda: "a" if lasts else "none")})
+        value = ObservedValue(0.0, (0, 0), "a", lambda: "a" if lasts else "none")
+        self.record = ScenarioRecord("t", sightings={"hints": value})
     def settle(self): pass
     def expect_equal(self, what, *, expected, observed):
         assert expected == observed, f"{what}: expected {expected}, observed {observed}"

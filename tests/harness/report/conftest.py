@@ -27,12 +27,12 @@ from harness.judging.conclusion import raise_for
 from harness.model.outcomes import TIMED_OUT, Reached
 from harness.judging.statistics import Rates
 from harness.judging.verdict import AnyOf, Verdict
-from harness.scenario.record import Record
+from harness.scenario.record import ScenarioRecord
 
 class Watch:
     def __init__(self, history):
         self._history = history
-        self._record = Record("t")
+        self._record = ScenarioRecord("t")
 
     def judgement(self):
         return self._record.as_json()
