@@ -23,7 +23,7 @@ from emulator.cluster_state import READY, ClusterState, save
 from emulator.control_plane import implementation_of
 from emulator.kube_dns import KubeDns
 from emulator.kubelet.images import EMULATED_AGNHOST
-from emulator.kubelet.kubelet import Key, Kubelet
+from emulator.kubelet.kubelet import Kubelet
 from harness import threads
 from harness.api.client import Api, Object, RefusedError
 from harness.backends.netns import BOOT_SECONDS, NetnsBackend
@@ -38,6 +38,7 @@ from harness.netns.fabric import NetworkPeer
 from harness.netns.process import start_time
 from harness.proxies.executable import ExecutableProxy
 from harness.settings.settings import Settings
+from reference.client import Key
 
 _STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _EVERY = 1.0  # seconds between checks of the cluster's threads

@@ -2,7 +2,7 @@
 
 One kubelet serves all nodes, because all nodes are in this process. The kubelet is an ordinary HTTPS client of the API
 server, and works with the reference API server and with a real one. After an outage of the API server, the kubelet
-lists all pods again. A cluster has either this kubelet or pods of `NetnsBackend.run_pod`.
+catches up with all changes. A cluster has either this kubelet or pods of `NetnsBackend.run_pod`.
 
 There is no scheduler, so a pod must specify its node. Volumes, liveness probes and evictions are not supported. Images
 are only names (`emulator.kubelet.images`), and programs run in a sandbox.
@@ -16,15 +16,13 @@ from typing import Any, Self
 
 from emulator.kubelet.running_pod import RunningPod
 from emulator.kubelet.server.server import PORT, KubeletServer
-from harness.api.client import Api, RefusedError, Watch
+from harness.api.client import Api, RefusedError
 from harness.control_planes.control_plane import KubeletCertificates
 from harness.errors import HarnessError, InconclusiveError
 from harness.event_loop import EventLoop
 from harness.netns.fabric import Network, NetworkPeer
-
-Object = dict[str, Any]
-Key = tuple[str, str]
-"""Namespace and name of a pod."""
+from reference.client import Event, Key, Object, key_of
+from reference.client.remote import RemoteClient
 
 _WORKERS = 4
 _RETRY = 0.2  # seconds until a failed request is repeated
@@ -96,6 +94,7 @@ class Kubelet:
         given, the kubelet serves logs and exec to the API server.
         """
         self._api = Api(kubeconfig)
+        self._client = RemoteClient(kubeconfig)  # watches the pods
         self._network = network
         self._changed = changed
         self._dns = dns
@@ -104,29 +103,24 @@ class Kubelet:
         self._lock = threading.Lock()  # guards the next two attributes
         self._wanted: dict[Key, Object] = {}
         self._running: dict[Key, RunningPod] = {}
-        self._watch: Watch | None = None
         self._closing = threading.Event()
         self._trust = trust
         self._server = KubeletServer(self.pod, self._loop)
-        self._threads = [threading.Thread(target=self._list_and_watch, name="kubelet", daemon=True)]
-        self._threads += [
-            threading.Thread(target=self._work, name=f"kubelet-{i}", daemon=True) for i in range(_WORKERS)
-        ]
+        self._threads = [threading.Thread(target=self._work, name=f"kubelet-{i}", daemon=True) for i in range(_WORKERS)]
 
     def start(self) -> None:
         """Start running all pods that exist or that clients create later. Call this method once."""
         self._loop.start()
         for thread in self._threads:
             thread.start()
+        self._client.subscribe(["pods"], self._receive)
         if self._trust is not None:
             self._serve(self._trust)
 
     def close(self) -> None:
         with self._lock:
             self._closing.set()
-            watch = self._watch
-        if watch is not None:
-            watch.stop()
+        self._client.close()
         self._server.close()
         self._queue.close()
         for thread in self._threads:
@@ -140,7 +134,7 @@ class Kubelet:
 
     def threads(self) -> tuple[threading.Thread, ...]:
         """Return the kubelet's threads, which run from `start` to `close`."""
-        return (*self._threads, self._loop.thread)
+        return (*self._threads, *self._client.threads, self._loop.thread)
 
     def pod(self, namespace: str, name: str) -> RunningPod | None:
         """Return a pod that this kubelet runs, or None."""
@@ -163,49 +157,16 @@ class Kubelet:
             endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": PORT}}}
             self._api.patch("nodes", "", name, {"status": endpoint}, subresource="status")
 
-    def _list_and_watch(self) -> None:
-        """List and watch pods. Start again when a watch ends."""
-        while not self._closing.is_set():
-            try:
-                version = self._list()
-                watch = self._api.watch("pods", resource_version=version)
-            except (InconclusiveError, RefusedError):
-                self._closing.wait(_RETRY)
-                continue
-            with self._lock:
-                self._watch = watch
-                if self._closing.is_set():
-                    watch.stop()
-            self._follow(watch)
-            with self._lock:
-                self._watch = None
-
-    def _list(self) -> str:
-        """Replace the known pods with those of the API server. Return the resource version of the list."""
-        response = self._api.request("GET", "/api/v1/pods")
-        if response.code >= 400:
-            raise RefusedError("GET", "/api/v1/pods", response)
-        found = {_key(pod): pod for pod in response.body.get("items") or () if self._is_ours(pod)}
+    def _receive(self, event: Event) -> None:
+        pod = event.object
+        if not self._is_ours(pod):
+            return
         with self._lock:
-            keys = {*self._wanted, *found}
-            self._wanted = found
-        for key in keys:
-            self._queue.add(key)
-        return str(response.body["metadata"]["resourceVersion"])
-
-    def _follow(self, watch: Watch) -> None:
-        for kind, pod in watch:
-            if kind == "ERROR":
-                return
-            if kind not in ("ADDED", "MODIFIED", "DELETED") or not self._is_ours(pod):
-                continue
-            key = _key(pod)
-            with self._lock:
-                if kind == "DELETED":
-                    self._wanted.pop(key, None)
-                else:
-                    self._wanted[key] = pod
-            self._queue.add(key)
+            if event.type == "DELETED":
+                self._wanted.pop(key_of(pod), None)
+            else:
+                self._wanted[key_of(pod)] = pod
+        self._queue.add(key_of(pod))
 
     def _is_ours(self, pod: Object) -> bool:
         return (pod.get("spec") or {}).get("nodeName") in self._network.nodes
@@ -257,7 +218,3 @@ class Kubelet:
         with self._lock:
             if not self._closing.is_set():
                 self._changed({key: pod.host for key, pod in self._running.items() if pod.host is not None})
-
-
-def _key(pod: Object) -> Key:
-    return pod["metadata"]["namespace"], pod["metadata"]["name"]

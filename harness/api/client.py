@@ -8,11 +8,10 @@ The two modules share only the resource paths.
 """
 
 import builtins
-import contextlib
 import re
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -182,22 +181,10 @@ class Api:
                 wait = _seconds_to_wait(answer)
                 if wait is None or tries == _TRIES or time.monotonic() + wait > give_up:
                     return answer
-                answer.drain_conn()
                 time.sleep(wait)
         except urllib3.exceptions.HTTPError as error:
             shown = path.partition("?")[0]
             raise InconclusiveError(f"the API server did not respond to {method} {shown}: {error}") from error
-
-    def watch(self, resource: str, *, resource_version: str) -> "Watch":
-        """Watch all objects of a resource from a resource version. Raises `RefusedError` and `InconclusiveError`."""
-        path = path_of(resource)
-        headers = {"Accept": "application/json", **self.authentication()}
-        query = urlencode({"watch": "true", "resourceVersion": resource_version})
-        forever = urllib3.Timeout(connect=self._timeout, read=None)
-        answer = self._send("GET", f"{path}?{query}", headers=headers, timeout=forever, preload_content=False)
-        if answer.status >= 400:
-            raise RefusedError("GET", path, Response(answer.status, _json(answer.data)))
-        return Watch(answer)
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
         """Read one object. Raises `RefusedError`."""
@@ -245,31 +232,6 @@ class Api:
         if response.code >= 400:
             raise RefusedError(method, path, response)
         return response.body
-
-
-class Watch:
-    """A running watch. Iteration yields ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until the watch ends."""
-
-    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
-        self._answer = answer
-
-    def __iter__(self) -> Iterator[tuple[str, Object]]:
-        rest = b""
-        try:
-            for chunk in self._answer.stream(1 << 16):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    event = orjson.loads(line)
-                    yield event["type"], event["object"]
-        except (urllib3.exceptions.HTTPError, OSError, ValueError):  # closed by the server or by `stop`
-            return
-        finally:
-            self._answer.close()
-
-    def stop(self) -> None:
-        """End the watch. Call this from a thread other than the one that iterates over the watch."""
-        with contextlib.suppress(OSError, ValueError, RuntimeError):  # the watch has already ended
-            self._answer.shutdown()
 
 
 def _name_in(body: object) -> str:

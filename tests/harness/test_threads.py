@@ -136,14 +136,10 @@ def test_threads_of_the_kubelet_are_named(caplog: pytest.LogCaptureFixture) -> N
             mine = {each.name: each for each in threading.enumerate() if each not in before}
             assert {each.name for each in kubelet.threads()} == mine.keys()
             with threads.watched(kubelet.threads):
-                cast("Any", kubelet)._list = _killed
-                plane: Any = backend.control_plane
-                eventually(
-                    lambda: plane._server.end_watches() or not mine["kubelet"].is_alive(),
-                    within=20,
-                    describe="the kubelet's watch to end",
-                )
-                with pytest.raises(DistrustError, match=r"kubelet \(KilledError\)"):
+                cast("Any", kubelet)._is_ours = _killed
+                _wake(backend)
+                eventually(lambda: not mine["watch-pods"].is_alive(), describe="the kubelet's watch to end")
+                with pytest.raises(DistrustError, match=r"watch-pods \(KilledError\)"):
                     threads.require()
     assert "Traceback" in caplog.text
     gc.collect()
