@@ -15,7 +15,6 @@ from reference.endpointslice.labels import is_headless, node_zone
 AddressType = Literal["IPv4", "IPv6"]
 PortKey = tuple[tuple[str, str, int, str], ...]
 Identity = tuple[tuple[str, ...], str, str, str]
-Why = Literal["Terminal", "NoAddress", "NodeNotFound"]
 
 ADDRESS_TYPES: tuple[AddressType, ...] = ("IPv4", "IPv6")
 _NOBODY: Identity = ((), "", "", "")
@@ -182,11 +181,10 @@ def _canonical(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedPod:
-    """A pod that matches the selector but has no endpoint, and the reason."""
+    """A pod that matches the selector but has no endpoint, because its Node does not exist."""
 
     pod: str
-    why: Why
-    node: str = ""
+    node: str
 
 
 @dataclass(slots=True)
@@ -202,7 +200,7 @@ class DesiredEndpoints:
     """The endpoints that the slices of one Service should contain in one address family."""
 
     groups: dict[PortKey, PortGroup] = field(default_factory=dict)
-    left_out: list[ExcludedPod] = field(default_factory=list)
+    missing_nodes: list[ExcludedPod] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -278,7 +276,7 @@ def _add(desired: DesiredEndpoints, result: _Result) -> None:
         if result.endpoint is not None:
             group.endpoints[result.identity] = result.endpoint
     if result.left_out is not None:
-        desired.left_out.append(result.left_out)
+        desired.missing_nodes.append(result.left_out)
 
 
 def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
@@ -289,13 +287,12 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
     common_key = port_key(common)
 
     def read_pod(pod: Object, where: str | None) -> _Result:
-        why = _why_absent(pod)
-        if why is not None:
-            return _Result(pod, where, ExcludedPod(pod["metadata"]["name"], why))
+        if _has_no_endpoint(pod):
+            return _Result(pod, where)
         ports = endpoint_ports(service, pod) if named else common
         key = port_key(ports) if named else common_key
         if where is None and not publish:
-            missing = ExcludedPod(pod["metadata"]["name"], "NodeNotFound", pod["spec"].get("nodeName", ""))
+            missing = ExcludedPod(pod["metadata"]["name"], pod["spec"].get("nodeName", ""))
             return _Result(pod, where, missing, key, ports)
         addresses = pod_addresses(pod, address_type)
         if not addresses:
@@ -306,10 +303,7 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
     return read_pod
 
 
-def _why_absent(pod: Object) -> Why | None:
+def _has_no_endpoint(pod: Object) -> bool:
+    """Return whether a pod has ended, or has no address yet."""
     status = pod.get("status", {})
-    if status.get("phase") in {"Succeeded", "Failed"}:
-        return "Terminal"
-    if not status.get("podIP") and not status.get("podIPs"):
-        return "NoAddress"
-    return None
+    return status.get("phase") in {"Succeeded", "Failed"} or not (status.get("podIP") or status.get("podIPs"))

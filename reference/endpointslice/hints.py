@@ -25,7 +25,6 @@ from reference.objects.endpoints import is_ready
 class CpuHeuristic:
     """The annotation requests hints in proportion to CPU (KEP-2433)."""
 
-    annotation: str
     reason: str
 
 
@@ -147,7 +146,7 @@ def _by_annotation(annotation: str, features: Features) -> Mechanism:
     """Return the mechanism of the annotation, which overrides trafficDistribution even if TopologyAwareHints is off."""
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but the TopologyAwareHints gate is disabled")
-    return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")
+    return CpuHeuristic(f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")
 
 
 def _is_known(value: str, features: Features) -> bool:

@@ -34,9 +34,6 @@ class MissingNodesLimit:
     def allows(self, missing: int, nodes: int) -> bool:
         return missing * 100 <= self.most * nodes if self.percent else missing <= self.most
 
-    def __str__(self) -> str:
-        return f"{self.most}{'%' if self.percent else ''}"
-
 
 @dataclass(frozen=True, slots=True)
 class NodeLevel:
@@ -74,7 +71,7 @@ class NodeLevel:
 
 
 class NodeHints:
-    """Sets node hints for one Service in one sync. `reasons` explains, as sentences, why hints are set or not."""
+    """Sets node hints for one Service in one sync."""
 
     def __init__(
         self,
@@ -85,7 +82,6 @@ class NodeHints:
         pods: Sequence[Object],
         nodes: Mapping[str, Object],
     ) -> None:
-        self.reasons: list[str] = []
         self._config = config
         self._excluded = _excluded(service, features, config)
         self._nodes = nodes
@@ -106,11 +102,7 @@ class NodeHints:
             before = [{**each, "endpoints": _without_node_hints(each.get("endpoints") or [])} for each in existing]
             outcome = hint(drafts, before)
             endpoints = [endpoint for draft in drafts for endpoint in draft.endpoints]
-            refusal = self._refusal(endpoints)
-            if endpoints:
-                reason = refusal or f"endpoints are hinted for their nodes ({self._config.approach})"
-                self.reasons.append(f"node-level topology: {reason}")
-            if not refusal:
+            if self._may_hint(endpoints):
                 for draft in drafts:
                     draft.endpoints = [_for_own_node(each) for each in draft.endpoints]
             for draft, was_due in zip(drafts, due, strict=True):
@@ -119,19 +111,17 @@ class NodeHints:
 
         return both
 
-    def _refusal(self, endpoints: Sequence[Object]) -> str:
-        """Return the reason why these endpoints receive no node hints, or "" if they receive node hints."""
+    def _may_hint(self, endpoints: Sequence[Object]) -> bool:
+        """Return whether these endpoints receive node hints."""
         config = self._config
         if self._excluded or config.approach == "manual":
-            return self._excluded
+            return not self._excluded
         if config.missing is not None:
             missing = len(self._nodes.keys() - {each.get("nodeName") for each in endpoints})
             if not config.missing.allows(missing, len(self._nodes)):
-                return f"{missing} of {len(self._nodes)} nodes have no endpoint, and {config.missing} may lack one"
+                return False
         owners = {self._owners.get((each.get("targetRef") or {}).get("name"), "") for each in endpoints}
-        if config.daemon_set and (len(owners) != 1 or "" in owners):
-            return "the pods do not all belong to one DaemonSet"
-        return ""
+        return not config.daemon_set or (len(owners) == 1 and "" not in owners)
 
 
 def daemon_set_of(pod: Object) -> str:
@@ -142,17 +132,18 @@ def daemon_set_of(pod: Object) -> str:
     return ""
 
 
-def _excluded(service: Object, features: Features, config: NodeLevel) -> str:
-    """Return the reason why the approach excludes a Service, or "" if the Service can have node hints."""
-    key, value = topology_annotation(service, features)
+def _excluded(service: Object, features: Features, config: NodeLevel) -> bool:
+    """Return whether the approach excludes a Service from node hints."""
+    _, value = topology_annotation(service, features)
     match config.approach:
-        case "manual" if value != ASKED:
-            return "no annotation requests it"
-        case "opt-in" if value is None or value in NOT_SET:
-            return "no annotation opts in"
-        case "opt-out" if value is not None:
-            return f"annotation {key} opts out"
-    return ""
+        case "manual":
+            return value != ASKED
+        case "opt-in":
+            return value is None or value in NOT_SET
+        case "opt-out":
+            return value is not None
+        case "automatic":
+            return False
 
 
 def _without_node_hints(endpoints: list[Object]) -> list[Object]:

@@ -62,18 +62,18 @@ class SlicePlan:
     """The writes of one sync, in this order: create, update, delete. So new endpoints appear before old ones disappear.
 
     `create` contains new slices (with generateName, without name), `update` contains existing slices with their
-    resourceVersion, and `delete` contains existing slices. `left_out` lists the pods without an endpoint, `mechanism`
-    determined the hints, and `families` contains the plan of each address family. `node_level` explains the decisions
-    of node-level topology. `counts_nodes` is true if the hints also depend on nodes without endpoints.
+    resourceVersion, and `delete` contains existing slices. `missing_nodes` lists the pods left out because their Node
+    does not exist. If there are any, the sync fails and is retried. `mechanism` determined the hints, and `families`
+    contains the plan of each address family. `counts_nodes` is true if the hints also depend on nodes without
+    endpoints.
     """
 
     create: tuple[Object, ...]
     update: tuple[Object, ...]
     delete: tuple[Object, ...]
-    left_out: tuple[ExcludedPod, ...]
+    missing_nodes: tuple[ExcludedPod, ...]
     mechanism: Mechanism
     families: Mapping[AddressType, FamilyPlan] = field(default_factory=dict)
-    node_level: tuple[str, ...] = ()
     counts_nodes: bool = False
 
     @property
@@ -81,27 +81,10 @@ class SlicePlan:
         return not (self.create or self.update or self.delete)
 
     @property
-    def missing_nodes(self) -> tuple[ExcludedPod, ...]:
-        """The pods left out because their Node does not exist. If there are any, the sync fails and is retried."""
-        return tuple(each for each in self.left_out if each.why == "NodeNotFound")
-
-    @property
     def failure(self) -> str:
         """A message about failed heuristics and missing Nodes, which make the sync fail, or "" if there are none."""
         broken = (each.refusal for each in self.families.values() if isinstance(each.outcome, HeuristicError))
         return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """The reasons for the content of the slices, as sentences."""
-        sentences = {
-            "Terminal": "pod {pod} has ended",
-            "NoAddress": "pod {pod} has no IP yet",
-            "NodeNotFound": "pod {pod} is on node {node}, which does not exist",
-        }
-        pods = (sentences[each.why].format(pod=each.pod, node=each.node) for each in self.left_out)
-        refused = dict.fromkeys(family.refusal for family in self.families.values() if family.refusal)
-        return (self.mechanism.reason, *refused, *self.node_level, *pods)
 
     def _describe_missing(self) -> str:
         pods = listed(f"{each.pod} (node {each.node!r})" for each in self.missing_nodes)
@@ -128,7 +111,7 @@ def plan_service(
     caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` maps `trafficDistribution`
     values to plug-ins. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
     """
-    left_out: dict[ExcludedPod, None] = {}
+    missing: dict[ExcludedPod, None] = {}
     heuristics = heuristics or {}
     decided_by = mechanism(service, features, heuristics)
     if not selects_pods(service):
@@ -146,7 +129,7 @@ def plan_service(
         hint = node_hints.on_top_of(hint)
     for address_type in address_types(service):
         desired = desired_endpoints(service, pods, nodes, address_type, memo)
-        left_out.update(dict.fromkeys(desired.left_out))
+        missing.update(dict.fromkeys(desired.missing_nodes))
         present = owned.pop(address_type, [])
         packed = _pack_family(desired, present, labels, max_endpoints)
         outcome = hint(packed.drafts, present)
@@ -171,10 +154,9 @@ def plan_service(
         tuple(create),
         tuple(update),
         tuple(delete),
-        tuple(left_out),
+        tuple(missing),
         decided_by,
         families,
-        node_level=() if node_hints is None else tuple(dict.fromkeys(node_hints.reasons)),
         counts_nodes=isinstance(decided_by, PluginHeuristic) or (node_hints is not None and node_hints.counts_nodes),
     )
 

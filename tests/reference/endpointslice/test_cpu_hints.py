@@ -114,7 +114,7 @@ def test_each_family_has_its_own_hints() -> None:
 
 def test_missing_hints_have_a_reason() -> None:
     planned = plan(auto(), pods_on("ab"), nodes=THREE)
-    assert planned.reasons[1] == "Insufficient number of endpoints (2 endpoints, 3 zones)"
+    assert planned.families["IPv4"].refusal == "Insufficient number of endpoints (2 endpoints, 3 zones)"
     assert refusals(planned) == {"TooFewEndpoints"}
 
 

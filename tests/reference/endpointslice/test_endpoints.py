@@ -63,21 +63,21 @@ def test_pod_without_a_ready_condition_is_not_serving() -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_pod_that_has_ended_is_left_out(phase: str) -> None:
     planned = plan(make_service(), [make_pod(phase=phase)])
-    assert planned.left_out == (ExcludedPod("p1", "Terminal"),)
+    assert not planned.missing_nodes
     assert not endpoints(planned.create)
 
 
 def test_pod_without_ip_is_left_out() -> None:
     planned = plan(make_service(), [make_pod(ips=[])])
-    assert planned.left_out == (ExcludedPod("p1", "NoAddress"),)
+    assert not endpoints(planned.create)
     assert not planned.missing_nodes
 
 
 def test_pod_on_a_missing_node_is_left_out_and_reported() -> None:
     planned = plan(make_service(), [make_pod("p1", "gone"), make_pod("p2", "a1")])
     assert [each["targetRef"]["name"] for each in endpoints(planned.create)] == ["p2"]
-    assert planned.missing_nodes == (ExcludedPod("p1", "NodeNotFound", "gone"),)
-    assert "pod p1 is on node gone, which does not exist" in planned.reasons
+    assert planned.missing_nodes == (ExcludedPod("p1", "gone"),)
+    assert planned.failure == "pods left out because their Node does not exist: p1 (node 'gone')"
 
 
 def test_pod_on_a_missing_node_is_kept_without_zone_if_not_ready_addresses_are_published() -> None:

@@ -163,12 +163,15 @@ def test_annotation_hides_the_field_even_with_its_gate_off() -> None:
 
 def test_reason_names_the_annotation_that_decides() -> None:
     planned = plan(make_service(annotations=AUTO, trafficDistribution="PreferClose"), [make_pod()])
-    assert planned.reasons[0] == f"annotation {TOPOLOGY_MODE} is Auto: hints are in proportion to the CPU of the zones"
+    assert (
+        planned.mechanism.reason
+        == f"annotation {TOPOLOGY_MODE} is Auto: hints are in proportion to the CPU of the zones"
+    )
 
 
 def test_reason_names_value_release_and_gates_when_the_value_is_unknown() -> None:
     planned = plan(make_service(trafficDistribution="PreferSameNode"), features=release("1.33"))
-    assert planned.reasons[0] == (
+    assert planned.mechanism.reason == (
         "trafficDistribution PreferSameNode is unknown to this controller "
         "(Kubernetes 1.33, ServiceTrafficDistribution enabled, PreferSameTrafficDistribution disabled)"
     )

@@ -8,6 +8,7 @@ import pytest
 
 from reference.client import Object
 from reference.endpointslice.endpoints import EndpointCache
+from reference.endpointslice.hints import NoHints
 from reference.endpointslice.plan import plan_deleted_service
 from tests.reference.endpointslice.objects import (
     addresses,
@@ -98,7 +99,7 @@ def test_service_that_selects_no_pods_is_skipped_and_keeps_its_slices(spec: Obje
     existing = slices_for(make_service(), [make_pod()])
     planned = plan(make_service(**spec), [make_pod()], existing)
     assert planned.is_empty
-    assert planned.reasons == ("the Service is of type ExternalName or has no selector",)
+    assert planned.mechanism == NoHints("the Service is of type ExternalName or has no selector")
 
 
 def test_service_without_endpoints_has_one_empty_slice_without_ports_in_each_family() -> None:
