@@ -62,10 +62,6 @@ class ContainerLog:
             self._ended = True
             self._wake()
 
-    @property
-    def ended(self) -> bool:
-        return self._ended
-
     def lines(self, *, tail: int | None = None, since: float | None = None) -> list[LogLine]:
         """Return the last `tail` lines (default: all), without lines from before `since` (seconds since the epoch)."""
         with self._lock:

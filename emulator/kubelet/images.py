@@ -19,27 +19,7 @@ TOOLS = "/opt/agnhost"
 """A folder at the end of PATH, for programs of the agnhost image that this machine may lack."""
 
 _AGNHOST = "/agnhost"
-_NC = r"""#!/bin/bash
-network=tcp seconds=0 only_look=
-while getopts vtuzw:46n option; do
-    case $option in
-        u) network=udp ;;
-        w) seconds=$OPTARG ;;
-        z) only_look=1 ;;
-        v | t | 4 | 6 | n) ;;
-        *) exit 1 ;;
-    esac
-done
-shift $((OPTIND - 1))
-[ $# = 2 ] || { echo "usage: nc [-uvz] [-w seconds] host port" >&2; exit 1; }
-timeout "$seconds" bash -c 'exec 3<>"/dev/$0/$1/$2"' "$network" "$1" "$2" || exit 1
-[ -z "$only_look" ] || exit 0
-exec 3<>"/dev/$network/$1/$2"
-cat >&3
-timeout "$seconds" cat <&3
-exit 0
-"""
-FILES: Mapping[str, str] = {f"{TOOLS}/nc": _NC}
+FILES: Mapping[str, str] = {f"{TOOLS}/nc": Path(__file__).with_name("nc.bash").read_text(encoding="ascii")}
 """Maps the path of a bash script `nc` to its text. The script supports the options that Kubernetes' e2e tests use."""
 
 

@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import trustme
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """Serves `api` until `stop` is called. `names` are additional host names or addresses for its certificate.
+    """Serves `api` until `stop` is called.
 
     `kubelet_tls` is the TLS context for connections to kubelets, with its own client certificate. A connection is
     closed if for `silence_seconds` its client sends no complete request, or does not read the events of a watch.
@@ -43,7 +43,6 @@ class HttpServer:
         self,
         api: ApiServer,
         *,
-        names: Sequence[str] = (),
         bookmark_seconds: float = 60,
         silence_seconds: float = 90,  # as in kube-apiserver
         kubelet_tls: ssl.SSLContext | None = None,
@@ -53,7 +52,7 @@ class HttpServer:
         self.ca_pem = authority.cert_pem.bytes().decode()
         self.url = ""
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        _load(self._tls, authority.issue_cert(*_NAMES, *names).private_key_and_cert_chain_pem.bytes())
+        _load(self._tls, authority.issue_cert(*_NAMES).private_key_and_cert_chain_pem.bytes())
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log_error)
         self.thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
@@ -123,14 +122,12 @@ class HttpServer:
         if (frontend := self._frontend) is not None:
             self._loop.call_soon_threadsafe(frontend.hub.end_all)
 
-    def kubeconfig(self, *, url: str = "", token: str = "") -> dict[str, Any]:
-        """Return a kubeconfig. By default, it contains the loopback URL and the admin's token."""
-        cluster: dict[str, Any] = {
-            "server": url or self.url,
+    def kubeconfig(self, *, token: str = "") -> dict[str, Any]:
+        """Return a kubeconfig with the loopback URL and a token, by default the admin's."""
+        cluster = {
+            "server": self.url,
             "certificate-authority-data": base64.b64encode(self.ca_pem.encode()).decode(),
         }
-        if url:
-            cluster["tls-server-name"] = "localhost"
         return {
             "apiVersion": "v1",
             "kind": "Config",

@@ -114,11 +114,6 @@ def test_openapi_v3_has_a_document_for_each_group(http: Http) -> None:
     assert "#/definitions/" not in str(document)
 
 
-def test_kubeconfig_for_another_address_names_the_certificate(server: HttpServer) -> None:
-    cluster = server.kubeconfig(url="https://10.0.0.1:6443")["clusters"][0]["cluster"]
-    assert (cluster["server"], cluster["tls-server-name"]) == ("https://10.0.0.1:6443", "localhost")
-
-
 @pytest.mark.parametrize(
     ("minor", "gates", "line"),
     [
