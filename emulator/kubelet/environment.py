@@ -6,9 +6,8 @@ This module has no side effects. Sources: the API reference of Container (`env`,
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-Object = dict[str, Any]
+from harness.model.manifests import Object
 
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^()]*)\))")
 _KEYED = re.compile(r"metadata\.(?P<what>labels|annotations)\['(?P<key>[^']*)'\]")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Object = dict[str, Any]
+from harness.model.manifests import Object
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,11 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 from harness.errors import HarnessError
 from harness.event_loop import EventLoop
+from harness.model.manifests import Object
 from harness.netns.namespace import Namespace
-
-Object = dict[str, Any]
 
 
 class Readiness:

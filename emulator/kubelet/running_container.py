@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.emulated_agnhost import EmulatedAgnhost
@@ -20,11 +19,10 @@ from emulator.kubelet.sandbox import PATH, NoProgramError, Sandbox, SandboxProce
 from emulator.kubelet.standard_streams import StandardStreams
 from harness.errors import UnavailableError
 from harness.event_loop import EventLoop
+from harness.model.manifests import Object
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 from reference.objects.timestamps import timestamp
-
-Object = dict[str, Any]
 
 _PULL_AGAIN = 10.0  # seconds until the next lookup of a missing image
 _RUNTIME = (

@@ -5,7 +5,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from emulator.kubelet.environment import FieldValues
 from emulator.kubelet.pod_status import PodAddresses, status_of
@@ -13,11 +12,10 @@ from emulator.kubelet.running_container import PodContext, RunningContainer
 from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
 from harness.errors import UsageError
 from harness.event_loop import EventLoop
+from harness.model.manifests import Object
 from harness.netns import sysctls
 from harness.netns.fabric import Network, NetworkPeer, PodIdentity
 from reference.objects.timestamps import timestamp
-
-Object = dict[str, Any]
 
 _ZONE = "cluster.local"
 

@@ -5,7 +5,6 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 
@@ -16,8 +15,7 @@ from emulator.kubelet.server import channels
 from emulator.kubelet.server.channels import V4, V5, Channel, Channels
 from emulator.kubelet.standard_streams import StandardStreams, reading, writing
 from harness.errors import HarnessError
-
-Object = dict[str, Any]
+from harness.model.manifests import Object
 
 _STANDARD = ("stdin", "stdout", "stderr")
 _CHANNELS = (*_STANDARD, "error", "resize")  # the index is the channel number
