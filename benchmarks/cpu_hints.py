@@ -162,9 +162,9 @@ def _status() -> Object:
     return {"status": node(0, 4000, "")["status"]}
 
 
-def versions(api: ApiServer) -> dict[str, str]:
+def versions(api: ApiServer) -> dict[str, int]:
     """Return the resource version of each slice."""
-    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in api.list("endpointslices")}
+    return {each.object["metadata"]["name"]: each.revision for each in api.registry.store.items("endpointslices")}
 
 
 def wait(controller: EndpointSliceController) -> None:

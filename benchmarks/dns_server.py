@@ -128,7 +128,7 @@ def publish(api: ApiServer, service: str, leave_out: int) -> None:
         "endpoints": endpoints,
         "ports": [{"name": "", "port": 80, "protocol": "TCP"}],
     }
-    there = any(each["metadata"]["name"] == service for each in api.list("endpointslices"))
+    there = api.registry.store.get("endpointslices", ("default", service)) is not None
     (api.update if there else api.create)("endpointslices", "default", obj)
 
 

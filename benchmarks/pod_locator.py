@@ -10,6 +10,7 @@ run and the 99th percentile.
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
 
@@ -28,7 +29,7 @@ def main() -> None:
     controller.start()
     wait(controller)
     seconds = time.perf_counter() - begin
-    written = len(api.list("podlocators"))
+    written = len(api.registry.store.keys("podlocators"))
     print(f"{written} pods on {NODES} nodes, caught up in       {seconds:8.2f} s  {written / seconds:10.0f} locators/s")
     second = PodLocatorController(api)
     begin = time.perf_counter()
@@ -64,7 +65,9 @@ def relabels(api: ApiServer, controller: PodLocatorController, node: str) -> tup
     times = []
     for run in range(RUNS):
         begin = time.perf_counter()
-        api.patch("nodes", "", node, {"metadata": {"labels": {"rack": f"r{run}"}}})
+        changed = copy.deepcopy(api.get("nodes", "", node))
+        changed["metadata"]["labels"]["rack"] = f"r{run}"
+        api.update("nodes", "", changed)
         wait(controller)
         times.append(1000 * (time.perf_counter() - begin))
     subscription.close()

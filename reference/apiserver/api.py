@@ -5,15 +5,12 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from reference.apiserver import deletion, patches, reads, writes
+from reference.apiserver import deletion, writes
 from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.kinds import Strategy, strategies
-from reference.apiserver.patches import MERGE
 from reference.apiserver.pools import AddressPool, Pools
 from reference.apiserver.registry import NAMESPACES, ObjectRef, Registry, Write
-from reference.apiserver.selectors import select
 from reference.apiserver.store import Change, Store
 from reference.client import Event, Object
 from reference.features import Features
@@ -22,7 +19,7 @@ SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 
 
 class ApiServer:
-    """A Kubernetes API server in memory; thread-safe. It implements `reference.client.Client`, `list` and `patch`.
+    """A Kubernetes API server in memory; thread-safe. It implements `reference.client.Client`.
 
     `service_cidrs` has at most one CIDR for each IP family, the default family first. `window` is the minimum number of
     changes that are remembered for each resource, so that watches can resume and lists can continue with the next page.
@@ -62,11 +59,6 @@ class ApiServer:
         """Return an object. The object is shared, so copy it before changing it."""
         return self.registry.get(resource, namespace, name).object
 
-    def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Object]:
-        """Return the objects of a namespace ("": all), sorted by key. They are shared, so copy before changing them."""
-        selection = select(self.registry.strategy(resource), namespace, labels, fields)
-        return [each.object for each in reads.page(self.registry, resource, selection, reads.ListQuery()).items]
-
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         return writes.create(self.registry, ObjectRef(resource, namespace, ""), writes.private(obj), Write()).object
 
@@ -76,20 +68,6 @@ class ApiServer:
     def update_status(self, resource: str, namespace: str, obj: Object) -> Object:
         target = ObjectRef(resource, namespace, "", "status")
         return writes.update(self.registry, target, writes.private(obj), Write()).object
-
-    def patch(
-        self,
-        resource: str,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        content_type: str = MERGE,
-        subresource: str = "",
-    ) -> Object:
-        """Apply a JSON patch, a JSON merge patch or a strategic merge patch, depending on `content_type`."""
-        target = ObjectRef(resource, namespace, name, subresource)
-        return patches.patch(self.registry, target, content_type, writes.private(patch), Write()).object
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
         """Delete an object. A pod on a node is only marked as terminating, unless its grace period is 0."""

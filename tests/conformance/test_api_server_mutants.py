@@ -22,6 +22,7 @@ from reference.dns import DnsServer
 from reference.features import Features
 from tests.conformance.api_and_dns_requests import KEYS, REFERENCE, Answers, Where, either, has, judge, wrong_at
 from tests.conformance.test_dns_mutants import DNS_OTHERWISE, DNS_SAID
+from tests.reference.api_server_calls import patched
 from tests.reference.dns.dns_cluster import HOST, ZONE
 
 RELEASES: Mapping[str, tuple[Features, AbstractSet[str]]] = {
@@ -229,7 +230,7 @@ def _asked(server: ApiServer, name: str, request: ObjectWrites) -> list[object]:
     try:
         answers = [writes.create(server.registry, target, writes.private(obj), call).object]
         if request.change is not None:
-            answers.append(server.patch(request.resource, "default", _named(name), request.change))
+            answers.append(patched(server, request.resource, "default", _named(name), request.change))
     except ApiError as error:
         causes = (error.status.get("details") or {}).get("causes") or ()
         return [error.reason, *sorted((each["field"], each["reason"]) for each in causes), *call.warnings]
@@ -269,7 +270,7 @@ def _server_answers(mutant: Mutant) -> Answers:
         fourth = _server(mutant, features, predecessor=third)
         for name in STORED:
             try:
-                changed: object = _content(fourth.patch(REQUESTS[name].resource, "default", _named(name), LABEL))
+                changed: object = _content(patched(fourth, REQUESTS[name].resource, "default", _named(name), LABEL))
             except ApiError as error:
                 changed = error.reason
             found[f"{release} changes {name}", about[name] | {"update"}] = changed

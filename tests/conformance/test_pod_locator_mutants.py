@@ -18,6 +18,7 @@ from reference.client import Event, Object
 from reference.pod_locator import PodLocatorController
 from reference.pod_locator.location import says
 from tests.conformance.api_and_dns_requests import REFERENCE
+from tests.reference.api_server_calls import listed, patched
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -35,15 +36,15 @@ def _pod(name: str, node: str) -> Object:
 
 def _report(name: str, *ips: str) -> Step:
     status = {"podIP": ips[0], "podIPs": [{"ip": each} for each in ips]}
-    return lambda api: api.patch("pods", "default", name, {"status": status}, subresource="status")
+    return lambda api: patched(api, "pods", "default", name, {"status": status}, subresource="status")
 
 
 def _label(**labels: str | None) -> Step:
-    return lambda api: api.patch("nodes", "", "a1", {"metadata": {"labels": labels}})
+    return lambda api: patched(api, "nodes", "", "a1", {"metadata": {"labels": labels}})
 
 
 def _names_another_node(api: ApiServer) -> object:
-    locators = [each for each in api.list("podlocators", "default") if each["metadata"]["name"] == "web"]
+    locators = [each for each in listed(api, "podlocators", "default") if each["metadata"]["name"] == "web"]
     return [api.update("podlocators", "default", {**each, "nodeName": "b1", "nodeLabels": {}}) for each in locators]
 
 
@@ -54,14 +55,14 @@ STEPS: Mapping[str, Step] = {
     "a pod without node is created": lambda api: api.create("pods", "default", _pod("later", "")),
     "the pod has an address": _report("web", "10.0.0.1"),
     "the pod has two addresses": _report("web", "10.0.0.1", "fd00::1"),
-    "a pod event without relevant changes": lambda api: api.patch(
-        "pods", "default", "web", {"metadata": {"annotations": {"a": "b"}}}
+    "a pod event without relevant changes": lambda api: patched(
+        api, "pods", "default", "web", {"metadata": {"annotations": {"a": "b"}}}
     ),
     "a label changes": _label(**{ZONE: "c"}),
     "a label is added": _label(row="7"),
     "a label is removed": _label(rack=None),
     "a pod without address is created": lambda api: api.create("pods", "default", _pod("other", "b1")),
-    "a pod is bound": lambda api: api.patch("pods", "default", "later", {"spec": {"nodeName": "b1"}}),
+    "a pod is bound": lambda api: patched(api, "pods", "default", "later", {"spec": {"nodeName": "b1"}}),
     "another client names another node": _names_another_node,
     "the node is deleted": lambda api: api.delete("nodes", "", "a1"),
     "the node is created again": lambda api: api.create("nodes", "", _node("a1")),
@@ -111,7 +112,7 @@ def _kept(mutant: Mutant) -> Mapping[str, object]:
             while events:
                 controller._read(events.popleft())
             controller._work_on_next()
-        locators = {each["metadata"]["name"]: says(each) for each in api.list("podlocators", "default")}
+        locators = {each["metadata"]["name"]: says(each) for each in listed(api, "podlocators", "default")}
         found[name] = locators, sorted(writes)
         writes.clear()
     return found

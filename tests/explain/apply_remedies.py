@@ -25,6 +25,7 @@ from reference.endpointslice.labels import node_zone
 from reference.features import Features
 from reference.objects.endpoints import is_ready, name_of
 from tests.explain.workload_kinds import KINDS, with_disruptions_allowed
+from tests.reference.api_server_calls import listed, patched
 
 _RESOURCES = {each.resource.singular: each.resource.plural for each in KINDS} | {
     each: f"{each}s" for each in ("service", "node", "pod", "endpointslice", "namespace")
@@ -72,10 +73,10 @@ class AppliedCluster:
     @property
     def objects(self) -> Objects:
         """The objects now, before the controller has processed the changes."""
-        kept = {each: self.api.list(each) for each in ("services", "endpointslices", "nodes")}
+        kept = {each: listed(self.api, each) for each in ("services", "endpointslices", "nodes")}
         services = [each for each in kept["services"] if each["metadata"]["name"] == self.name[1]]
-        pods = self.api.list("pods") if "pods" not in self.seen.unread else ()
-        further = {name: self.api.list(name) for name in FURTHER}
+        pods = listed(self.api, "pods") if "pods" not in self.seen.unread else ()
+        further = {name: listed(self.api, name) for name in FURTHER}
         changed = {**kept, "services": services, "pods": pods, "further": further}
         return replace(self.seen, **changed)  # type: ignore[arg-type]
 
@@ -109,7 +110,7 @@ class AppliedCluster:
                 self._scale(int(rest[-1].partition("=")[2]))
             case "uncordon":
                 for each in rest:
-                    self.api.patch("nodes", "", each, {"spec": {"unschedulable": None}})
+                    patched(self.api, "nodes", "", each, {"spec": {"unschedulable": None}})
             case "rollout":
                 self._restart()
             case "label" if rest[0] == "node":
@@ -124,17 +125,17 @@ class AppliedCluster:
     def _change(self, verb: str, resource: str, namespace: str, name: str, more: list[str]) -> None:
         match verb, more:
             case "patch", ["--type=json", "-p", patch]:
-                self.api.patch(resource, namespace, name, json.loads(patch), content_type=JSON)
+                patched(self.api, resource, namespace, name, json.loads(patch), content_type=JSON)
             case "patch", ["-p", patch]:
                 value = json.loads(patch.replace('"KEY":"VALUE"', '"app":"web"'))
-                made = self.api.patch(resource, namespace, name, value, content_type=STRATEGIC)
+                made = patched(self.api, resource, namespace, name, value, content_type=STRATEGIC)
                 if resource == "horizontalpodautoscalers":
                     self._scale(made["spec"]["minReplicas"])
             case "annotate" | "label", [change]:
                 key, _, value = change.removesuffix("-").partition("=")
                 field = "labels" if verb == "label" else "annotations"
                 new = None if change.endswith("-") else value
-                self.api.patch(resource, namespace, name, {"metadata": {field: {key: new}}})
+                patched(self.api, resource, namespace, name, {"metadata": {field: {key: new}}})
             case "delete", [] if resource == "pods":
                 self._drop_endpoint(name)
             case _:
@@ -144,29 +145,29 @@ class AppliedCluster:
         """Label nodes, by their names or the label that they have. The placeholder is the first letter of the name."""
         if names[0] == "-l":
             key, _, wanted = names[1].partition(",")[0].partition("=")
-            nodes = self.api.list("nodes")
+            nodes = listed(self.api, "nodes")
             names = [each["metadata"]["name"] for each in nodes if each["metadata"]["labels"].get(key) == wanted]
         key, _, value = change.partition("=")
         for each in names:
-            self.api.patch("nodes", "", each, {"metadata": {"labels": {key: value.replace("ZONE", each[0])}}})
+            patched(self.api, "nodes", "", each, {"metadata": {"labels": {key: value.replace("ZONE", each[0])}}})
 
     def _drop_endpoint(self, pod: str) -> None:
-        for one in self.api.list("endpointslices"):
+        for one in listed(self.api, "endpointslices"):
             kept = [each for each in one["endpoints"] if (each.get("targetRef") or {}).get("name") != pod]
             self.api.update("endpointslices", one["metadata"]["namespace"], {**one, "endpoints": kept})
 
     def _scale(self, number: int) -> None:
         scaled = supposed([f"scale={number}"], self.name, Cluster(self.objects, "released")).objects
-        for one in self.api.list("endpointslices"):
+        for one in listed(self.api, "endpointslices"):
             self.api.delete("endpointslices", one["metadata"]["namespace"], one["metadata"]["name"])
         for one in scaled.endpointslices:
             self._create("endpointslices", {**one, "metadata": _without_place(one["metadata"])})
 
     def _restart(self) -> None:
         """Start all pods anew, as their constraint wants: in each zone, on nodes that take pods."""
-        zones = {each["metadata"]["name"]: node_zone(each) for each in self.api.list("nodes") if takes_pods(each)}
+        zones = {each["metadata"]["name"]: node_zone(each) for each in listed(self.api, "nodes") if takes_pods(each)}
         number, there = 0, set[str]()
-        for one in self.api.list("endpointslices"):
+        for one in listed(self.api, "endpointslices"):
             for each in one["endpoints"]:
                 others = [name for name, zone in zones.items() if zone == each.get("zone")]
                 if others and each.get("nodeName") not in zones:

@@ -20,6 +20,7 @@ from harness.netns.namespace import Namespace
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.features import Features
+from tests.reference.api_server_calls import listed
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 Http = Callable[..., tuple[int, Any]]
@@ -218,4 +219,4 @@ def test_acknowledged_writes_survive_a_restart(
         time.sleep(0.001)
     server.replace(heir := ApiServer(predecessor=api))
     writer.join()
-    assert {each["metadata"]["name"] for each in heir.list("configmaps")} >= set(written)
+    assert {each["metadata"]["name"] for each in listed(heir, "configmaps")} >= set(written)

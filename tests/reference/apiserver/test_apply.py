@@ -10,6 +10,7 @@ from reference.apiserver.managed_fields import decode, encode
 from reference.apiserver.registry import ObjectRef, Write
 from reference.apiserver.writes import private
 from reference.client import ApiError
+from tests.reference.api_server_calls import patched
 
 TARGET = ObjectRef("services", "default", "web")
 
@@ -50,7 +51,7 @@ def test_field_that_is_left_out_is_removed(api: ApiServer) -> None:
 
 def test_field_of_another_manager_is_kept(api: ApiServer) -> None:
     applied(api, service(ports=[{"port": 80}]))
-    api.patch("services", "default", "web", {"spec": {"trafficDistribution": "PreferSameZone"}})
+    patched(api, "services", "default", "web", {"spec": {"trafficDistribution": "PreferSameZone"}})
     assert applied(api, service(ports=[{"port": 80}]))["spec"]["trafficDistribution"] == "PreferSameZone"
 
 
@@ -77,7 +78,7 @@ def test_force_transfers_ownership_of_the_field(api: ApiServer) -> None:
 
 def test_update_takes_ownership_of_what_it_changes(api: ApiServer) -> None:
     applied(api, service(ports=[{"port": 80}], sessionAffinity="ClientIP"))
-    api.patch("services", "default", "web", {"spec": {"sessionAffinity": "None"}})
+    patched(api, "services", "default", "web", {"spec": {"sessionAffinity": "None"}})
     found = owners(api.get("services", "default", "web"))
     assert ("f:spec", "f:sessionAffinity") in found["unknown"] - found["me"]
 

@@ -23,6 +23,7 @@ from reference.apiserver.dispatcher import LONG_BODY_BYTES, Dispatcher
 from reference.apiserver.handlers import Response
 from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.server import HttpServer
+from tests.reference.api_server_calls import patched
 from tests.reference.apiserver.conftest import HttpsClient
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
@@ -142,7 +143,7 @@ def test_initial_state_is_that_of_its_revision_however_slow_the_client(api: ApiS
         slow = opened(server, stack)
         api.create("configmaps", "default", {"metadata": {"name": "a-new"}})
         api.delete("configmaps", "default", names[-1])
-        api.patch("configmaps", "default", names[-2], {"data": {"x": "changed"}})
+        patched(api, "configmaps", "default", names[-2], {"data": {"x": "changed"}})
         events = [json.loads(slow.readline()) for _ in range(OBJECTS + 3)]
         seen = [(each["type"], each["object"]["metadata"]["name"]) for each in events]
         assert seen[:OBJECTS] == [("ADDED", name) for name in names]

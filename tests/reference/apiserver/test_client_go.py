@@ -14,6 +14,7 @@ import pytest
 
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
+from tests.reference.api_server_calls import patched
 
 MODULE = Path(__file__).parent / "client_go"
 
@@ -63,7 +64,7 @@ def test_informers_see_existing_objects_and_changes(api: ApiServer, output: IO[s
     assert seen <= {("ADDED", "nodes", "a1"), ("ADDED", "services", "web")}  # handlers may run after the sync
     rest = {("ADDED", "nodes", "a1"), ("ADDED", "services", "web")} - seen
     assert {tuple(output.readline().split()[:3]) for _ in rest} == rest
-    changed = api.patch("nodes", "", "a1", {"metadata": {"labels": {"topology.kubernetes.io/zone": "b"}}})
+    changed = patched(api, "nodes", "", "a1", {"metadata": {"labels": {"topology.kubernetes.io/zone": "b"}}})
     assert output.readline().split() == ["MODIFIED", "nodes", "a1", changed["metadata"]["resourceVersion"]]
     slice_ = {"metadata": {"name": "web-1"}, "addressType": "IPv4", "endpoints": [], "ports": []}
     api.create("endpointslices", "default", slice_)

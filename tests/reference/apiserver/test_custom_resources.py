@@ -12,6 +12,7 @@ from openapi_spec_validator import validate
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.client import ApiError
+from tests.reference.api_server_calls import listed, patched
 from tests.reference.apiserver.widget_requests import DEFINITIONS, WIDGETS, definition, widget
 
 KEY = "widgets.example.com"
@@ -168,11 +169,11 @@ def test_group_of_kubernetes_needs_an_approval(api: ApiServer) -> None:
 
 def test_generation_counts_changes_outside_of_status_and_metadata(widgets: ApiServer) -> None:
     widgets.create(KEY, "default", widget())
-    one = widgets.patch(KEY, "default", "one", {"metadata": {"labels": {"a": "b"}}})
+    one = patched(widgets, KEY, "default", "one", {"metadata": {"labels": {"a": "b"}}})
     assert one["metadata"]["generation"] == 1
-    one = widgets.patch(KEY, "default", "one", {"status": {"phase": "x"}}, subresource="status")
+    one = patched(widgets, KEY, "default", "one", {"status": {"phase": "x"}}, subresource="status")
     assert (one["metadata"]["generation"], one["status"]) == (1, {"phase": "x"})
-    assert widgets.patch(KEY, "default", "one", {"spec": {"size": 2}})["metadata"]["generation"] == 2
+    assert patched(widgets, KEY, "default", "one", {"spec": {"size": 2}})["metadata"]["generation"] == 2
 
 
 def test_without_subresource_status_is_a_field_like_others(api: ApiServer, http: Any) -> None:
@@ -189,7 +190,7 @@ def test_deleted_definition_takes_its_objects_along(widgets: ApiServer, http: An
     http("DELETE", f"{DEFINITIONS}/{KEY}")
     assert http("GET", WIDGETS)[0] == 404
     assert http("GET", "/apis/example.com")[0] == 404
-    assert widgets.list(CRDS) == []
+    assert listed(widgets, CRDS) == []
     widgets.create(CRDS, "", definition())
     assert http("GET", WIDGETS)[1]["items"] == []
 
@@ -202,7 +203,7 @@ def test_deletion_of_a_definition_waits_for_finalizers(widgets: ApiServer, http:
     assert widgets.get(CRDS, "", KEY)["metadata"]["deletionTimestamp"]
     assert http("POST", WIDGETS, widget("two"))[0] == 405
     http("PATCH", f"{WIDGETS}/one", {"metadata": {"finalizers": None}}, Content_Type=MERGE)
-    assert (widgets.list(CRDS), http("GET", WIDGETS)[0]) == ([], 404)
+    assert (listed(widgets, CRDS), http("GET", WIDGETS)[0]) == ([], 404)
 
 
 def test_objects_of_a_kind_with_the_plural_namespaces_are_deleted(api: ApiServer, http: Any) -> None:
@@ -230,15 +231,15 @@ def test_deleted_namespace_takes_custom_resources_along(widgets: ApiServer) -> N
     widgets.create("namespaces", "", {"metadata": {"name": "n"}})
     widgets.create(KEY, "n", widget())
     widgets.delete("namespaces", "", "n")
-    assert widgets.list(KEY) == []
+    assert listed(widgets, KEY) == []
 
 
 def test_watch_of_another_version_sees_objects_of_that_version(widgets: ApiServer, http: Any) -> None:
     widgets.create(KEY, "default", widget())
     path = f"{WIDGETS.replace('v1', 'v1beta1')}?watch=true&fieldSelector=spec.color%3Dred&resourceVersion=0"
     with http.open("GET", path) as stream:
-        widgets.patch(KEY, "default", "one", {"spec": {"size": 2}})
-        widgets.patch(KEY, "default", "one", {"spec": {"color": "green"}})
+        patched(widgets, KEY, "default", "one", {"spec": {"size": 2}})
+        patched(widgets, KEY, "default", "one", {"spec": {"color": "green"}})
         events = [json.loads(line) for line in itertools.islice(stream, 3)]
     assert [each["type"] for each in events] == ["ADDED", "MODIFIED", "DELETED"]
     assert {each["object"]["apiVersion"] for each in events} == {"example.com/v1beta1"}

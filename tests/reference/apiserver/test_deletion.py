@@ -9,6 +9,7 @@ from reference.apiserver.deletion import DeleteOptions, delete, delete_collectio
 from reference.apiserver.registry import ObjectRef, Write
 from reference.apiserver.selectors import select
 from reference.client import ApiError
+from tests.reference.api_server_calls import listed, patched
 
 
 def pod(name: str = "p", node: str = "a1", **meta: Any) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def config(name: str = "c", **meta: Any) -> dict[str, Any]:
 
 
 def gone(api: ApiServer, resource: str, namespace: str, name: str) -> bool:
-    return name not in [each["metadata"]["name"] for each in api.list(resource, namespace)]
+    return name not in [each["metadata"]["name"] for each in listed(api, resource, namespace)]
 
 
 def test_object_without_grace_period_is_deleted_immediately(api: ApiServer) -> None:
@@ -67,9 +68,9 @@ def test_object_stays_until_its_last_finalizer_is_gone(api: ApiServer) -> None:
     api.create("configmaps", "default", config(finalizers=["a.io/x", "a.io/y"]))
     api.delete("configmaps", "default", "c")
     assert api.get("configmaps", "default", "c")["metadata"]["deletionTimestamp"]
-    api.patch("configmaps", "default", "c", {"metadata": {"finalizers": ["a.io/x"]}})
+    patched(api, "configmaps", "default", "c", {"metadata": {"finalizers": ["a.io/x"]}})
     assert not gone(api, "configmaps", "default", "c")
-    api.patch("configmaps", "default", "c", {"metadata": {"finalizers": None}})
+    patched(api, "configmaps", "default", "c", {"metadata": {"finalizers": None}})
     assert gone(api, "configmaps", "default", "c")
 
 
@@ -93,7 +94,7 @@ def test_collection_deletion_deletes_selected_objects(api: ApiServer) -> None:
         api.create("configmaps", "default", config(name, labels={"color": color}))
     selection = select(api.registry.strategy("configmaps"), "default", "color=red")
     delete_collection(api.registry, "configmaps", selection, DeleteOptions(), Write())
-    assert [each["metadata"]["name"] for each in api.list("configmaps")] == ["c"]
+    assert [each["metadata"]["name"] for each in listed(api, "configmaps")] == ["c"]
 
 
 def test_namespace_deletion_deletes_its_objects(api: ApiServer) -> None:
@@ -103,8 +104,8 @@ def test_namespace_deletion_deletes_its_objects(api: ApiServer) -> None:
     api.create("configmaps", "default", config())
     api.delete("namespaces", "", "shop")
     assert gone(api, "namespaces", "", "shop")
-    assert api.list("pods") == []
-    assert [each["metadata"]["namespace"] for each in api.list("configmaps")] == ["default"]
+    assert listed(api, "pods") == []
+    assert [each["metadata"]["namespace"] for each in listed(api, "configmaps")] == ["default"]
 
 
 def test_namespace_waits_for_finalizers_in_it(api: ApiServer) -> None:
@@ -115,7 +116,7 @@ def test_namespace_waits_for_finalizers_in_it(api: ApiServer) -> None:
     with pytest.raises(ApiError, match="because it is being terminated") as refused:
         api.create("configmaps", "shop", config("d"))
     assert refused.value.code == 403
-    api.patch("configmaps", "shop", "c", {"metadata": {"finalizers": None}})
+    patched(api, "configmaps", "shop", "c", {"metadata": {"finalizers": None}})
     assert gone(api, "namespaces", "", "shop")
 
 

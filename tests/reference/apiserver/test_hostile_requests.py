@@ -24,6 +24,7 @@ from reference.apiserver.server import HttpServer
 from reference.client import Event
 from reference.endpointslice.index import ClusterIndex
 from reference.pod_locator.controller import PodLocatorIndex
+from tests.reference.api_server_calls import listed
 from tests.reference.apiserver.hostile_requests import SOUND, HostileRequest, requests
 from tests.reference.endpointslice.running_controller import RunningController
 from tests.reference.limited_users import LimitedUsers
@@ -73,7 +74,7 @@ def be_read(api: ApiServer) -> None:
     """Let the controllers process all stored objects."""
     index, locations = ClusterIndex(), PodLocatorIndex()
     for resource in ("services", "nodes", "pods", "endpointslices"):
-        for obj in api.list(resource):
+        for obj in listed(api, resource):
             index.apply(Event("ADDED", resource, obj))
             if resource in {"nodes", "pods"}:
                 locations.apply(Event("ADDED", resource, obj))
@@ -297,4 +298,4 @@ def test_controller_goes_on_after_an_object_that_it_cannot_read(monkeypatch: pyt
         live.api.create("nodes", "", {"metadata": {"name": "odd"}})
         live.create_service()
         live.settle()
-        assert live.api.list("endpointslices")
+        assert listed(live.api, "endpointslices")

@@ -12,6 +12,7 @@ import yaml
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.features import Features
+from tests.reference.api_server_calls import listed
 
 SERVICES = "/api/v1/namespaces/default/services"
 CONTAINER = {"name": "c", "image": "i"}
@@ -159,7 +160,7 @@ def test_unknown_field_is_refused_when_strict(http: Http) -> None:
 def test_dry_run_stores_nothing(http: Http, api: ApiServer, method: str, path: str) -> None:
     api.create("services", "default", service("kept"))
     assert http(method, f"{path}?dryRun=All", service() if method == "POST" else None)[0] in {200, 201}
-    assert [each["metadata"]["name"] for each in api.list("services")] == ["kept"]
+    assert [each["metadata"]["name"] for each in listed(api, "services")] == ["kept"]
 
 
 def test_status_is_a_subresource(http: Http) -> None:
@@ -307,4 +308,4 @@ def test_deletion_with_options_of_a_wrong_type_is_a_bad_request(http: Http, api:
 def test_table_that_cannot_be_made_is_refused_before_anything_is_stored(http: Http, api: ApiServer) -> None:
     code, status = http("POST", f"{SERVICES}?includeObject=All", service(), Accept=TABLE)
     assert (code, status["message"]) == (400, "unrecognized includeObject value: 'All'")
-    assert api.list("services") == []
+    assert listed(api, "services") == []

@@ -15,6 +15,7 @@ import yaml
 
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
+from tests.reference.api_server_calls import listed, patched
 from tests.reference.limited_users import add_user
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
@@ -172,7 +173,7 @@ def test_label_and_annotate_work(kubectl: Kubectl, manifest: str, api: ApiServer
 def test_delete_waits_until_objects_are_deleted(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
     kubectl("delete", "service/web", "endpointslice/web-1")
     kubectl("delete", "pod", "web-1", "--grace-period=0", "--force")
-    assert [api.list(each) for each in ("services", "endpointslices", "pods")] == [[], [], []]
+    assert [listed(api, each) for each in ("services", "endpointslices", "pods")] == [[], [], []]
 
 
 def test_drain_cordons_the_node_and_evicts_its_pods(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
@@ -186,7 +187,7 @@ def test_namespace_is_deleted_with_its_contents(kubectl: Kubectl, api: ApiServer
     kubectl("apply", "-f", "-", stdin="apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}")
     kubectl("apply", "-n", "shop", "-f", "-", stdin=MANIFEST)
     kubectl("delete", "namespace", "shop")
-    assert api.list("services") == []
+    assert listed(api, "services") == []
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def watched(environment: dict[str, str], kubectl: Kubectl) -> Iterator[Any]:
 def test_get_watches(kubectl: Kubectl, api: ApiServer, watched: Any) -> None:
     api.create("services", "default", {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
     assert watched.readline().split()[4] == "80/TCP"
-    api.patch("services", "default", "web", {"spec": {"ports": [{"port": 81}]}})
+    patched(api, "services", "default", "web", {"spec": {"ports": [{"port": 81}]}})
     assert watched.readline().split()[4] == "81/TCP"
 
 

@@ -6,6 +6,7 @@ from reference.apiserver import ApiServer
 from reference.apiserver.reads import ListPage, ListQuery, page
 from reference.apiserver.selectors import Selection
 from reference.client import ApiError
+from tests.reference.api_server_calls import listed, patched
 
 
 def create(api: ApiServer, *names: str) -> None:
@@ -24,7 +25,7 @@ def names(page: ListPage) -> list[str]:
 def test_list_is_in_order_of_namespace_and_name(api: ApiServer) -> None:
     create(api, "b", "a")
     api.create("configmaps", "kube-system", {"metadata": {"name": "a"}})
-    assert [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in api.list("configmaps")] == [
+    assert [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in listed(api, "configmaps")] == [
         ("default", "a"),
         ("default", "b"),
         ("kube-system", "a"),
@@ -46,7 +47,7 @@ def test_pages_show_the_state_of_the_first_page(api: ApiServer) -> None:
     first = read(api, limit=1)
     create(api, "c")
     api.delete("configmaps", "default", "d")
-    api.patch("configmaps", "default", "b", {"data": {"new": "yes"}})
+    patched(api, "configmaps", "default", "b", {"data": {"new": "yes"}})
     rest = read(api, continue_token=first.continue_token)
     assert names(rest) == ["b", "d"]
     assert "data" not in rest.items[0].object

@@ -8,6 +8,7 @@ from reference.apiserver import ApiServer
 from reference.apiserver.pools import AddressPool, ExhaustedError, NumberPool, Pools, band
 from reference.client import ApiError
 from reference.features import Features
+from tests.reference.api_server_calls import patched
 
 
 def service(name: str, **spec: Any) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def test_tcp_and_udp_of_one_port_share_the_node_port(api: ApiServer) -> None:
 
 def test_update_keeps_address_and_node_port(api: ApiServer) -> None:
     created = api.create("services", "default", service("a", type="NodePort"))
-    api.patch("services", "default", "a", {"metadata": {"labels": {"x": "y"}}})
+    patched(api, "services", "default", "a", {"metadata": {"labels": {"x": "y"}}})
     assert api.get("services", "default", "a")["spec"] == created["spec"]
 
 

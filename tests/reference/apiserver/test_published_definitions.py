@@ -14,6 +14,7 @@ import yaml
 
 from reference.apiserver import ApiServer
 from reference.client import ApiError
+from tests.reference.api_server_calls import listed, patched
 
 pytestmark = [
     pytest.mark.slow,  # Cilium's module has 100 MB
@@ -73,7 +74,7 @@ def test_cilium_writes_its_node_and_status(serving: ApiServer) -> None:
     node = serving.create("ciliumnodes.cilium.io", "", {"metadata": {"name": "a1"}, "spec": {"addresses": addresses}})
     assert node["spec"]["addresses"] == addresses
     status = {"status": {"ipam": {"used": {"10.0.0.1": {"owner": "router"}}}}}
-    made = serving.patch("ciliumnodes.cilium.io", "", "a1", status, subresource="status")
+    made = patched(serving, "ciliumnodes.cilium.io", "", "a1", status, subresource="status")
     assert made["status"]["ipam"]["used"]["10.0.0.1"]["owner"] == "router"
 
 
@@ -90,7 +91,7 @@ def test_gateways_of_istio_and_of_gateway_api_stand_side_by_side(serving: ApiSer
     for version in ("v1", "v1beta1", "v1alpha3"):
         code, found = http("GET", f"/apis/networking.istio.io/{version}/namespaces/default/gateways/two")
         assert (code, found["apiVersion"]) == (200, f"networking.istio.io/{version}")
-    names = [each["metadata"]["name"] for each in serving.list("gateways.gateway.networking.k8s.io")]
+    names = [each["metadata"]["name"] for each in listed(serving, "gateways.gateway.networking.k8s.io")]
     assert names == ["one"]
 
 

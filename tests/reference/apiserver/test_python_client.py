@@ -12,6 +12,7 @@ import pytest
 from kubernetes import client, config, dynamic, watch
 
 from reference.apiserver import ApiServer
+from tests.reference.api_server_calls import patched
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_watch_sees_changes(core: client.CoreV1Api, api: ApiServer) -> None:
     for event in watcher.stream(core.list_namespaced_service, "default", timeout_seconds=20):
         seen.append((event["type"], event["object"].metadata.name))
         if len(seen) == 1:
-            api.patch("services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
+            patched(api, "services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
         elif len(seen) == 2:
             api.delete("services", "default", "web")
         else:

@@ -5,6 +5,7 @@ import pytest
 from reference.apiserver import ApiServer
 from reference.apiserver.selectors import parse_fields, parse_labels, select
 from reference.client import ApiError
+from tests.reference.api_server_calls import listed
 
 LABELS = {"app": "web", "tier": "front", "weight": "5"}
 SERVICE = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"clusterIP": "None", "type": "ClusterIP"}}
@@ -42,7 +43,7 @@ def test_label_selector_does_not_match(selector: str) -> None:
 @pytest.mark.parametrize("selector", ["a in b", "=x", "a=b=c", "a in (b", "-a", "a=-b", "weight>x", "a,,b"])
 def test_bad_label_selector_is_a_bad_request(api: ApiServer, selector: str) -> None:
     with pytest.raises(ApiError, match="unable to parse requirement") as refused:
-        api.list("services", labels=selector)
+        listed(api, "services", labels=selector)
     assert refused.value.code == 400
 
 
@@ -63,7 +64,7 @@ def test_field_selector_matches(api: ApiServer, selector: str, *, matches: bool)
 
 def test_unknown_field_is_a_bad_request(api: ApiServer) -> None:
     with pytest.raises(ApiError, match=r"field label not supported: spec\.color") as refused:
-        api.list("services", fields="spec.color=red")
+        listed(api, "services", fields="spec.color=red")
     assert refused.value.code == 400
 
 
@@ -76,9 +77,9 @@ def test_objects_can_be_selected_by_namespace(api: ApiServer) -> None:
 def test_secrets_are_selected_by_type(api: ApiServer) -> None:
     api.create("secrets", "default", {"metadata": {"name": "a"}, "stringData": {"x": "y"}})
     api.create("secrets", "default", {"metadata": {"name": "b"}, "type": "kubernetes.io/tls", "data": {"z": "eQ=="}})
-    (other,) = api.list("secrets", fields="type!=kubernetes.io/tls")
+    (other,) = listed(api, "secrets", fields="type!=kubernetes.io/tls")
     assert (other["metadata"]["name"], other["type"], other["data"]) == ("a", "Opaque", {"x": "eQ=="})
-    assert [each["metadata"]["name"] for each in api.list("secrets", fields="type=kubernetes.io/tls")] == ["b"]
+    assert [each["metadata"]["name"] for each in listed(api, "secrets", fields="type=kubernetes.io/tls")] == ["b"]
 
 
 @pytest.mark.parametrize("data", [{"x": "?"}, {"x": "ä"}, {"a b": "eQ=="}])

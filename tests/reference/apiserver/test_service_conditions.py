@@ -11,6 +11,7 @@ from reference.apiserver import ApiServer
 from reference.apiserver.patches import APPLY, STRATEGIC
 from reference.client import ApiError
 from reference.features import Features
+from tests.reference.api_server_calls import patched
 
 PATH = "/api/v1/namespaces/default/services/web/status"
 Http = Callable[..., tuple[int, Any]]
@@ -49,14 +50,14 @@ def test_write_of_the_object_does_not_change_conditions(api: ApiServer) -> None:
     spec = {**before["spec"], "trafficDistribution": "PreferSameZone"}
     after = api.update("services", "default", {**before, "spec": spec, "status": {}})
     assert after["status"]["conditions"] == before["status"]["conditions"]
-    after = api.patch("services", "default", "web", {"spec": {"type": "NodePort"}, "status": {"conditions": []}})
+    after = patched(api, "services", "default", "web", {"spec": {"type": "NodePort"}, "status": {"conditions": []}})
     assert after["status"]["conditions"] == before["status"]["conditions"]
 
 
 def test_strategic_patch_merges_conditions_by_type(api: ApiServer) -> None:
     write(api, condition(), condition("Other"))
     patch = {"status": {"conditions": [{"type": "Other", "status": "False"}, condition("Third")]}}
-    after = api.patch("services", "default", "web", patch, content_type=STRATEGIC, subresource="status")
+    after = patched(api, "services", "default", "web", patch, content_type=STRATEGIC, subresource="status")
     expected = {"TrafficDistributionAccepted": "True", "Other": "False", "Third": "True"}
     assert types_and_values(after) == expected
 

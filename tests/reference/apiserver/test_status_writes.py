@@ -15,6 +15,7 @@ from reference.apiserver.apply import apply
 from reference.apiserver.kinds import strategies
 from reference.apiserver.registry import ObjectRef, Write
 from reference.client import ApiError
+from tests.reference.api_server_calls import listed, patched
 from tests.reference.apiserver.widget_requests import definition
 
 Object = dict[str, Any]
@@ -49,7 +50,7 @@ def by_put(api: ApiServer, plural: str, live: Object, change: Object) -> Object:
 
 def by_patch(api: ApiServer, plural: str, live: Object, change: Object) -> Object:
     meta = live["metadata"]
-    return api.patch(plural, meta.get("namespace", ""), meta["name"], change, subresource="status")
+    return patched(api, plural, meta.get("namespace", ""), meta["name"], change, subresource="status")
 
 
 def by_apply(api: ApiServer, plural: str, live: Object, change: Object) -> Object:
@@ -136,4 +137,4 @@ def test_status_write_can_remove_the_last_finalizer(api: ApiServer) -> None:
     live = create(api, "services", finalizers=["example.org/x"])
     api.delete("services", "default", "web")
     by_patch(api, "services", live, {"metadata": {"finalizers": None}})
-    assert api.list("services") == []
+    assert listed(api, "services") == []

@@ -4,6 +4,7 @@ from typing import Any
 
 from reference.apiserver import ApiServer
 from reference.client import Event
+from tests.reference.api_server_calls import patched
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def test_event_is_delivered_before_the_write_returns(api: ApiServer) -> None:
     events: list[Event] = []
     api.subscribe(["nodes"], events.append)
     api.create("nodes", "", node("a1"))
-    api.patch("nodes", "", "a1", {"metadata": {"labels": {"zone": "a"}}})
+    patched(api, "nodes", "", "a1", {"metadata": {"labels": {"zone": "a"}}})
     api.delete("nodes", "", "a1")
     assert told(events)[1:] == [("ADDED", "nodes", "a1"), ("MODIFIED", "nodes", "a1"), ("DELETED", "nodes", "a1")]
     versions = [int(each.object["metadata"]["resourceVersion"]) for each in events[1:]]
@@ -46,7 +47,7 @@ def test_event_is_immutable(api: ApiServer) -> None:
     events: list[Event] = []
     api.subscribe(["nodes"], events.append)
     api.create("nodes", "", node("a1", zone="a"))
-    api.patch("nodes", "", "a1", {"metadata": {"labels": {"zone": "b"}}})
+    patched(api, "nodes", "", "a1", {"metadata": {"labels": {"zone": "b"}}})
     assert [each.object["metadata"]["labels"]["zone"] for each in events[1:]] == ["a", "b"]
 
 

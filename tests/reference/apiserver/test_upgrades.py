@@ -9,6 +9,7 @@ import pytest
 from reference.apiserver import ApiServer
 from reference.client import ApiError, Event
 from reference.features import Features
+from tests.reference.api_server_calls import listed, patched
 
 OLD, NEW = Features((1, 29)), Features((1, 30), {"ServiceTrafficDistribution": True})
 BOTH = {"forZones": [{"name": "a"}], "forNodes": [{"name": "a1"}]}
@@ -51,7 +52,7 @@ def test_field_that_a_release_does_not_know_is_not_served(new: ApiServer) -> Non
     served = old.get("services", "default", "web")
     assert "trafficDistribution" not in served["spec"]
     assert served["metadata"] == before["metadata"]
-    assert old.list("services") == [served]
+    assert listed(old, "services") == [served]
 
 
 def test_field_returns_with_the_release_that_has_it(new: ApiServer) -> None:
@@ -62,7 +63,7 @@ def test_field_returns_with_the_release_that_has_it(new: ApiServer) -> None:
 
 def test_write_by_a_release_without_a_field_drops_it(new: ApiServer) -> None:
     old = ApiServer(OLD, predecessor=new)
-    old.patch("services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
+    patched(old, "services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
     assert "trafficDistribution" not in spec(ApiServer(NEW, predecessor=old))
 
 
@@ -125,7 +126,7 @@ def test_release_serves_a_removed_field_again_after_its_gate_is_set() -> None:
 def test_disabled_gate_hides_nothing(new: ApiServer) -> None:
     api = successor(new, 31, ServiceTrafficDistribution=False)
     assert spec(api)["trafficDistribution"] == "PreferClose"
-    changed = api.patch("services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
+    changed = patched(api, "services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
     assert changed["spec"]["trafficDistribution"] == "PreferClose"
     other = api.create("services", "default", service("other", trafficDistribution="PreferClose"))
     assert "trafficDistribution" not in other["spec"]

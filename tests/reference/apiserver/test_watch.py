@@ -15,6 +15,7 @@ from reference.apiserver.routes import Routes
 from reference.apiserver.selectors import Selection
 from reference.apiserver.server import HttpServer
 from reference.client import ApiError
+from tests.reference.api_server_calls import patched
 from tests.reference.apiserver.fake_transports import RecordingTransport
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
@@ -39,7 +40,7 @@ def create(api: ApiServer, name: str, **labels: str) -> dict[str, Any]:
 
 
 def label(api: ApiServer, name: str, **labels: str | None) -> None:
-    api.patch("configmaps", "default", name, {"metadata": {"labels": labels}})
+    patched(api, "configmaps", "default", name, {"metadata": {"labels": labels}})
 
 
 def told(stream: Stream, count: int) -> list[tuple[str, str]]:

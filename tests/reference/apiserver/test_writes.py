@@ -9,6 +9,7 @@ import pytest
 from reference.apiserver import ApiServer
 from reference.client import ApiError
 from reference.features import Features
+from tests.reference.api_server_calls import patched
 
 
 def service(name: str = "web", **spec: Any) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def test_unknown_resource_is_not_found(api: ApiServer) -> None:
 
 def test_update_from_an_old_version_conflicts(api: ApiServer) -> None:
     old = api.create("services", "default", service())
-    api.patch("services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
+    patched(api, "services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
     error = refusal(lambda: api.update("services", "default", old))
     assert (error.code, error.reason) == (409, "Conflict")
 
@@ -130,7 +131,7 @@ def test_patches_of_two_threads_do_not_conflict(api: ApiServer) -> None:
 
     def label(prefix: str) -> None:
         for index in range(50):
-            api.patch("services", "default", "web", {"metadata": {"labels": {f"{prefix}{index}": "x"}}})
+            patched(api, "services", "default", "web", {"metadata": {"labels": {f"{prefix}{index}": "x"}}})
 
     threads = [threading.Thread(target=label, args=(each,)) for each in "ab"]
     for each in threads:
@@ -142,6 +143,6 @@ def test_patches_of_two_threads_do_not_conflict(api: ApiServer) -> None:
 
 def test_patch_that_names_an_old_version_conflicts(api: ApiServer) -> None:
     created = api.create("services", "default", service())
-    api.patch("services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
+    patched(api, "services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
     patch = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"], "labels": {"a": "c"}}}
-    assert refusal(lambda: api.patch("services", "default", "web", patch)).code == 409
+    assert refusal(lambda: patched(api, "services", "default", "web", patch)).code == 409

@@ -15,6 +15,7 @@ from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.dns import DnsServer
 from reference.features import Features
+from tests.reference.api_server_calls import listed
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -65,7 +66,7 @@ class DnsCluster:
             "endpoints": list(endpoints),
             "ports": [{"name": "http", "port": port, "protocol": "TCP"}],
         }
-        there = {each["metadata"]["name"] for each in self.api.list("endpointslices")}
+        there = {each["metadata"]["name"] for each in listed(self.api, "endpointslices")}
         write = self.api.update if obj["metadata"]["name"] in there else self.api.create
         write("endpointslices", "default", obj)
 
@@ -73,7 +74,7 @@ class DnsCluster:
         """Write the PodLocator of a pod. The first letter of a node's name is its zone."""
         labels = {HOST: node, ZONE: node[:1]} if labels is None else labels
         said = {"ips": [{"ip": ip} for ip in ips], "nodeName": node, "nodeLabels": dict(labels) if node else {}}
-        there = {each["metadata"]["name"] for each in self.api.list("podlocators")}
+        there = {each["metadata"]["name"] for each in listed(self.api, "podlocators")}
         write = self.api.update if pod in there else self.api.create
         write("podlocators", "default", {"metadata": {"name": pod}, **said})
 

@@ -23,6 +23,7 @@ from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.dns import DnsServer
 from reference.pod_locator import PodLocatorController
+from tests.reference.api_server_calls import listed, patched
 from tests.reference.dns.dns_cluster import WITH_KEYS, ZONE, at
 
 NSSWITCH = "hosts: dns\n"
@@ -56,12 +57,12 @@ class PodsWithDnsServer:
         spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
         self.api.create("pods", "default", {"metadata": {"name": name}, "spec": spec})
         status = {"phase": "Running", "podIPs": [{"ip": each} for each in host.addresses.values()]}
-        self.api.patch("pods", "default", name, {"status": status}, subresource="status")
+        patched(self.api, "pods", "default", name, {"status": status}, subresource="status")
         return host
 
     def publish(self, service: str, keys: list[str], *endpoints: Object, family: str = "IPv4") -> None:
         spec = {"clusterIP": "None", "ports": [{"name": "http", "port": 80}], "topologyKeys": keys}
-        if not any(each["metadata"]["name"] == service for each in self.api.list("services")):
+        if not any(each["metadata"]["name"] == service for each in listed(self.api, "services")):
             self.api.create("services", "default", {"metadata": {"name": service}, "spec": spec})
         meta = {"name": f"{service}-{family.lower()}", "labels": {"kubernetes.io/service-name": service}}
         ports = [{"name": "http", "port": 80, "protocol": "TCP"}]

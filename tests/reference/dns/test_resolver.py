@@ -8,6 +8,7 @@ from reference.apiserver import ApiServer
 from reference.client import Event
 from reference.dns.index import ClusterIndex
 from reference.dns.resolver import Resolver
+from tests.reference.api_server_calls import patched
 from tests.reference.dns.dns_cluster import HOST, WITH_KEYS, DnsCluster, at, full, told
 
 A1 = "10.1.0.0"
@@ -27,7 +28,7 @@ def test_added_and_removed_keys_split_and_merge_client_groups() -> None:
     cluster.create_headless("plain")
     cluster.publish("plain", at("10.0.0.1"), at("10.0.0.2"))
     for keys, seen in ((None, ["10.0.0.1", "10.0.0.2"]), ([HOST], ["10.0.0.1"])) * 2:
-        api.patch("services", "default", "plain", {"spec": {"topologyKeys": keys}})
+        patched(api, "services", "default", "plain", {"spec": {"topologyKeys": keys}})
         wire = resolver.answer(dns.message.make_query(full("plain"), "A").to_wire(), A1)
         assert wire is not None
         assert sorted(told(dns.message.from_wire(wire))) == seen

@@ -15,6 +15,7 @@ import pytest
 
 from reference.dns import DnsServer
 from reference.features import Features
+from tests.reference.api_server_calls import patched
 from tests.reference.dns.dns_cluster import ZONE, DnsCluster, at, rcode, told
 
 A, B = "127.0.1.1", "127.0.1.2"
@@ -182,14 +183,14 @@ def test_name_of_one_endpoint_is_the_same_for_all_clients(zones: DnsCluster) -> 
 
 
 def test_required_keys_without_a_match_return_no_address(zones: DnsCluster) -> None:
-    zones.api.patch("services", "default", "web", {"spec": {"topologyKeys": ["kubernetes.io/hostname"]}})
+    patched(zones.api, "services", "default", "web", {"spec": {"topologyKeys": ["kubernetes.io/hostname"]}})
     answer = zones.ask("web", client=A)
     assert (rcode(answer), told(answer)) == ("NOERROR", [])
 
 
 def test_keys_of_a_live_service_are_followed(zones: DnsCluster) -> None:
     for keys, seen in (([ZONE], ["10.0.0.1"]), (["*"], ["10.0.0.1", "10.0.0.2"]), (["rack", ZONE], ["10.0.0.1"])):
-        zones.api.patch("services", "default", "web", {"spec": {"topologyKeys": keys}})
+        patched(zones.api, "services", "default", "web", {"spec": {"topologyKeys": keys}})
         assert zones.addresses(client=A) == seen
 
 
@@ -237,7 +238,7 @@ def test_slice_that_changes_its_service_counts_only_for_the_new_one(zones: DnsCl
     zones.create_headless("other")
     assert zones.addresses(client=A) == ["10.0.0.1"]
     labels = {"kubernetes.io/service-name": "other"}
-    zones.api.patch("endpointslices", "default", "web-one", {"metadata": {"labels": labels}})
+    patched(zones.api, "endpointslices", "default", "web-one", {"metadata": {"labels": labels}})
     assert zones.addresses(client=A) == []
     assert zones.addresses("other", client=A) == ["10.0.0.1", "10.0.0.2"]
 

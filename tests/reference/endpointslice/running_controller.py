@@ -10,6 +10,7 @@ from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.client import ApiError, Event, Object
 from reference.endpointslice import EndpointSliceController
+from tests.reference.api_server_calls import listed, patched
 from tests.reference.endpointslice.objects import endpoints, make_node, make_pod, make_service
 
 NODES = ("a1", "a2", "b1")
@@ -43,7 +44,7 @@ class RunningController:
         return self.api.create("services", "default", service)
 
     def change_service(self, name: str = "web", **spec: Any) -> None:
-        self.api.patch("services", "default", name, {"spec": spec})
+        patched(self.api, "services", "default", name, {"spec": spec})
 
     def run_pod(self, name: str = "p1", node: str = "a1", **fields: Any) -> Object:
         pod = make_pod(name, node, **fields)
@@ -56,11 +57,11 @@ class RunningController:
         self.api.update_status("pods", "default", {**pod, "status": {**pod["status"], "conditions": conditions}})
 
     def label_node(self, name: str, zone: str) -> None:
-        self.api.patch("nodes", "", name, {"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}})
+        patched(self.api, "nodes", "", name, {"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}})
 
     def slices(self, service: str = "web") -> list[Object]:
         self.settle()
-        return self.api.list("endpointslices", "default", labels=f"kubernetes.io/service-name={service}")
+        return listed(self.api, "endpointslices", "default", labels=f"kubernetes.io/service-name={service}")
 
     def pods_in_slices(self, service: str = "web") -> list[str]:
         return sorted(endpoint["targetRef"]["name"] for endpoint in endpoints(self.slices(service)))
@@ -70,7 +71,7 @@ class RunningController:
         return endpoint
 
     def failures(self) -> list[str]:
-        return [each["message"] for each in self.api.list("events", "default", fields="type=Warning")]
+        return [each["message"] for each in listed(self.api, "events", "default", fields="type=Warning")]
 
 
 class InterruptedServer:

@@ -11,6 +11,7 @@ from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import plan_service
 from reference.features import Features
+from tests.reference.api_server_calls import listed, patched
 from tests.reference.endpointslice.objects import addresses, endpoints, make_node, release
 from tests.reference.endpointslice.running_controller import RunningController, failing
 
@@ -150,7 +151,7 @@ def test_slice_taken_over_by_another_controller_is_replaced() -> None:
         live.run_pod()
         (made,) = live.slices()
         name = made["metadata"]["name"]
-        live.api.patch("endpointslices", "default", name, {"metadata": {"labels": {MANAGED_BY: "me"}}})
+        patched(live.api, "endpointslices", "default", name, {"metadata": {"labels": {MANAGED_BY: "me"}}})
         assert sorted(each["metadata"]["labels"][MANAGED_BY] for each in live.slices()) == [
             "endpointslice-controller.k8s.io",
             "me",
@@ -196,7 +197,7 @@ def test_failure_is_a_warning_on_the_service() -> None:
         service = live.create_service()
         live.run_pod("p1", "c1")
         live.settle()
-        (event,) = live.api.list("events", "default")
+        (event,) = listed(live.api, "events", "default")
         assert (event["type"], event["reason"], event["source"]["component"]) == (
             "Warning",
             "FailedToUpdateEndpointSlices",
@@ -295,7 +296,7 @@ def test_stopped_controller_leaves_slices_and_writes_no_more() -> None:
         before = live.slices()
     live.set_ready("p1", ready=False)
     live.controller.stop()
-    assert live.api.list("endpointslices", "default") == before
+    assert listed(live.api, "endpointslices", "default") == before
 
 
 def test_controller_can_start_only_once() -> None:
@@ -318,8 +319,8 @@ def test_parallel_writers_create_the_same_slices_as_sequential_ones() -> None:
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
-        nodes = {node["metadata"]["name"]: node for node in live.api.list("nodes")}
-        pods = live.api.list("pods", "default")
+        nodes = {node["metadata"]["name"]: node for node in listed(live.api, "nodes")}
+        pods = listed(live.api, "pods", "default")
         for service in services:
             slices = live.slices(service["metadata"]["name"])
             assert plan_service(service, pods, nodes, slices, features=Features(), max_endpoints=7).is_empty

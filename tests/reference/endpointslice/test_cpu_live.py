@@ -8,12 +8,13 @@ import pytest
 
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
+from tests.reference.api_server_calls import listed, patched
 from tests.reference.endpointslice.objects import AUTO, TOPOLOGY_MODE, hinted, make_node
 from tests.reference.endpointslice.running_controller import RunningController
 
 
 def annotate(live: RunningController, value: str | None, name: str = "web") -> None:
-    live.api.patch("services", "default", name, {"metadata": {"annotations": {TOPOLOGY_MODE: value}}})
+    patched(live.api, "services", "default", name, {"metadata": {"annotations": {TOPOLOGY_MODE: value}}})
 
 
 def create_auto_service(live: RunningController, name: str = "web", **spec: object) -> None:
@@ -27,7 +28,7 @@ def run_pods(live: RunningController, *nodes: str) -> None:
 
 def events(live: RunningController) -> list[tuple[str, str, str]]:
     live.settle()
-    found: list[Object] = live.api.list("events", "default")
+    found: list[Object] = listed(live.api, "events", "default")
     return [(each["type"], each["reason"], each["message"]) for each in found]
 
 

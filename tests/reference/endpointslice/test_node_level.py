@@ -14,6 +14,7 @@ from reference.endpointslice.plan import plan_service
 from reference.features import Features
 from reference.proxy.decision import Behaviour, Forward
 from reference.proxy.state import State
+from tests.reference.api_server_calls import patched
 from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_node, make_pod, make_service
 from tests.reference.endpointslice.running_controller import RunningController
 
@@ -219,7 +220,7 @@ def test_hints_are_removed_when_a_pod_leaves_its_daemon_set() -> None:
         live.create_service()
         live.run_pod("p1")
         for owners, hinted in ((DAEMON_SET, ["a1"]), (None, [])):
-            live.api.patch("pods", "default", "p1", {"metadata": {"ownerReferences": owners}})
+            patched(live.api, "pods", "default", "p1", {"metadata": {"ownerReferences": owners}})
             assert node_hinted(live) == hinted
 
 

@@ -11,6 +11,7 @@ from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.client.reconnecting_client import ReconnectingClient
 from reference.endpointslice import EndpointSliceController
+from tests.reference.api_server_calls import listed
 from tests.reference.endpointslice.objects import endpoints, make_node, release
 from tests.reference.endpointslice.running_controller import RunningController
 
@@ -57,7 +58,7 @@ def test_slices_of_a_service_deleted_during_the_outage_are_deleted(live: Control
 
 def test_slice_deleted_during_the_outage_is_created_again(live: ControllerWithOutages) -> None:
     live.client.disconnect()
-    for each in live.api.list("endpointslices", "default"):
+    for each in listed(live.api, "endpointslices", "default"):
         live.api.delete("endpointslices", "default", each["metadata"]["name"])
     live.replace(live.api)
     assert live.pods_in_slices() == ["p1", "p2"]
@@ -94,7 +95,7 @@ def test_controller_is_not_synced_while_its_write_waits_for_the_server() -> None
     assert not controller.synced()
     away.connect(live.api)
     eventually(controller.synced, describe="the controller to be synced", every=0.001)
-    assert len(live.api.list("endpointslices", "default")) == 1
+    assert len(listed(live.api, "endpointslices", "default")) == 1
     controller.stop()
 
 

@@ -10,6 +10,7 @@ import pytest
 from reference.endpointslice.hints import NoHints, PluginHeuristic, mechanism
 from reference.features import Features
 from reference.heuristics import Endpoint, Hints, Node
+from tests.reference.api_server_calls import patched
 from tests.reference.endpointslice.objects import (
     AUTO,
     NODES,
@@ -173,7 +174,7 @@ def test_changed_node_labels_call_the_heuristic_again() -> None:
         live.create_service(trafficDistribution=VALUE)
         live.run_pod()
         assert live.the_endpoint()["hints"] == {"forZones": [{"name": "none"}]}
-        live.api.patch("nodes", "", "b1", {"metadata": {"labels": {"rack": "r7"}}})
+        patched(live.api, "nodes", "", "b1", {"metadata": {"labels": {"rack": "r7"}}})
         assert live.the_endpoint()["hints"] == {"forZones": [{"name": "r7"}]}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from harness.eventually import eventually
 from reference.client import ApiError, Object
 from reference.endpointslice import EndpointSliceController
+from tests.reference.api_server_calls import patched
 from tests.reference.endpointslice.objects import TOPOLOGY_MODE, make_node
 from tests.reference.endpointslice.running_controller import NODES, RunningController
 
@@ -30,7 +31,7 @@ def acknowledge(live: RunningController, *nodes: str, revision: int | None = Non
     for node in nodes:
         name = f"service-proxy-{node}"
         try:
-            live.api.patch("leases", "kube-system", name, {"metadata": {"annotations": annotations}})
+            patched(live.api, "leases", "kube-system", name, {"metadata": {"annotations": annotations}})
         except ApiError:
             live.api.create("leases", "kube-system", {"metadata": {"name": name, "annotations": annotations}})
 
@@ -117,7 +118,7 @@ def test_annotation_on_a_live_service_overrides_until_it_is_removed() -> None:
         preferring_service(live)
         for value, expected in (("Auto", "OverriddenByAnnotation"), ("Disabled", "Supported")):
             annotations = {TOPOLOGY_MODE: value}
-            live.api.patch("services", "default", "web", {"metadata": {"annotations": annotations}})
+            patched(live.api, "services", "default", "web", {"metadata": {"annotations": annotations}})
             assert conditions(live)["Accepted"][1] == expected
 
 

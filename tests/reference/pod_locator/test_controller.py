@@ -12,6 +12,7 @@ from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.client.reconnecting_client import ReconnectingClient
 from reference.pod_locator import PodLocatorController
+from tests.reference.api_server_calls import listed, patched
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -43,7 +44,7 @@ class RunningController:
         self.api.create("nodes", "", {"metadata": {"name": name, "labels": {ZONE: name[0]}}})
 
     def label_node(self, name: str, labels: Mapping[str, str | None]) -> None:
-        self.api.patch("nodes", "", name, {"metadata": {"labels": dict(labels)}})
+        patched(self.api, "nodes", "", name, {"metadata": {"labels": dict(labels)}})
 
     def create_pod(self, name: str = "web", node: str = "a1") -> None:
         spec = {"containers": [{"name": "c", "image": "i"}], **({"nodeName": node} if node else {})}
@@ -51,7 +52,7 @@ class RunningController:
 
     def report(self, name: str = "web", *ips: str, phase: str = "Running") -> None:
         status = {"phase": phase, "podIPs": [{"ip": each} for each in ips] or None, "podIP": ips[0] if ips else None}
-        self.api.patch("pods", "default", name, {"status": status}, subresource="status")
+        patched(self.api, "pods", "default", name, {"status": status}, subresource="status")
 
     def delete_pod(self, name: str = "web") -> None:
         self.api.delete("pods", "default", name, grace_seconds=0)
@@ -61,7 +62,7 @@ class RunningController:
         self.settle()
         return {
             each["metadata"]["name"]: {name: each[name] for name in ("ips", "nodeName", "nodeLabels")}
-            for each in self.api.list("podlocators", "default")
+            for each in listed(self.api, "podlocators", "default")
         }
 
     def written_by(self, change: Callable[[], None]) -> list[tuple[str, str]]:
@@ -114,7 +115,7 @@ def test_locator_follows_addresses(live: RunningController) -> None:
 def test_unscheduled_pod_has_no_node_until_it_is_scheduled(live: RunningController) -> None:
     live.create_pod(node="")
     assert live.locators() == {"web": on("")}
-    live.api.patch("pods", "default", "web", {"spec": {"nodeName": "b1"}})
+    patched(live.api, "pods", "default", "web", {"spec": {"nodeName": "b1"}})
     assert live.locators() == {"web": on("b1")}
 
 
@@ -155,9 +156,9 @@ def test_irrelevant_changes_cause_no_write(live: RunningController) -> None:
 
     def change() -> None:
         conditions = [{"type": "Ready", "status": "True"}]
-        live.api.patch("pods", "default", "web", {"status": {"conditions": conditions}}, subresource="status")
-        live.api.patch("pods", "default", "web", {"metadata": {"labels": {"app": "web"}}})
-        live.api.patch("nodes", "", "a1", {"status": {"conditions": conditions}}, subresource="status")
+        patched(live.api, "pods", "default", "web", {"status": {"conditions": conditions}}, subresource="status")
+        patched(live.api, "pods", "default", "web", {"metadata": {"labels": {"app": "web"}}})
+        patched(live.api, "nodes", "", "a1", {"status": {"conditions": conditions}}, subresource="status")
 
     assert live.written_by(change) == []
 
@@ -190,7 +191,7 @@ def test_burst_of_changes_of_one_pod_causes_fewer_writes(live: RunningController
 def test_changes_of_locators_by_others_are_corrected(live: RunningController) -> None:
     live.create_pod()
     live.settle()
-    live.api.patch("podlocators", "default", "web", {"nodeName": "b1"})
+    patched(live.api, "podlocators", "default", "web", {"nodeName": "b1"})
     assert live.locators() == {"web": on("a1")}
     live.api.delete("podlocators", "default", "web")
     assert live.locators() == {"web": on("a1")}
@@ -201,7 +202,7 @@ def test_changes_of_locators_by_others_are_corrected(live: RunningController) ->
 def test_metadata_of_others_is_kept(live: RunningController) -> None:
     live.create_pod()
     live.settle()
-    live.api.patch("podlocators", "default", "web", {"metadata": {"annotations": {"note": "x"}}})
+    patched(live.api, "podlocators", "default", "web", {"metadata": {"annotations": {"note": "x"}}})
     live.report("web", "10.0.0.1")
     live.settle()
     assert live.api.get("podlocators", "default", "web")["metadata"]["annotations"] == {"note": "x"}
@@ -236,5 +237,5 @@ def test_deleting_a_namespace_deletes_its_locators(live: RunningController) -> N
     live.settle()
     live.api.delete("namespaces", "", "shop")
     live.settle()
-    assert live.api.list("podlocators", "shop") == []
-    assert "shop" not in {each["metadata"]["name"] for each in live.api.list("namespaces")}
+    assert listed(live.api, "podlocators", "shop") == []
+    assert "shop" not in {each["metadata"]["name"] for each in listed(live.api, "namespaces")}

@@ -19,6 +19,7 @@ from reference.proxy import ServiceProxy
 from reference.proxy.decision import Behaviour
 from reference.proxy.node_labels import PodLocatorLabels
 from reference.proxy.state import State
+from tests.reference.api_server_calls import patched
 
 FEATURES = Features(gates={"ServiceTopology": True})
 NODES = ("a1", "a2", "b1", "b2")
@@ -172,7 +173,7 @@ def test_proxy_with_locators_watches_only_its_own_node(node: Namespace) -> None:
             api.create("nodes", "", {"metadata": {"name": name, "labels": {"rack": "r1"}}})
         run_service(api, "b1", "10.244.0.1")
         for labels, reached in (({"rack": "r1"}, True), ({"rack": "r2"}, False), ({"rack": "r1"}, True)):
-            api.patch("nodes", "", "b1", {"metadata": {"labels": labels}})
+            patched(api, "nodes", "", "b1", {"metadata": {"labels": labels}})
             for each in (controller, *proxies):
                 eventually(each.synced, describe=f"{each} to be synced", every=0.001)
             assert proxies[0].decisions() == proxies[1].decisions()
@@ -186,7 +187,7 @@ def run_service(api: ApiServer, host: str, ip: str) -> None:
     """Create a Service with a rack key and one endpoint, which is a pod on this node."""
     spec = {"nodeName": host, "containers": [{"name": "c", "image": "i"}]}
     api.create("pods", "default", {"metadata": {"name": "p1"}, "spec": spec})
-    api.patch("pods", "default", "p1", {"status": {"podIPs": [{"ip": ip}]}}, subresource="status")
+    patched(api, "pods", "default", "p1", {"status": {"podIPs": [{"ip": ip}]}}, subresource="status")
     keyed = {"ports": [{"port": 80}], "topologyKeys": ["rack"]}
     api.create("services", "default", {"metadata": {"name": "web"}, "spec": keyed})
     target = {"kind": "Pod", "namespace": "default", "name": "p1"}
