@@ -136,17 +136,8 @@ def every_probe(kind: Literal["silence", "no-loss"], rates: Rates = DEFAULT_RATE
     return SamplePlan(kind, rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
 
 
-@dataclass(frozen=True, slots=True)
-class SharePlan:
-    """The plan of a check of shares: its number of probes, and the inclusive bounds of each endpoint's count."""
-
-    plan: SamplePlan
-    fewest: int
-    most: int
-
-
 @cache
-def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
+def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
     """Return the plan for "each of these `count` endpoints gets an equal share".
 
     The smallest fault is one endpoint that gets twice, or half, the traffic of each other endpoint. The bounds limit
@@ -161,8 +152,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
         if max(at_most(most, samples, double), 1 - at_most(fewest - 1, samples, half)) <= rates.miss:
             break
     false_alarm = count * (at_most(fewest - 1, samples, fair) + 1 - at_most(most, samples, fair))
-    plan = SamplePlan("even-shares", samples, max(0.0, false_alarm), "2:1 between endpoints", rates.miss)
-    return SharePlan(plan, fewest, most)
+    return SamplePlan("even-shares", samples, max(0.0, false_alarm), "2:1 between endpoints", rates.miss)
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
@@ -173,21 +163,21 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 
 
 @cache
-def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
-    """Return the plan for "none of these `count` endpoints gets over `percent` more than an equal share".
+def bounded_load(count: int, percent: int) -> tuple[int, int]:
+    """Return how many probes check that no endpoint of `count` gets over `percent` % more than an equal share.
 
-    The smallest fault is one endpoint with one and a half times the allowed traffic. If endpoints get exactly the
-    allowed traffic, the total false-alarm probability is at most `rates.miss`.
+    The second number is the most answers that one endpoint may give. The smallest fault is one endpoint with one and a
+    half times the allowed traffic. If endpoints get exactly the allowed traffic, the total false-alarm probability is
+    at most `DEFAULT_RATES.miss`.
     """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
         raise ValueError(f"with {count} endpoints, no number of probes can detect more than {percent} % overload")
     for samples in itertools.count(100, 100):
-        bound = most(samples, may, rates.miss / count)
-        if at_most(bound, samples, 1.5 * may) <= rates.miss:
+        bound = most(samples, may, DEFAULT_RATES.miss / count)
+        if at_most(bound, samples, 1.5 * may) <= DEFAULT_RATES.miss:
             break
-    plan = SamplePlan("bounded-load", samples, rates.miss, f"{1.5 * may * count:.1f} equal shares", rates.miss)
-    return SharePlan(plan, 0, bound)
+    return samples, bound
 
 
 def at_most(successes: int, samples: int, chance: float) -> float:

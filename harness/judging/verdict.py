@@ -179,7 +179,7 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
             raise ValueError("AnyOf needs at least one pod: if no pod may answer, use TIMED_OUT, REFUSED or NO_ANSWER")
         return every_probe("no-loss", rates, clients=clients)
     if isinstance(expected, EqualShares):
-        return even_shares(len(expected.pods), rates).plan
+        return even_shares(len(expected.pods), rates)
     if not expected:
         raise ValueError("an empty set of endpoints is not a valid expectation: use TIMED_OUT, REFUSED or NO_ANSWER")
     return allowed_set(len(expected), rates, clients=clients)

@@ -201,13 +201,13 @@ def expect_no_overload(
     """
     pods = {pod for each in zones.values() for pod in each}
     target, paths = _answered(cluster, service, {who: AnyOf(names(pods)) for who in clients})
-    bounds = bounded_load(len(pods), percent)
+    samples, bound = bounded_load(len(pods), percent)
     title = f"{target}, by clients in proportion to CPU"
-    each = -(-bounds.plan.samples // len(paths))
+    each = -(-samples // len(paths))
     window = measure(cluster, title, paths, at_least=each, in_flight=MANY_IN_FLIGHT)
     load: Counter[str] = sum((tally.pods for tally in window.tallies.values()), Counter())
     _report(cluster, load, zones)
-    share, most = load.total() / len(pods), bounds.most * load.total() / bounds.plan.samples
+    share, most = load.total() / len(pods), bound * load.total() / samples
     cluster.expect_within(
         f"connections of each endpoint of service {service.name}, where an equal share is {share:g}",
         0,
