@@ -1,8 +1,7 @@
-"""Parse the metrics of a component. A table lists the Kubernetes releases that have each metric."""
+"""Parse the metrics of a component."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,38 +12,8 @@ def enabled_gates(metrics: str) -> dict[str, bool]:
     return {found["name"]: found["value"] == "1" for found in _GATE.finditer(metrics)}
 
 
-@dataclass(frozen=True, slots=True)
-class MetricReleases:
-    """The minor versions in which a metric was added and hidden, and the metric that replaces a hidden one."""
-
-    since: int
-    hidden: int | None = None
-    successor: str = ""
-
-
-METRIC_RELEASES: Mapping[str, MetricReleases] = {
-    "endpoint_slice_controller_changes": MetricReleases(
-        17, hidden=38, successor="endpoint_slice_controller_changes_total"
-    ),
-    "endpoint_slice_controller_changes_total": MetricReleases(38),
-    "endpoint_slice_controller_desired_endpoint_slices": MetricReleases(17),
-    "endpoint_slice_controller_endpoints_added_per_sync": MetricReleases(17),
-    "endpoint_slice_controller_endpoints_desired": MetricReleases(17),
-    "endpoint_slice_controller_endpoints_removed_per_sync": MetricReleases(17),
-    "endpoint_slice_controller_endpointslices_changed_per_sync": MetricReleases(21),
-    "endpoint_slice_controller_num_endpoint_slices": MetricReleases(17),
-    "endpoint_slice_controller_services_count_by_traffic_distribution": MetricReleases(30),
-    "endpoint_slice_controller_syncs": MetricReleases(21),
-    "kubeproxy_proxy_healthz_total": MetricReleases(28),  # in 1.28, its name has no prefix "kubeproxy_"
-    "kubeproxy_proxy_livez_total": MetricReleases(28),
-    "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds": MetricReleases(17),
-    "kubeproxy_sync_proxy_rules_last_timestamp_seconds": MetricReleases(17),
-    "kubeproxy_sync_proxy_rules_no_local_endpoints_total": MetricReleases(24),
-    "workqueue_adds_total": MetricReleases(17),
-    "workqueue_depth": MetricReleases(17),
-    "workqueue_work_duration_seconds": MetricReleases(17),
-}
-"""Every metric that the suite reads. Histograms are listed without `_sum`, `_count` and `_bucket`."""
+SUCCESSORS: Mapping[str, str] = {"endpoint_slice_controller_changes": "endpoint_slice_controller_changes_total"}
+"""The metric that replaces each metric that a later Kubernetes release hides."""
 
 
 class Metrics:
@@ -58,9 +27,8 @@ class Metrics:
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Return the values of all samples of this metric, or of its successor, that have at least these labels."""
-        releases = METRIC_RELEASES.get(name)
-        if releases and releases.successor and all(each.name != name for each in self.samples):
-            name = releases.successor
+        if name in SUCCESSORS and all(each.name != name for each in self.samples):
+            name = SUCCESSORS[name]
         return [
             each.value
             for each in self.samples
