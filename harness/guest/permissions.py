@@ -24,11 +24,6 @@ class Rule:
     why: str = ""
     without: str = ""
 
-    def as_rbac(self) -> dict[str, Any]:
-        if self.paths:
-            return {"nonResourceURLs": list(self.paths), "verbs": list(self.verbs)}
-        return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
-
     def reviews(self) -> Iterator[dict[str, Any]]:
         """Yield the spec of a SelfSubjectAccessReview for each permission."""
         for verb in self.verbs:

@@ -33,6 +33,7 @@ from harness.netns import conntrack
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from reference.apiserver.server import HttpServer
+from tests.harness.guest.rbac_rules import as_rbac
 from tests.harness.guest.snapshot import differences, snapshot
 from tests.reference.limited_users import add_user
 
@@ -275,7 +276,7 @@ READING = (
 def test_the_permissions_of_a_probe_suffice_and_each_is_needed(
     backend: NetnsBackend, explain: Explain, kubeconfig: Path, lacking: str
 ) -> None:
-    rules = [each.as_rbac() for each in PERMISSIONS if lacking not in each.resources or not lacking]
+    rules = [as_rbac(each) for each in PERMISSIONS if lacking not in each.resources or not lacking]
     server: HttpServer = backend.control_plane._server  # type: ignore[attr-defined]
     token = add_user(server, f"bob-without-{lacking or 'nothing'}", [*rules, *READING])
     kubeconfig.write_text(yaml.safe_dump(server.kubeconfig(token=token)))

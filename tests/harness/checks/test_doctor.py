@@ -34,6 +34,7 @@ from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.features import Features
+from tests.harness.guest.rbac_rules import as_rbac
 from tests.reference.limited_users import add_user
 
 Examine = Callable[..., dict[str, list[Finding]]]
@@ -176,7 +177,7 @@ def test_disabled_gates_cost_their_features(examine: Examine) -> None:
 def test_every_finding_states_its_cost(examine: Examine, server: HttpServer, api: Api, kubeconfig: Path) -> None:
     api.delete("nodes", "", "n-5")
     limited = server.kubeconfig()
-    granted = [rule.as_rbac() for rule in RULES if rule.resources != ("daemonsets",)]
+    granted = [as_rbac(rule) for rule in RULES if rule.resources != ("daemonsets",)]
     limited["users"][0]["user"] = {"token": add_user(server, "bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
     lacks = [each for found in examine().values() for each in found if each.state is CheckState.LACKS]
@@ -185,7 +186,7 @@ def test_every_finding_states_its_cost(examine: Examine, server: HttpServer, api
 
 
 def test_missing_permissions_are_listed(examine: Examine, server: HttpServer, kubeconfig: Path) -> None:
-    granted = [rule.as_rbac() for rule in RULES if rule.resources not in (("pods",), ("daemonsets",))]
+    granted = [as_rbac(rule) for rule in RULES if rule.resources not in (("pods",), ("daemonsets",))]
     limited = server.kubeconfig()
     limited["users"][0]["user"] = {"token": add_user(server, "bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))

@@ -12,6 +12,7 @@ from harness.guest.labels import NAMESPACE, run_labels
 from harness.guest.lease import cleanup, hold
 from harness.guest.permissions import DISRUPTIVE, RULES, Rule, denied
 from reference.apiserver.server import HttpServer
+from tests.harness.guest.rbac_rules import as_rbac
 from tests.reference.limited_users import add_user
 
 
@@ -28,7 +29,7 @@ def test_manifest_equals_the_list_of_permissions() -> None:
     wanted = {"trafficdist": RULES, "trafficdist-disruptive": DISRUPTIVE}
     roles = list(yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8")))
     assert [(each["kind"], each["metadata"]["name"]) for each in roles] == [("ClusterRole", name) for name in wanted]
-    assert [each["rules"] for each in roles] == [[rule.as_rbac() for rule in rules] for rules in wanted.values()]
+    assert [each["rules"] for each in roles] == [[as_rbac(rule) for rule in rules] for rules in wanted.values()]
 
 
 def test_every_rule_has_a_reason() -> None:
@@ -53,7 +54,7 @@ def test_denied_permissions_are_named(server: HttpServer) -> None:
 
 
 def test_the_rules_suffice_to_hold_a_cluster_and_to_clean_it_up(server: HttpServer) -> None:
-    api = as_user(server, [rule.as_rbac() for rule in RULES])
+    api = as_user(server, [as_rbac(rule) for rule in RULES])
     assert denied(api) == []
     with hold(api, "aaaaaaaa"):
         api.create("namespaces", "", {"metadata": {"name": "td-1", "labels": run_labels("aaaaaaaa")}})

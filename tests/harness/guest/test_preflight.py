@@ -20,6 +20,7 @@ from harness.guest import preflight as module
 from harness.guest.permissions import RULES
 from harness.guest.preflight import preflight
 from reference.apiserver.server import HttpServer
+from tests.harness.guest.rbac_rules import as_rbac
 from tests.reference.limited_users import add_user
 
 Refusal = Callable[..., str]
@@ -147,7 +148,7 @@ def test_server_that_is_not_an_api_server_is_reported(refusal: Refusal, monkeypa
 
 
 def test_missing_permission_is_reported(refusal: Refusal, server: HttpServer) -> None:
-    rules = [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)]
+    rules = [as_rbac(rule) for rule in RULES if rule.resources != ("pods",)]
     said = refusal(user={"token": add_user(server, "bob", rules)})
     assert "user bob may not create pods, delete pods" in said
     assert "deploy/rbac.yaml" in said

@@ -44,6 +44,7 @@ from reference.client import Object
 from reference.features import Features
 from tests.harness.backends.any_cluster.conftest import RUN_ID, ReplaceableComponents
 from tests.harness.backends.any_cluster.foreign_cluster_runs import EVERYTHING, ClusterOwner
+from tests.harness.guest.rbac_rules import as_rbac
 from tests.reference.limited_users import add_user, revoke
 
 
@@ -162,7 +163,7 @@ def test_kubelet_gets_time_to_reconnect_to_a_replaced_api_server(
 
 
 def test_missing_permission_for_pods_is_reported_before_the_run(host: ClusterOwner) -> None:
-    token = add_user(host.server, "alice", [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)])
+    token = add_user(host.server, "alice", [as_rbac(rule) for rule in RULES if rule.resources != ("pods",)])
     settings = resolve({"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token))})
     with pytest.raises(UnavailableError, match=r"user alice may not create pods.*apply deploy/rbac\.yaml"):
         ClusterSession(settings, print).start()
@@ -170,7 +171,7 @@ def test_missing_permission_for_pods_is_reported_before_the_run(host: ClusterOwn
 
 
 def test_missing_permission_for_nodes_is_reported_before_a_disruptive_run(host: ClusterOwner) -> None:
-    token = add_user(host.server, "alice", [rule.as_rbac() for rule in RULES])
+    token = add_user(host.server, "alice", [as_rbac(rule) for rule in RULES])
     given = {"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token)), "allow-disruptive": True}
     said = r"user alice may not .*patch nodes.*apply deploy/rbac\.yaml"
     with (
