@@ -75,7 +75,11 @@ def run_pods(backend: NetnsBackend, name: str, *nodes: str) -> None:
         made = pods.server(WantedPod(f"{name}-{node}", node), "td-x", {"app": name}, REGISTRY)
         del made["spec"]["readinessGates"], made["spec"]["hostname"]
         backend.api.create("pods", "shop", made)
-    eventually(lambda: all(map(pods.is_ready, backend.api.list("pods", "shop"))), within=30, describe="pods")
+
+    def ready() -> bool:
+        return all(manifests.has_condition(each, "Ready") for each in backend.api.list("pods", "shop"))
+
+    eventually(ready, within=30, describe="pods")
     backend.settle()
 
 

@@ -10,6 +10,7 @@ from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
 from harness.guest import errors
+from harness.model.manifests import has_condition
 
 READY_SECONDS = 120.0  # seconds for a pod to start, before `time_scale` is applied; a node may have to pull the image
 TROUBLED_SECONDS = 15.0  # seconds after which a problem that prevents a pod from running is an error
@@ -190,4 +191,4 @@ class PodRunner:
 
 
 def _as_wanted(pod: Object | None, ready: bool) -> bool:
-    return pod is not None and pods.runs(pod) and pods.is_ready(pod) is ready
+    return pod is not None and pods.runs(pod) and has_condition(pod, "Ready") is ready

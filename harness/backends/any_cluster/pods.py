@@ -100,10 +100,6 @@ def gate(ready: bool) -> Object:
     return {"status": {"conditions": [condition]}}
 
 
-def is_ready(pod: Object) -> bool:
-    return has_condition(pod, "Ready")
-
-
 def runs(pod: Object) -> bool:
     """Return whether a pod's containers are ready and the pod has IP addresses. Its readiness gate does not matter."""
     status = pod.get("status") or {}

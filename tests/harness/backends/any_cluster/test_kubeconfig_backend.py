@@ -15,7 +15,7 @@ import conformance
 from emulator.kubelet.kubelet import Kubelet
 from harness import eventually as eventually_module
 from harness.api.name_translation import NameTranslation
-from harness.backends.any_cluster import barrier, pods
+from harness.backends.any_cluster import barrier
 from harness.backends.any_cluster.barrier import RESTARTED, ZoneCanary
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
@@ -29,6 +29,7 @@ from harness.eventually import eventually
 from harness.guest.labels import RUN_LABEL
 from harness.model import needs
 from harness.model.abilities import Ability
+from harness.model.manifests import has_condition
 from harness.model.outcomes import TIMED_OUT, Reached, Unknown
 from harness.model.release import API_SERVER, Component
 from harness.model.topology import THREE_ZONES
@@ -289,4 +290,4 @@ def test_pod_creation_waits_for_readiness_when_kubelets_may_be_late(stranger: St
     cluster = stranger(None, *RESTARTS)()
     cluster.restart(API_SERVER)
     cluster.create_pod("p1", "a1", labels={"app": "web"})
-    assert pods.is_ready(cluster.api.get("pods", cluster.namespace, "p1"))
+    assert has_condition(cluster.api.get("pods", cluster.namespace, "p1"), "Ready")
