@@ -52,7 +52,7 @@ def give_family(case: Case, family: str) -> str:
 
 
 def give_port(case: Case, question: ServicePorts, slices: Sequence[Object]) -> str:
-    """Return how to add the ports and the IP family of `question` to the ready endpoints in these slices."""
+    """Return how to add the ports of `question` to these slices, or endpoints of its IP family if no slice has it."""
     mine = [one for one in slices if one["addressType"] == question.family]
     if not mine:
         return give_family(case, question.family)

@@ -27,16 +27,16 @@ def as_text(cell: Cell, name: str = "cell") -> str:
             "three_zones.create_service", f"ports=[{', '.join(ports)}]", **cells.service_fields(cell)
         ),
         *(_published(cell, numbers, written) for numbers, written in _alike(cells.slices(cell))),
-        *([] if any(told.values()) else _speech(cell)),
+        *([] if any(told.values()) else _proof_of_answers(cell)),
         *scenario_source.expectation("service", cell["client"], told, **_asked(cell)),
     ]
     return scenario_source.test(name, lines)
 
 
-def _speech(cell: Cell) -> list[str]:
+def _proof_of_answers(cell: Cell) -> list[str]:
     extra = [oracle.Endpoint(f"speakers[{number}]", node) for number, node in enumerate(ASKED_FROM)]
     told = {node: sorted(cells.told(cell, node, extra=extra)) for node in ASKED_FROM}
-    return scenario_source.speech("service", cell["client"], cell["protocol"], told, **_asked(cell))
+    return scenario_source.proof_of_answers("service", cell["client"], cell["protocol"], told, **_asked(cell))
 
 
 def _asked(cell: Cell) -> dict[str, Any]:

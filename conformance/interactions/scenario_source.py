@@ -39,8 +39,13 @@ def expectation(
     return [call(function, "three_zones", service, _rows(client, each), **address) for function, each in groups if each]
 
 
-def speech(service: str, client: str, protocol: str, answers: Mapping[str, Sequence[str]], **address: Any) -> list[str]:
-    """Return lines that use extra servers to check that a Service that must not answer later can answer now."""
+def proof_of_answers(
+    service: str, client: str, protocol: str, answers: Mapping[str, Sequence[str]], **address: Any
+) -> list[str]:
+    """Return source lines that publish extra servers, expect answers from them, and unpublish them.
+
+    They prove that the Service can answer. Without this proof, silence later in the scenario would show nothing.
+    """
     ports = f"ports=[{port(protocol, 8080)}]"
     return [
         f"speakers = three_zones.run_servers({list(ASKED_FROM)!r})",

@@ -78,8 +78,8 @@ def _port(service: Service) -> str:
 
 @requirement(
     "CHANGES/port-names-of-a-service",
-    "When two ports of an existing Service swap numbers and node ports, or one is renamed, connections go to the "
-    "endpoints of the port that now has the number.",
+    "When two ports of an existing Service swap numbers and node ports, or a port is renamed, connections to each "
+    "number and node port go to the endpoints of the port that now has it.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort), port, nodePort",

@@ -46,8 +46,8 @@ RATES = Rates(leak=0.25)
 @pytest.mark.takes(4)
 @requirement(
     "SERVICE/address-in-two-slices",
-    "An address in two slices is an endpoint for each port of these slices, with the hints for that port; it does not "
-    "affect other endpoints, whether or not the slices agree about the address.",
+    "If an address is in two slices with different ports, traffic to each port uses the address according to the hints "
+    "in the slice with that port, and other endpoints are used as usual, whether or not these hints differ.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source=TWICE,

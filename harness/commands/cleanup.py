@@ -23,8 +23,8 @@ of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
 def cleanup(run: str, force: bool, **options: Any) -> None:
     """Remove objects that runs left on a cluster, and kind clusters and containers that runs left on this machine.
 
-    Removes the Lease and namespaces with the label trafficdist.dev/run, and restores nodes with the annotation
-    trafficdist.dev/before. Changes nothing else.
+    On the cluster, removes the Lease, and the namespaces and Nodes with the label trafficdist.dev/run, and restores
+    nodes with the annotation trafficdist.dev/before. Changes nothing else there.
     """
     for line in _clean_up(**resolve_some(options), run=run, force=force):
         click.echo(for_terminal(line))

@@ -40,7 +40,7 @@ RANKS = (
 """All differences in connections, the most informative first. Other differences concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
-"""Conditions that a measuring window shows. Other conditions are kinds of addresses and random values."""
+"""Conditions from titles and labels of windows and comparisons. Others are kinds of addresses, and drawn values."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

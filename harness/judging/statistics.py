@@ -145,7 +145,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
     10 that misses the fault with a probability of at most `rates.miss`.
     """
     if count < 2:
-        raise ValueError(f"expected at least two endpoints, whose shares can be compared, not {count}")
+        raise ValueError(f"expected at least two endpoints to compare shares, not {count}")
     fair, double, half = 1 / count, 2 / (count + 1), 1 / (2 * count - 1)
     for samples in itertools.count(10, 10):
         fewest, most = share_bounds(samples, count, rates.miss)

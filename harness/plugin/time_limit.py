@@ -37,7 +37,7 @@ class TimeLimitError(BaseException):
 
 
 def limit_of(item: "pytest.Item") -> float:
-    """Return the time limit of each phase of a test in s (0: none), from its marker, the run or the ini file."""
+    """Return the time limit for each phase of a test in seconds (0: none), from its marker or the configuration."""
     marker = item.get_closest_marker("timeout")
     if marker is not None and (marker.args or "timeout" in marker.kwargs):
         return float(marker.args[0] if marker.args else marker.kwargs["timeout"])

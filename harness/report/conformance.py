@@ -167,7 +167,7 @@ def schema() -> dict[str, Any]:
 
 
 def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the profiles that have selected requirements, by name. `features` is the report's list of features."""
+    """Return an entry for each profile with a selected requirement. `features` is the report's list of features."""
     declared = {each["name"] for each in features if each["declared"]}
     found = []
     for profile in sorted(Profile, key=lambda each: each.upper()):

@@ -87,7 +87,7 @@ class ComponentOperations:
 
     @step("stop {component}")
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Stop a component, as a crash or a drain would. Its objects and its rules in the kernel remain."""
+        """Stop a component. As after a crash, its objects and its rules in the kernel remain."""
         nodes = self._nodes(on)
         self.backend.need_component(component, self.release, nodes)
         self.history.change("stop", component=component, nodes=nodes)

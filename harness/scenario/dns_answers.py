@@ -361,7 +361,7 @@ class Resolver:
 
 
 def resolvers() -> list[Resolver]:
-    """Return the DNS resolvers of this machine. Each parses the pod's resolv.conf with its own code.
+    """Return the resolver implementations that this machine has. Each parses the pod's resolv.conf with its own code.
 
     The C library sends A and AAAA queries in parallel, from one socket and without EDNS. dnspython sends the queries
     one after the other, with EDNS and a cookie. dig does the same, and is used if it is installed.

@@ -1,8 +1,8 @@
 """A `Client` for an API server in another process. All components in this process share its HTTPS connections.
 
 Each resource has one watch connection for all proxies, because all nodes of an embedded cluster watch the same objects.
-A watch that ends resumes at its last revision. If the API server was down or no longer remembers that revision, the
-client lists again, and subscribers receive the differences.
+A watch that ends resumes at its last revision. If the API server rejects the watch, for example because it no longer
+remembers that revision, the client lists again, and subscribers receive the differences.
 """
 
 import base64

@@ -38,8 +38,8 @@ PortName = tuple[str, str]
 class Slice:
     """An EndpointSlice: its Service, its port numbers by name and protocol, and its endpoints as decoded JSON.
 
-    Endpoints are read on demand. In a large cluster the garbage collector would otherwise traverse some 100,000
-    objects, which takes a quarter of the time of a full load.
+    Endpoints are read on demand. In a large cluster, the garbage collector would otherwise traverse some 100,000
+    objects, which would take a quarter of the time that the proxy needs to load all its rules.
     """
 
     service: tuple[str, str]
