@@ -10,8 +10,8 @@ from typing import Any
 from mutants.dns_servers import Find
 from mutants.mutant import Mutant
 from reference.dns import DnsServer
+from reference.dns.authority import ZoneAuthority
 from reference.dns.records import Records, Service, find
-from reference.dns.resolver import Resolver
 from reference.objects.topology_keys import ANY, Labels
 
 KEPT = 2  # seconds
@@ -27,7 +27,7 @@ def _finds(name: str, sentence: str, family: str) -> Callable[[Find], Find]:
     """Create a variant that returns different records for the names of Services."""
 
     def register(odd: Find) -> Find:
-        _dns(name, sentence, family, resolver=partial(Resolver, find=odd))
+        _dns(name, sentence, family, authority=partial(ZoneAuthority, find=odd))
         return odd
 
     return register
@@ -63,7 +63,7 @@ def _dns_says_no_more_than_asked(about: Any, kind: str, service: Service, client
     return found and Records(found.records)
 
 
-class _CachingResolver(Resolver):
+class _CachingAuthority(ZoneAuthority):
     """Repeats an answer for the same client until its TTL expires."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -82,8 +82,8 @@ class _CachingResolver(Resolver):
 
 
 _dns("dns-keeps-answers", "The server caches answers for their TTL.", "CoreDNS with cache; node-local caches",
-     ttl=KEPT, resolver=_CachingResolver)  # fmt: skip
+     ttl=KEPT, authority=_CachingAuthority)  # fmt: skip
 _dns("dns-lives-for-half-a-minute", "Records have a TTL of 30 seconds.", "CoreDNS configured by kubeadm", ttl=30)
 _dns("dns-is-never-kept", "Records have a TTL of 0.", "CoreDNS with ttl 0", ttl=0)
 _dns("dns-cuts-early", "UDP answers are truncated to 512 bytes.", "CoreDNS with bufsize 512",
-     resolver=partial(Resolver, largest=512))  # fmt: skip
+     authority=partial(ZoneAuthority, largest=512))  # fmt: skip

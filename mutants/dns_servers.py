@@ -15,9 +15,9 @@ import dns.name
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Key, Object, key_of
 from reference.dns import DnsServer
+from reference.dns.authority import ZoneAuthority
 from reference.dns.index import ClusterIndex
 from reference.dns.records import NO_DATA, Cname, PortName, Records, SchemaVersion, Service, Srv, Subject, find
-from reference.dns.resolver import Resolver
 from reference.features import Features
 from reference.objects.topology_keys import ANY, Labels
 
@@ -41,7 +41,7 @@ def _finds(name: str, sentence: str) -> Callable[[Find], Find]:
     """Create a mutant that returns different records for the names of Services."""
 
     def register(wrong: Find) -> Find:
-        _dns(name, sentence, resolver=partial(Resolver, find=wrong))
+        _dns(name, sentence, authority=partial(ZoneAuthority, find=wrong))
         return wrong
 
     return register
@@ -150,20 +150,20 @@ def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: La
 # Objects of the cluster
 
 
-def index_resolver(wrong: type[ClusterIndex]) -> Callable[..., Resolver]:
-    """Return a factory of resolvers that answer from this index."""
+def authority_with_index(wrong: type[ClusterIndex]) -> Callable[..., ZoneAuthority]:
+    """Return a function that creates a `ZoneAuthority` with an index of this class."""
 
-    def resolver(_: ClusterIndex, **options: Any) -> Resolver:
-        return Resolver(wrong(), **options)
+    def authority(_: ClusterIndex, **options: Any) -> ZoneAuthority:
+        return ZoneAuthority(wrong(), **options)
 
-    return resolver
+    return authority
 
 
 def _knows(name: str, sentence: str) -> Callable[[type[ClusterIndex]], type[ClusterIndex]]:
     """Create a mutant that misreads the objects of the cluster."""
 
     def register(wrong: type[ClusterIndex]) -> type[ClusterIndex]:
-        _dns(name, sentence, resolver=index_resolver(wrong))
+        _dns(name, sentence, authority=authority_with_index(wrong))
         return wrong
 
     return register
@@ -225,24 +225,24 @@ class _DnsIgnoresHostnames(ClusterIndex):
 # Messages
 
 
-def _answers(name: str, sentence: str) -> Callable[[type[Resolver]], type[Resolver]]:
+def _answers(name: str, sentence: str) -> Callable[[type[ZoneAuthority]], type[ZoneAuthority]]:
     """Create a mutant that answers with wrong DNS messages."""
 
-    def register(wrong: type[Resolver]) -> type[Resolver]:
-        _dns(name, sentence, resolver=wrong)
+    def register(wrong: type[ZoneAuthority]) -> type[ZoneAuthority]:
+        _dns(name, sentence, authority=wrong)
         return wrong
 
     return register
 
 
 @_answers("dns-knows-every-name", "Queries for names that do not exist get an empty answer instead of NXDOMAIN.")
-class _DnsNeverReturnsNxdomain(Resolver):
+class _DnsNeverReturnsNxdomain(ZoneAuthority):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return _with_rcode(super().answer(packet, client, over_tcp=over_tcp), NXDOMAIN, 0)
 
 
 @_answers("dns-denies-names-without-records", "Queries for an absent record type of an existing name get NXDOMAIN.")
-class _DnsReturnsNxdomainWithoutRecords(Resolver):
+class _DnsReturnsNxdomainWithoutRecords(ZoneAuthority):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
         return _with_rcode(answer, 0, NXDOMAIN) if answer and not answer[_ANSWERS] else answer
@@ -255,19 +255,19 @@ def _with_rcode(answer: bytes | None, old: int, new: int) -> bytes | None:
 
 
 @_answers("dns-never-cuts", "UDP answers are never truncated.")
-class _DnsNeverTruncates(Resolver):
+class _DnsNeverTruncates(ZoneAuthority):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client, over_tcp=True)
 
 
 @_answers("dns-cuts-over-tcp", "TCP answers are truncated like UDP answers.")
-class _DnsTruncatesOverTcp(Resolver):
+class _DnsTruncatesOverTcp(ZoneAuthority):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client)
 
 
 @_answers("dns-mistakes-the-case-of-names", "The DNS server reports that names with upper-case letters do not exist.")
-class _DnsIsCaseSensitive(Resolver):
+class _DnsIsCaseSensitive(ZoneAuthority):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
         name = packet[12:].partition(b"\0")[0]
@@ -275,7 +275,7 @@ class _DnsIsCaseSensitive(Resolver):
 
 
 @_answers("dns-fails-at-cookies", "The DNS server rejects queries with an EDNS cookie, which dig sends, as malformed.")
-class _DnsRejectsCookies(Resolver):
+class _DnsRejectsCookies(ZoneAuthority):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
         cookie = any(each.otype == dns.edns.OptionType.COOKIE for each in dns.message.from_wire(packet).options)
@@ -287,7 +287,7 @@ _dns("dns-is-kept-for-a-day", "Records have a TTL of one day.", ttl=86400)
 
 
 @_answers("dns-tells-no-version", "The DNS server has no record for the schema version.")
-class _DnsLacksSchemaVersion(Resolver):
+class _DnsLacksSchemaVersion(ZoneAuthority):
     def _subject(self, name: dns.name.Name) -> Subject | None:
         found = super()._subject(name)
         return None if isinstance(found, SchemaVersion) else found

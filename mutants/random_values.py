@@ -11,15 +11,15 @@ from functools import partial
 from typing import Any
 
 from mutants.client_wrappers import proxy_hearing, rewriting
-from mutants.dns_servers import index_resolver
+from mutants.dns_servers import authority_with_index
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
 from mutants.wrong_decisions import DecisionInput, proxy_deciding
 from reference.client import Event, Object
 from reference.dns import DnsServer
+from reference.dns.authority import ZoneAuthority
 from reference.dns.index import ClusterIndex
 from reference.dns.records import Records, Service, find
-from reference.dns.resolver import Resolver
 from reference.objects.topology_keys import Labels
 from reference.proxy import ServiceProxy
 from reference.proxy.changes import Changes
@@ -330,16 +330,16 @@ _register(
     "coredns#4632",
     draw="conditions=none",
     symptom=WRITTEN,
-    dns=partial(DnsServer, resolver=index_resolver(_NeedsReadyCondition)),
+    dns=partial(DnsServer, authority=authority_with_index(_NeedsReadyCondition)),
 )
 
 
-class _IgnoresKeysOverTcp(Resolver):
+class _IgnoresKeysOverTcp(ZoneAuthority):
     """Ignores topology keys over TCP."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._others = Resolver(*arguments, **options, find=_find_everywhere)
+        self._others = ZoneAuthority(*arguments, **options, find=_find_everywhere)
 
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return self._others.answer(packet, client, over_tcp=True) if over_tcp else super().answer(packet, client)
@@ -354,7 +354,7 @@ _register(
     "Over TCP, clients get the endpoints of all nodes, whatever the topology keys.",
     draw="queries=tcp",
     symptom=WRITTEN,
-    dns=partial(DnsServer, resolver=_IgnoresKeysOverTcp),
+    dns=partial(DnsServer, authority=_IgnoresKeysOverTcp),
 )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from reference.client import Client, Event, Subscription
+from reference.dns.authority import ZoneAuthority
 from reference.dns.index import ClusterIndex
-from reference.dns.resolver import Resolver
 from reference.features import Features
 from reference.serving import end
 
@@ -44,13 +44,13 @@ class DnsServer:
         features: Features | None = None,
         zone: str = "cluster.local",
         ttl: int = 5,
-        resolver: Callable[..., Resolver] = Resolver,
+        authority: Callable[..., ZoneAuthority] = ZoneAuthority,
     ) -> None:
         """Use `topologyKeys` if `features` enables the ServiceTopology gate. `ttl` is in seconds, for all records."""
         topology = (features or Features(gates={"ServiceTopology": True})).enabled("ServiceTopology")
         self._client = client
         self._resources = (*RESOURCES, POD_LOCATORS) if topology else RESOURCES
-        self._resolver = resolver(ClusterIndex(topology=topology), zone=zone, ttl=ttl)
+        self._authority = authority(ClusterIndex(topology=topology), zone=zone, ttl=ttl)
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._delivered = 0
         self._taken_in = 0
@@ -129,7 +129,7 @@ class DnsServer:
 
     def _apply(self, event: Event) -> None:
         try:
-            self._resolver.apply(event)
+            self._authority.apply(event)
         except Exception:  # noqa: BLE001 - a malformed object must not affect answers about other objects
             name = event.object.get("metadata", {}).get("name")
             _log.exception("%s %s cannot be read and is skipped", event.resource, name)
@@ -151,7 +151,7 @@ class DnsServer:
 
     def _answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         try:
-            return self._resolver.answer(packet, client.removeprefix("::ffff:"), over_tcp=over_tcp)
+            return self._authority.answer(packet, client.removeprefix("::ffff:"), over_tcp=over_tcp)
         except Exception:  # noqa: BLE001 - the server continues
             _log.exception("cannot answer a query from %s", client)
             return None

@@ -161,7 +161,7 @@ def _dns_answers(mutant: Mutant) -> Answers:
     found: dict[tuple[str, frozenset[str]], object] = {}
     with closing(_DnsOfMutant(mutant)) as server:
         for each in AT_FIRST:
-            server.resolver.apply(each)
+            server.authority.apply(each)
         found |= _queries(server, "", set())  # now the server has answers that it may cache
         for change, (tag, events) in CHANGES.items():
             _modify(server, events)
@@ -173,7 +173,7 @@ def _dns_answers(mutant: Mutant) -> Answers:
 
 def _modify(server: _DnsOfMutant, events: Sequence[Event]) -> None:
     for each in events:
-        server.resolver.apply(Event("MODIFIED", each.resource, each.object))
+        server.authority.apply(Event("MODIFIED", each.resource, each.object))
 
 
 def _key(event: Event) -> tuple[str, str]:
@@ -183,7 +183,7 @@ def _key(event: Event) -> tuple[str, str]:
 class _DnsOfMutant:
     def __init__(self, mutant: Mutant) -> None:
         self._server = mutant.dns(None, features=Features(gates=KEYS)) if mutant is REFERENCE else mutant.dns(None)
-        self.resolver = self._server._resolver
+        self.authority = self._server._authority
 
     def close(self) -> None:
         self._server.stop()
@@ -217,7 +217,7 @@ def _parsed(wire: bytes) -> tuple[int, list[str], int, list[str]]:
 def _queries(server: _DnsOfMutant, change: str, more: AbstractSet[str]) -> dict[tuple[str, frozenset[str]], object]:
     found: dict[tuple[str, frozenset[str]], object] = {}
     for name, kind, client, how, query in _questions():
-        wire = server.resolver.answer(query, client, over_tcp=how == "over TCP")
+        wire = server.authority.answer(query, client, over_tcp=how == "over TCP")
         assert wire is not None
         code, records, flags, additional = _parsed(wire)
         tags = {*TAGS[name].split(", "), kind, CLIENTS[client], how, *more}

@@ -14,7 +14,7 @@ import pytest
 
 from harness.model.requirements import Profile
 from mutants import MUTANTS, Mutant
-from mutants.dns_servers import index_resolver
+from mutants.dns_servers import authority_with_index
 from reference.client import Key
 from reference.dns import DnsServer
 from reference.dns.index import ClusterIndex
@@ -141,7 +141,9 @@ class _HidesEmptyServices(ClusterIndex):
 
 
 def test_dns_server_that_hides_empty_services_fails_one_requirement(trial: Callable[[Mutant], MutantTrial]) -> None:
-    hides = Mutant("hides-empty-services", "", dns=partial(DnsServer, resolver=index_resolver(_HidesEmptyServices)))
+    hides = Mutant(
+        "hides-empty-services", "", dns=partial(DnsServer, authority=authority_with_index(_HidesEmptyServices))
+    )
     cluster = trial(hides)
     assert _failures(cluster, OF_SERVICES) == {}
     with time_scaled(kill_checks.SHORT):

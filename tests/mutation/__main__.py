@@ -51,7 +51,7 @@ MODULES = (
     ),
     *(f"reference.apiserver.kinds.{name}" for name in ("service_validation", "service_update", "endpointslices")),
     *(f"reference.pod_locator.{name}" for name in ("location", "controller")),
-    *(f"reference.dns.{name}" for name in ("records", "resolver")),
+    *(f"reference.dns.{name}" for name in ("records", "authority")),
 )
 """The modules that are mutated by default: pure logic and controllers."""
 

@@ -35,8 +35,8 @@ class _AnswerRecords(NamedTuple):
     ips: Sequence[str] = ()
 
 
-class Resolver:
-    """Answers queries for a zone from the cluster state that it has received as events."""
+class ZoneAuthority:
+    """Answers DNS queries authoritatively for one zone, from the cluster state that it has received as events."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Answers of the resolver, which reads from an API server without sockets."""
+"""Tests `ZoneAuthority` with events from an API server in this process, without sockets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dns.message
 
 from reference.apiserver import ApiServer
 from reference.client import Event
+from reference.dns.authority import ZoneAuthority
 from reference.dns.index import ClusterIndex
-from reference.dns.resolver import Resolver
 from tests.reference.api_server_calls import patched
 from tests.reference.dns.dns_cluster import HOST, WITH_KEYS, DnsCluster, at, full, told
 
@@ -15,12 +15,12 @@ A1 = "10.1.0.0"
 
 
 def test_added_and_removed_keys_split_and_merge_client_groups() -> None:
-    cluster, resolver = DnsCluster(), Resolver(ClusterIndex())
+    cluster, authority = DnsCluster(), ZoneAuthority(ClusterIndex())
     api = cluster.api = ApiServer(WITH_KEYS)
 
     def apply(event: Event) -> None:
         if event.type != "SYNCED":
-            resolver.apply(event)
+            authority.apply(event)
 
     api.subscribe(["services", "endpointslices", "podlocators"], apply)
     for node, address in (("a1", A1), ("a1", "10.0.0.1"), ("a2", "10.0.0.2")):
@@ -29,6 +29,6 @@ def test_added_and_removed_keys_split_and_merge_client_groups() -> None:
     cluster.publish("plain", at("10.0.0.1"), at("10.0.0.2"))
     for keys, seen in ((None, ["10.0.0.1", "10.0.0.2"]), ([HOST], ["10.0.0.1"])) * 2:
         patched(api, "services", "default", "plain", {"spec": {"topologyKeys": keys}})
-        wire = resolver.answer(dns.message.make_query(full("plain"), "A").to_wire(), A1)
+        wire = authority.answer(dns.message.make_query(full("plain"), "A").to_wire(), A1)
         assert wire is not None
         assert sorted(told(dns.message.from_wire(wire))) == seen
