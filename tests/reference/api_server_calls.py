@@ -6,7 +6,7 @@ from typing import Any
 
 from reference.apiserver import ApiServer, patches, reads, writes
 from reference.apiserver.patches import MERGE
-from reference.apiserver.registry import Call, ObjectRef
+from reference.apiserver.registry import ObjectRef, Write
 from reference.apiserver.selectors import select
 from reference.client import Object
 
@@ -29,4 +29,4 @@ def patched(
 ) -> Object:
     """Apply a JSON patch, a JSON merge patch or a strategic merge patch, depending on `content_type`."""
     target = ObjectRef(resource, namespace, name, subresource)
-    return patches.patch(api.registry, target, content_type, writes.private(patch), Call()).object
+    return patches.patch(api.registry, target, content_type, writes.private(patch), Write()).object
