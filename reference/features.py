@@ -1,7 +1,7 @@
 """Kubernetes versions and feature gates, with the defaults of each release.
 
 Every reference component takes a `Features` and reads gates by name. To test version skew, two components in one
-process are created with different `Features`. The table lists the gates that this project tests, and their changes.
+process are created with different `Features`. `GATES` lists the gates that this project tests, and when they changed.
 """
 
 import re
@@ -13,7 +13,7 @@ OLDEST = (1, 17)
 NEWEST = (1, 37)
 """The latest final release, which is the default."""
 LAST = (1, 40)
-"""The last version with known gates. The gates of 1.38 are from its beta; those of 1.39 and 1.40 are announced."""
+"""The newest known version. The gates of 1.38 are from its beta; the changes in 1.39 and 1.40 are only announced."""
 
 Version = tuple[int, int]
 Reading = Literal["kep", "released"]
@@ -70,7 +70,7 @@ def parse_version(text: str) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """A Kubernetes version, and gates that differ from its defaults. Raises `ValueError` if a gate does not exist.
+    """A Kubernetes version and explicitly set gates. Raises `ValueError` if a gate is unknown or locked.
 
     `follows` selects the behaviour where the text of a KEP and released Kubernetes contradict each other.
     """

@@ -1,7 +1,7 @@
 """A Python protocol with the API server operations that components need.
 
-Controllers and proxies take a `Client`. The in-memory API server is a `Client` without HTTP, so a watch event costs
-only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share them, so copy one to change it.
+The in-memory API server is a `Client` without HTTP, so a watch event costs only a queue operation. Objects are
+Kubernetes JSON as plain dicts. All readers share these dicts, so copy an object before you change it.
 """
 
 from collections.abc import Callable, Collection
@@ -68,7 +68,7 @@ class Client(Protocol):
         """Deliver the current state as ADDED events, then one SYNCED event, then each change, in order.
 
         `sink` may run in the writer's thread while the store is locked, so `sink` must only queue the event. When a
-        write in this process returns, `sink` has already received its event.
+        write in this process returns, `sink` has already received the event of the write.
         """
         ...
 

@@ -1,8 +1,8 @@
 """A client that survives restarts of its API server and catches up with changes that it missed.
 
-A component keeps its client when the API server restarts. While the client has no server, every call fails as if the
-connection were refused. After it is connected to a server again, each subscription receives the differences since its
-last event, like a Kubernetes controller that lists again after its watch failed.
+A component keeps its client when the API server restarts. While the client has no server, every read and write fails
+as if the connection were refused. After the client is connected again, each subscription receives the differences since
+its last event, like a Kubernetes controller that lists objects again after its watch failed.
 """
 
 import threading
@@ -61,7 +61,7 @@ class ReconnectingClient:
             server.delete(resource, namespace, name)
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> "_Watch":
-        """See `Client.subscribe`. Without a server, the first events arrive after `connect`."""
+        """See `Client.subscribe`. Without a server, the first events arrive during the next `connect`."""
         with self._lock:
             watch = _Watch(self, tuple(resources), sink)
             self._watches.append(watch)

@@ -1,8 +1,8 @@
 """A `Client` for an API server in another process. All components in this process share its HTTPS connections.
 
-Each resource has one watch connection for all proxies, because all nodes of an embedded cluster watch the same objects.
-A watch that ends resumes at its last revision. If the API server rejects the watch, for example because it no longer
-remembers that revision, the client lists again, and subscribers receive the differences.
+All proxies share one watch connection for each resource, because all nodes of an embedded cluster watch the same
+objects. A watch that ends resumes at its last revision. If the API server rejects the watch, for example because the
+revision is too old, the client lists all objects again, and subscribers receive the differences.
 """
 
 import base64
@@ -110,7 +110,7 @@ class RemoteClient:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """The threads that watch, one for each resource, from the first subscription to `close`."""
+        """The watch threads: one for each resource, from the first subscription to the resource until `close`."""
         return tuple(each.thread for each in list(self._reflectors.values()))
 
     def connect(self) -> http.client.HTTPSConnection:
@@ -140,7 +140,7 @@ class RemoteClient:
             self._send_if_complete()
 
     def watched(self, reflector: "_Reflector", event: EventType, obj: Object) -> None:
-        """Send one change to the subscribers."""
+        """Store one changed object, and send the change to the subscribers."""
         with self._lock:
             if event == "DELETED":
                 reflector.known.pop(key_of(obj), None)

@@ -1,7 +1,7 @@
 """The base class of controllers. Its thread reads all queued events before it syncs an object.
 
-Events go into an unbounded queue, so a writer never waits for a controller. An object that changes five times in a
-burst is processed once.
+Events go into an unbounded queue, so a writer never waits for a controller. If an object changes five times in a
+burst, the controller syncs it once.
 """
 
 import logging
@@ -25,7 +25,7 @@ class Index(Protocol):
     """The cluster state that a controller has received."""
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Apply one event, except SYNCED. Return the keys that may need a sync."""
+        """Apply one event, which is never SYNCED. Return the keys that may need a sync."""
 
     def keys(self) -> Collection[Key]:
         """Return all keys that may need a sync."""
@@ -144,7 +144,7 @@ class Controller:
                 logger.exception("%s: work failed unexpectedly", self._thread.name)
 
     def _take_in_events(self) -> bool:
-        """Read all queued events. If no key is due, wait for an event. Return False if the thread must end."""
+        """Wait for an event or a due key, and read all queued events. Return False if the thread must end."""
         patience = self._patience()
         if patience == 0 and self._events.empty():
             return True

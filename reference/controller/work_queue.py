@@ -1,4 +1,4 @@
-"""The queue of objects that a controller has to process. Equal keys are merged, and failures are retried later.
+"""The queue of keys that a controller has to process. It contains a key only once. Failures are retried later.
 
 Callers pass the current time. Only the controller's thread changes a queue, but any thread may read `is_idle`.
 """
@@ -78,8 +78,8 @@ class WorkQueue:
         """Retry failed work on `key` later, at most 15 times in a row.
 
         Retriable failures (a conflict, an unreachable server) can disappear without other changes. They are retried
-        soon, and the queue is not idle until then. Other failures need a change of another object, whose event adds the
-        key again. They are retried after a longer delay, as in Kubernetes, and the queue counts as idle.
+        soon, and the queue is not idle until then. Other failures may end when another object changes, and its event
+        adds the key again. They are retried after a longer delay, as in Kubernetes, and the queue counts as idle.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

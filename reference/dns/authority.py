@@ -28,7 +28,7 @@ RRsets = list[dns.rrset.RRset]
 
 
 class _AnswerRecords(NamedTuple):
-    """The records for a name, with additional records, or (in `ips`) the addresses of the name in one IP family."""
+    """The records for a name. A or AAAA records are only in `ips`, as addresses; all other records are in `answers`."""
 
     answers: RRsets
     additional: Sequence[dns.rrset.RRset] = ()
@@ -47,7 +47,7 @@ class ZoneAuthority:
         largest: int = 4096,
         find: Find = find,
     ) -> None:
-        """`ttl` is in seconds and applies to records and negative answers. `largest` is the maximum UDP size."""
+        """`ttl` is in seconds, for records and negative answers. `largest` is the maximum UDP size in bytes."""
         self._index = index
         self._zone = dns.name.from_text(zone)
         self._ttl = ttl

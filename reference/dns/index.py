@@ -9,7 +9,7 @@ from reference.objects.topology_keys import Labels
 
 
 class ClusterIndex:
-    """Services, their endpoints, and pods' nodes. Not thread-safe. Without `topology`, topologyKeys are ignored."""
+    """Services, their endpoints, and the node labels of pods. Not thread-safe. `topology` enables topologyKeys."""
 
     def __init__(self, *, topology: bool = True) -> None:
         self.topology = topology
@@ -25,7 +25,7 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> None:
-        """Apply one event, except SYNCED."""
+        """Apply one event, which is never SYNCED."""
         self._take[event.resource](event.object, event.type == "DELETED")
 
     def has_namespace(self, namespace: str) -> bool:
@@ -33,7 +33,7 @@ class ClusterIndex:
         return not namespace or any(key[0] == namespace for key in self._services)
 
     def labels_at(self, address: str) -> Labels | None:
-        """Return the labels of the node of the pod with this address, or None if they are unknown."""
+        """Return the node labels of the pod with this address, or None if they are unknown."""
         for pod in self._pods_at.get(address, ()):
             labels = self._locators[pod][1]
             if labels is not None:

@@ -31,7 +31,7 @@ _QUESTION_END = 4  # type and class
 class Query:
     """A valid query: its name and type, and the parts of the answer that do not depend on records.
 
-    `head` is the header (without its id) and the question. `tail` is the EDNS record. `limit` is the UDP size limit.
+    `head` is the header (without its id) and the question. `tail` is the EDNS record. `limit` is for UDP, in bytes.
     """
 
     name: dns.name.Name
@@ -45,7 +45,7 @@ class Query:
 class AnswerBody:
     """The records of an answer as bytes.
 
-    If all records have equal size and may be sent in any order (address records), `size` is the size of one record.
+    If all answers are address records, which may be sent in any order, `size` is the size of one record, or else 0.
     """
 
     rcode: int = dns.rcode.NOERROR
@@ -59,7 +59,7 @@ class AnswerBody:
 
 
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
-    """Parse a packet. Return an error answer as bytes if it has no valid question, or None if it is not a query.
+    """Parse a packet. Return an error answer if the query is invalid or unsupported, or None if it is not a query.
 
     `largest` is the maximum size in bytes of the UDP datagrams that this server sends and accepts.
     """
@@ -96,7 +96,7 @@ def refuse(query: Query) -> bytes:
 
 
 def reply(query: Query, body: AnswerBody, *, over_tcp: bool) -> bytes:
-    """Return the answer without its message id. If some records do not fit, omit them and set TC (RFC 2181, 9)."""
+    """Return the answer without its message id. If an answer record does not fit, omit it and set TC (RFC 2181, 9)."""
     limit = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
     if needed + len(body.answers) + len(body.additional) <= limit:
@@ -168,6 +168,6 @@ def rdata(kind: type[dns.rdata.Rdata], *fields: object) -> dns.rdata.Rdata:
 
 
 def _bare(packet: bytes, rcode: int) -> bytes:
-    """Return an error answer to an unreadable query: only a header, with the client's id, opcode and RD bit."""
+    """Return an error answer that consists only of a header, with the id, the opcode and the RD bit of the query."""
     number, flags = struct.unpack_from("!HH", packet)
     return _HEADER.pack(number, dns.flags.QR | (flags & (0x7800 | dns.flags.RD)) | rcode, 0, 0, 0, 0)

@@ -52,7 +52,7 @@ def read_endpoints(
 ) -> dict[Family, list[Endpoint]]:
     """Return the ready endpoints of slices by IP family, without duplicate addresses.
 
-    `labels_of` takes the key of an endpoint's pod (or None) and the endpoint's address, and returns its node labels.
+    `labels_of` takes the key of an endpoint's pod (or None) and the endpoint's address, and returns the node's labels.
     """
     found: dict[Family, list[Endpoint]] = {}
     seen: set[str] = set()
@@ -75,7 +75,7 @@ def read_endpoints(
 
 
 def read_locator(locator: Object) -> tuple[tuple[str, ...], Labels | None]:
-    """Return a pod's addresses and the labels of its node (None if the pod has no node)."""
+    """Return the addresses in a PodLocator, and the labels of the pod's node (None if the pod has no node)."""
     ips = tuple(canonical(each["ip"]) for each in locator.get("ips") or ())
     return ips, frozenset((locator.get("nodeLabels") or {}).items()) if locator.get("nodeName") else None
 

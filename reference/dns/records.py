@@ -3,8 +3,8 @@
 A name refers to a Service, a port of a Service, or an endpoint of a Service, whether or not the Service exists:
 
     web.shop.svc                  a Service, or all endpoints of a headless one
-    _http._tcp.web.shop.svc       one of its ports
-    a1.web.shop.svc               one endpoint of a headless Service, by its hostname or by its address with dashes
+    _http._tcp.web.shop.svc       one port of the Service
+    a1.web.shop.svc               one endpoint of a headless Service. `a1` is its hostname, or its address with dashes
 
 Records depend on the client in only one case: for a headless Service, its topology keys and the client's node select
 the endpoints (KEP-536, DNS server changes). The name of a single endpoint has the same records for every client.

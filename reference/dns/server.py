@@ -1,6 +1,6 @@
-"""The DNS server: one thread that processes watch events, and answers queries between the events.
+"""The DNS server: one thread that processes watch events, and answers queries between the events, without locks.
 
-One thread does both, so answers need no locks. Once `synced` is true, every later answer reflects all earlier writes.
+After `synced` has returned True, every answer reflects all events that were delivered before the call.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class DnsServer:
         ttl: int = 5,
         authority: Callable[..., ZoneAuthority] = ZoneAuthority,
     ) -> None:
-        """Use `topologyKeys` if `features` enables the ServiceTopology gate. `ttl` is in seconds, for all records."""
+        """The gate ServiceTopology enables `topologyKeys`; without `features`, it is enabled. `ttl` is in seconds."""
         topology = (features or Features(gates={"ServiceTopology": True})).enabled("ServiceTopology")
         self._client = client
         self._resources = (*RESOURCES, POD_LOCATORS) if topology else RESOURCES
@@ -135,7 +135,7 @@ class DnsServer:
             _log.exception("%s %s cannot be read and is skipped", event.resource, name)
 
     def _receive(self, sock: socket.socket) -> None:
-        """Answer queued datagrams, up to a fixed number."""
+        """Answer datagrams until none is left in the socket's receive buffer, but at most _AT_ONCE of them."""
         answer, receive, send = self._answer, sock.recvfrom, sock.sendto
         for _ in range(_AT_ONCE):
             try:
@@ -157,7 +157,7 @@ class DnsServer:
             return None
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the queries of a connection. The next query is read only after the client has read the last answer."""
+        """Answer queries on a TCP connection. Read a query only after the kernel has accepted the previous answer."""
         task = asyncio.current_task()
         assert task is not None
         while len(self._connections) >= MOST_CONNECTIONS:
