@@ -110,7 +110,7 @@ class Backend(Protocol):
         """Return the facts about the cluster for the report."""
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return evidence by file name. It includes API requests since `since` (monotonic seconds)."""
+        """Return evidence, keyed by file name. It includes API requests since `since` (monotonic seconds)."""
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
         """Return which endpoints the proxies of these nodes chose for a Service, and why, if they report it."""

@@ -1,4 +1,4 @@
-"""Waits for the components of a cluster, and reports which one has crashed or has stopped processing changes."""
+"""Waits until a cluster's components have processed all changes, and reports a component that has crashed or hangs."""
 
 import contextlib
 import ipaddress
@@ -33,7 +33,7 @@ _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
 
 class ComponentSync:
-    """Waits for a cluster's components. Each component processes the writes of those before it in `names`."""
+    """Waits until all components are idle. Each component processes the writes of the components before it in `names`."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""Waits until proxies have processed all writes: the barrier writes last, and waits until clients see the effect.
+"""Waits until proxies have processed all writes: changes its own objects last, and waits until clients see the effect.
 
-Proxies generally do not report their progress. They watch Services in one stream and EndpointSlices in another, so a
-Service and a slice that change after all other writes are also programmed last. Each round renames the Service's port
+Proxies generally do not report their progress. They watch Services in one stream and EndpointSlices in another, so the
+barrier changes a Service and a slice after all other writes. Each round of the barrier renames the Service's port
 and publishes an endpoint for the new port name. When that endpoint answers a client, the proxy on the client's node has
 received both changes and all earlier changes. Until then, the previous round's endpoint answers at the same address.
 This avoids unanswered attempts: agnhost would wait five seconds for each, and the retransmitted SYNs would look like a
-fault. The barrier skips a round if nothing else was written since the last one. After a component is replaced, it
-skips no round, because proxies may have to restart their watches, which takes up to a minute.
+fault. The barrier skips a round if nothing else was written since the last one. After a component is replaced,
+the barrier skips no round, because proxies may have to restart their watches, which takes up to a minute.
 """
 
 import contextlib

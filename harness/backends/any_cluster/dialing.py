@@ -77,7 +77,7 @@ class Dialer:
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
         """Send probes, and return their outcomes (in any order for equal probes). Raises `UnavailableError`.
 
-        Outcomes that an earlier flow may have caused are repeated or become `Unknown` (see `earlier_flows`).
+        If an earlier flow may have caused an outcome, repeat the probe or return `Unknown` (see `earlier_flows`).
         """
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
@@ -172,7 +172,7 @@ class Dialer:
         return [DialResult(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes and return their outcomes after a short time limit. A slower answer counts as a timeout."""
+        """Send probes, and return their outcomes within a short time limit. A slower answer counts as a timeout."""
         self._glances = [each for each in self._glances if each.is_alive()]
         for each in self._glances[:-PENDING]:
             each.join()
@@ -261,7 +261,7 @@ class Dialer:
         return dialed
 
     def _confirmed(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Correct refusals that may come from a missing route of the client, or from failed ARP or NDP (after 3 s)."""
+        """Replace refusals that may come from a missing route of the client, or from failed ARP or NDP (after 3 s)."""
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
             self._routed.add(family)

@@ -63,7 +63,7 @@ class RepeatedSyns:
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: ClientPod, *, alone: bool = True) -> None:
-        """Read a client's count unless the last reading is current. `alone` is false if other clients share it."""
+        """Read a client's count unless the last value is current. `alone` is false if other clients share the count."""
         with self._reading:
             with self._lock:
                 known = self._clients[client]

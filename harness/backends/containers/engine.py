@@ -1,4 +1,4 @@
-"""Runs commands of docker or podman, whichever kind uses as its container engine."""
+"""Runs commands of the container engine that kind uses, which is docker or podman."""
 
 import json
 import os

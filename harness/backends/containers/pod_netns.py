@@ -27,7 +27,7 @@ Serve = Callable[[Namespace], Sequence[Server]]
 """Starts the servers of a pod in its netns. Raises `InconclusiveError`."""
 
 MOST = 6
-"""The maximum number of pooled pods per node. Only scenarios with many endpoints need more pods."""
+"""The maximum number of free pods that the pool keeps per node. Only scenarios with many endpoints need more pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Reachability:
 
 
 def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Reachability:
-    """Return how to probe these nodes. Raises `UnavailableError` if `wanted` is `PACKETS`, which is impossible here."""
+    """Return how to send probes from these nodes. Raises `UnavailableError` if `wanted` is `PACKETS` but impossible."""
     if wanted == AGNHOST:
         return Reachability(AGNHOST, "as set by option probes")
     try:

@@ -77,7 +77,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             super().close()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component. Proxies and kubelets may reconnect late, and later steps wait for them.
+        """Replace a component. Proxies and kubelets may reconnect after this call, so later steps wait for them.
 
         Raises `UnavailableError` if the new component does not start.
         """
