@@ -157,7 +157,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.delete(*self._begin_to_change(namespace, name))
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod whose containers run, because a real kubelet must report the pod's status."""
+        """Create a pod with running containers, because a real kubelet must report the pod's status."""
         self._slices.begin(namespace)
         self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()
@@ -206,7 +206,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return replace(probe, namespace=self._clients.for_many_flows(probe.namespace))
 
     def proxy_metrics(self, node: str) -> str:
-        """Fetch the metrics from the node's loopback interface, with a host-network pod."""
+        """Fetch the proxy's metrics from the node's loopback interface, with a host-network pod."""
         return self._dialer.get(self._clients.pod_of(node_client(node)), "127.0.0.1", METRICS_PORT, "metrics")
 
     # Addresses

@@ -1,4 +1,4 @@
-"""The destinations of control probes in a cluster with its netns on this machine. See harness.probes.control_probes."""
+"""The destinations of control probes in a cluster on this machine. See harness.probes.control_probes."""
 
 import copy
 import socket
@@ -67,7 +67,7 @@ class NetnsControlTargets:
         }
 
     def running(self) -> dict[str, NetworkPeer]:
-        """Return the pods with an echo server by name. Pods on disconnected nodes are omitted."""
+        """Return the pods that have an echo server, by pod name. Pods on disconnected nodes are omitted."""
         pods = {name: host for (_, name), (host, _) in self._running.copy().items()}
         return {name: host for name, host in pods.items() if host.node not in self._off}
 

@@ -96,7 +96,7 @@ def _time(text: Any) -> datetime:
 
 
 class ServerClock:
-    """The API server's clock, exact to a second. Before the first response, it shows this machine's time."""
+    """The API server's clock, accurate to one second. Before the first response, it shows this machine's time."""
 
     def __init__(self) -> None:
         self._server_time = datetime.now(UTC)
@@ -104,7 +104,7 @@ class ServerClock:
         self.ahead = timedelta()
 
     def saw(self, response: Response) -> Response:
-        """Set the clock from the Date of a response, and return the response."""
+        """Set the clock from the Date header of a response, and return the response."""
         try:
             date = parsedate_to_datetime(response.date)
         except ValueError:

@@ -76,7 +76,7 @@ class ClientPods:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Alternate between a client's pod and its twins (other pods on the node). Host-network clients have no twins."""
+        """Alternate between a client's pod and its twins (more pods on the node). Host-network clients have no twin."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:

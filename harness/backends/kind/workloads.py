@@ -49,7 +49,7 @@ def lacking(api: Api, workload: Workload) -> str:
 
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return why a workload is not ready, and an unready pod's log by file name. `nodes` has readable node names."""
+    """Return why a workload is not ready, and an unready pod's log by file name. `nodes` maps nodes to shown names."""
     summary = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
@@ -93,7 +93,7 @@ class ProxyCrashDetector:
         self.latest()
 
     def latest(self) -> str:
-        """Return which proxy has crashed since the last call, or "" if none has or the API server does not answer."""
+        """Return a text about a proxy that crashed since the last call, or "" (also if the API server is silent)."""
         found = []
         try:
             for place in self._places:
