@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from harness.model.times import since_start
 
 MOST_LINES = 1000
-"""The maximum number of lines. If there are more, those in the middle are omitted."""
+"""The maximum number of lines for requests. If there are more, `as_text` omits lines in the middle."""
 
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 
@@ -46,7 +46,7 @@ class _ResourcePath:
 
 
 def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
-    """Return the scenario's requests since `zero` (monotonic s), one per line. Equal requests in a row share a line."""
+    """Return the scenario's requests since `zero` (monotonic s), one per line. Consecutive equal requests share a line."""
     mine = [each for each in asked if each.at >= zero and _concerns(each, namespace)]
     mine.sort(key=lambda each: each.at)
     lines = list(_lines(mine, zero))

@@ -6,8 +6,8 @@
                                        go.mod go.sum   its modules, if it was compiled
         partial/                                       unfinished downloads and compilations
 
-A binary is stored atomically: it is written to a temporary file, synced to disk, and renamed. The cache has a
-version if the version's binary exists. Only one process at a time fetches a version. Other processes wait, and then
+A binary is stored atomically: it is written to a temporary file, synced to disk, and renamed. A version is
+cached if its binary exists. Only one process at a time fetches a version. Other processes wait, and then
 find the version in the cache.
 """
 
@@ -78,7 +78,7 @@ class Cache:
     def put(
         self, component: Binary, version: Version, binary: Path, origin: Origin, files: Mapping[str, str] | None = None
     ) -> CacheEntry:
-        """Move a binary from `workspace` into the cache atomically. `files` are additional files by name."""
+        """Move a binary from `workspace` into the cache atomically. `files` maps names of more files to their content."""
         folder = self._home(component.name) / version.tag
         with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class Cache:
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """Return a work folder in the cache, which is the same for equal arguments. The caller must hold the lock."""
+        """Return a work folder in the cache, the same for equal arguments. The caller must hold the version's lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ class Cache:
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
     """Return the path of a binary. Version "1.34" means the latest installed patch of 1.34, and "" the latest of all.
 
-    Raises `UsageError` for an invalid name or version, and `UnavailableError` with the command that fetches the binary.
+    Raises `UsageError` for an invalid name or version, and `UnavailableError` if no such binary is installed.
     """
     return find_entry(component, version, cache=cache).path
 

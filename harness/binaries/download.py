@@ -20,7 +20,7 @@ _BROKEN = (urllib.error.URLError, http.client.HTTPException, OSError)
 
 
 class ConnectionLostError(UnavailableError):
-    """The server cannot be reached, or the connection was interrupted."""
+    """The server cannot be reached or responds with an error, or the connection was interrupted."""
 
 
 class FileMissingError(UnavailableError):
@@ -60,7 +60,7 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Reporter) -> str:
-        """Download from one mirror. Retry if the connection is lost after some data, otherwise raise the error."""
+        """Download from one mirror. If the connection is lost after some data has arrived, try again."""
         target.unlink(missing_ok=True)
         for left in reversed(range(self.attempts)):
             try:

@@ -40,7 +40,7 @@ class Source(Protocol):
     def resolve(
         self, component: Binary, wanted: VersionSpec, watcher: Reporter, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], NewBinary]]:
-        """Return a wanted version that is not in `without`, and a function that makes its binary in a folder.
+        """Return a version that matches `wanted` and is not in `without`, and a function that creates its binary.
 
         Raises `UsageError`.
         """
@@ -71,7 +71,7 @@ class ReleaseSource:
 def fetch(
     component: Binary, wanted: VersionSpec, origin: Source, cache: Cache, watcher: Reporter, *, again: bool = False
 ) -> CacheEntry:
-    """Fetch a component, unless this exact version is cached. Raises `UsageError`, `UnavailableError`."""
+    """Fetch a component, unless `wanted` is an exact version in the cache. Raises `UsageError`, `UnavailableError`."""
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
         return known[wanted.exact]

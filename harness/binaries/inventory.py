@@ -28,7 +28,7 @@ From = Literal["release", "source"]
 def fetch_all(
     names: Sequence[str], *, origin: From, cache: Cache, mirrors: Sequence[str] = (), jobs: int = 0, again: bool = False
 ) -> list[CacheEntry]:
-    """Fetch these versions of a component, and print progress on stderr. Raises `UsageError`, `UnavailableError`."""
+    """Fetch versions `names[1:]` of component `names[0]`, with progress on stderr. Raises `UsageError`."""
     component = component_named(names[0])
     wishes = [parse_wanted(text) for text in names[1:] or ("",)]
     if mirrors and origin == "source":

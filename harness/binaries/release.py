@@ -1,12 +1,12 @@
 """Downloads official binaries: Kubernetes from https://dl.k8s.io, etcd and kind from their releases on GitHub.
 
     <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a binary and its checksum
-    <mirror>/release/stable-1.34.txt   stable.txt                                       the latest 1.34.x, and of all
+    <mirror>/release/stable-1.34.txt   stable.txt                                       the latest 1.34.x; the latest of all
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
-A mirror has the same layout as the original. A mirror must be trusted, because the checksum is from the same server as
-the binary. The mirror's URL determines whether https is used.
+A mirror has the same layout as the original. Use only mirrors that you trust, because the checksum is from the same
+server as the binary. The mirror's URL determines whether https is used.
 """
 
 import json
@@ -32,14 +32,14 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` is a release list's URL."""
+    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` is the URL of a release list."""
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)
     listing: str = ""
 
     def resolve(self, component: Binary, wanted: VersionSpec) -> Version:
-        """Return the version that a request selects. Raises `UsageError` if no version matches."""
+        """Return the version that `wanted` selects. Raises `UsageError` if there is no such official binary."""
         if component.program or not (component.kubernetes or component.name in _ON_GITHUB):
             raise UsageError(f"official binaries of {component.name} are not available: compile it with --from source")
         if wanted.exact is not None:

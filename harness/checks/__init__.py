@@ -1,1 +1,1 @@
-"""Check which abilities a machine or cluster lacks, how to fix this, and which requirements are affected."""
+"""Report which abilities a machine or cluster lacks, how to add them, and which requirements need them."""

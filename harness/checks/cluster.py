@@ -65,7 +65,7 @@ def gate_version(answer: Mapping[str, Any]) -> Version:
 
 
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
-    """Check that the feature gates are enabled.
+    """Check that the feature gates of traffic distribution are enabled.
 
     `seen` are the gates in the metrics, which omit permanent gates. If `seen` is empty, the option `given` applies, or
     else the defaults of the version.

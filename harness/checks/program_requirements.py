@@ -1,7 +1,7 @@
 """Check whether this machine has the features that programs in a netns require, by trying to use each.
 
 A recipe lists names from `REQUIREMENTS`. A separate process makes the attempts. For an ordinary user, this process
-becomes root of a user namespace, as in a run. When it ends, its mounts end too, but kernel modules remain loaded.
+becomes root of a user namespace, as in a run. When it ends, the kernel removes its mounts, but keeps loaded modules.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOSYS, errno.ENXIO, errn
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:
-    """Return the reason and the fix for each unavailable requirement, by name. Raises `UnavailableError`."""
+    """Return the reason and the fix for each unmet requirement, by name. Raises `UnavailableError`."""
     wanted = tuple(names)
     programs = {each: absent(each.removeprefix(PROGRAM)) for each in wanted if each.startswith(PROGRAM)}
     found = {**programs, **_missing(tuple(each for each in wanted if each not in programs))}
@@ -49,7 +49,7 @@ def missing(names: Iterable[str]) -> dict[str, str]:
 
 
 def absent(program: str) -> str:
-    """Return the reason and the fix if a program is not installed, or ""."""
+    """Return that a program is not installed, and how to install it, or "" if it is installed."""
     if shutil.which(program, path=search_path()) is not None:
         return ""
     return f"not installed: on Debian and Ubuntu `apt-get install {PACKAGES.get(program, program)}`"
@@ -78,7 +78,7 @@ def _missing(names: tuple[str, ...]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class MachineRequirement:
-    """One requirement. `try_` raises `OSError` or `NetlinkError` if the kernel refuses the attempt."""
+    """A kernel feature that a program requires. `try_` uses it, and raises `OSError` or `NetlinkError` on failure."""
 
     feature: KernelFeature
     try_: Callable[[Namespace], object]

@@ -1,12 +1,12 @@
-"""The programs that may serve Services on nodes, for `doctor` and `explain`. See docs/implementation-differences.md."""
+"""The programs that may implement Services on nodes, for `doctor` and `explain`. See docs/implementation-differences.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 Reads = Literal["all", "zone", "field", "none", ""]
-"""The hints that a program follows: "all" like kube-proxy, "zone" hints, "field" for zone hints if the Service sets
-trafficDistribution, "none", or "" if this depends on the program's version or configuration.
+"""The hints that a program follows: "all" (as kube-proxy does), "zone", "field" (zone hints, but only for Services with
+trafficDistribution), "none", or "" if the hints depend on the program's version or configuration.
 
 With "field", PreferSameNode selects endpoints on the client's node, or else any endpoint.
 """
@@ -14,7 +14,7 @@ With "field", PreferSameNode selects endpoints on the client's node, or else any
 
 @dataclass(frozen=True, slots=True)
 class ServiceProxy:
-    """A program that runs on nodes. `when` is "always", a condition, or "" if the program never serves Services."""
+    """A program that runs on nodes. `when` is "always", a condition, or "" if the program never implements Services."""
 
     name: str
     workload: str

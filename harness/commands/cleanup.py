@@ -58,7 +58,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
 
 
 def _containers(run: str) -> list[str]:
-    """Remove control plane containers that runs left on this machine. Does nothing without the extra `containers`."""
+    """Remove control plane containers that runs left on this machine. Without the extra `containers`, return []."""
     try:
         require("docker", "testcontainers", extra="containers", feature="removing containers")
     except UnavailableError:

@@ -1,4 +1,4 @@
-"""The command group `trafficdist`, which prints the error of any command as `error: …` and exits with its code."""
+"""The command group `trafficdist`. If a command fails, it prints `error: …` and exits with the error's code."""
 
 import contextlib
 import sys

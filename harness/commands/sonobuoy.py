@@ -30,7 +30,7 @@ _RUN = (sys.executable, "-c", "from harness.commands.main import main; main()", 
 
 
 class InterruptibleProcess:
-    """A child process that is interrupted on SIGTERM or SIGINT to this process, and killed if it does not end."""
+    """A child process that gets SIGINT if this process gets SIGTERM or SIGINT, and later SIGKILL if it does not end."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
