@@ -32,7 +32,7 @@ class UsageError(HarnessError):
 
 
 class NothingSelectedError(HarnessError):
-    """The combined options select nothing. The message names the option that excluded the last item."""
+    """The combined options select nothing. The message names the conflicting options, if possible."""
 
 
 class UnavailableError(HarnessError):

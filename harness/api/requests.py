@@ -46,7 +46,7 @@ class _ResourcePath:
 
 
 def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
-    """Return the scenario's requests since `zero` (monotonic s), one per line. Consecutive equal requests share a line."""
+    """Return the requests since `zero` (monotonic s), one per line. Consecutive equal requests share a line."""
     mine = [each for each in asked if each.at >= zero and _concerns(each, namespace)]
     mine.sort(key=lambda each: each.at)
     lines = list(_lines(mine, zero))

@@ -1,7 +1,7 @@
 """Downloads official binaries: Kubernetes from https://dl.k8s.io, etcd and kind from their releases on GitHub.
 
     <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a binary and its checksum
-    <mirror>/release/stable-1.34.txt   stable.txt                                       the latest 1.34.x; the latest of all
+    <mirror>/release/stable-1.34.txt   stable.txt                                       latest 1.34.x; latest of all
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
@@ -32,7 +32,7 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` is the URL of a release list."""
+    """Official binaries. `mirrors` replace the publisher, in this order. `listing` is the URL of a release list."""
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)

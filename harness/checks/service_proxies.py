@@ -1,4 +1,4 @@
-"""The programs that may implement Services on nodes, for `doctor` and `explain`. See docs/implementation-differences.md."""
+"""Programs that may implement Services on nodes, for `doctor` and `explain`. See docs/implementation-differences.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

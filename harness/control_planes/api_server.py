@@ -47,7 +47,7 @@ _FORWARDED = "localhost"  # host name in the certificate, for clients that do no
 
 
 class LocalApiServer:
-    """One etcd and one kube-apiserver. Another release of kube-apiserver can replace it on the same port."""
+    """One etcd and one kube-apiserver. Another release of kube-apiserver can replace the running one on its port."""
 
     _of_groups: Sequence[str] = ("--endpoint-reconciler-type=none", _FEW_GROUPS)
 

@@ -8,7 +8,7 @@ failed sync after a second. So the barrier then waits until the queue is empty a
 If the node's change arrives last, the slice shows the old zone until the next sync of the barrier's Service.
 In this case, the barrier changes its Service again. The barrier changes its node only after another node has changed,
 because a node change may make the controller sync other Services, and the harness must not cause such a sync.
-The harness causes such a sync only if a node's CPU changes, which controllers do not notice (see `Nodes.resize`).
+The only exception is a change of a node's CPU, which controllers do not notice (see `Nodes.resize`).
 
 Proxies ignore the barrier's headless Service. Topology heuristics ignore its Node, which has a control plane label.
 """
@@ -143,7 +143,7 @@ class ControllerBarrier:
 
     @property
     def _ready(self) -> bool:
-        """The barrier pod's readiness in this round. A change of address would count as two changed endpoints."""
+        """The readiness of the barrier's pod, which alternates. A change of its address would count as two endpoints."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

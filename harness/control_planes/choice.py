@@ -1,6 +1,6 @@
 """Parses --control-plane and --controller together, and derives the defaults of other options.
 
-A run with an old version judges the features and the behaviour of that release. An explicit option always has
+A run with an old Kubernetes release judges the features and behaviour of that release. An explicit option always has
 precedence.
 """
 
@@ -81,7 +81,7 @@ def parse_controller(text: str) -> tuple[str, str]:
 
 
 def choose(plane: str, controller: str) -> ControlPlaneChoice:
-    """Combine both options ("": not given). Raises `UsageError` if the options contradict each other."""
+    """Combine --control-plane and --controller ("": not given). Raises `UsageError` if they contradict each other."""
     kind, version = parse_plane(plane or EMBEDDED)
     usual = REFERENCE if kind == EMBEDDED else MANAGER
     asked, controller_version = parse_controller(controller or usual)
@@ -96,7 +96,7 @@ def choose(plane: str, controller: str) -> ControlPlaneChoice:
 
 
 def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of other options that the choice in the option `values` implies. Raises `UsageError`."""
+    """Return the defaults of other options that follow from the control plane in `values`. Raises `UsageError`."""
     choice = choose(values["control_plane"] or "", values["controller"] or "")
     if not choice.real:
         return {}

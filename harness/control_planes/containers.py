@@ -125,7 +125,7 @@ class ContainerProcesses(Processes):
 
 
 class ContainerControlPlane(BinaryControlPlane):
-    """Three containers on this machine's loopback interface. They require a Docker engine and root."""
+    """Three containers that listen on this machine's loopback interface. They require a Docker engine and root."""
 
     name = "containers"
     _make_processes = ContainerProcesses

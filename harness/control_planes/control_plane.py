@@ -1,4 +1,4 @@
-"""The protocol of control planes, and the TLS certificates of the API server and kubelets."""
+"""The interface of control planes, and the TLS certificates of the API server and kubelets."""
 
 import os
 import socket
@@ -75,7 +75,7 @@ class ControlPlane(Protocol):
         """Stop the API server and the controller, wait until they have ended, and remove their files. Idempotent."""
 
     def start_api_server(self, release: Release) -> None:
-        """Start the API server in this release, or replace a running one. The stored objects remain."""
+        """Start this release of the API server, or replace a running API server. The stored objects remain."""
 
     def stop_api_server(self) -> None:
         """Stop the API server. The stored objects remain."""
@@ -90,7 +90,7 @@ class ControlPlane(Protocol):
         """Serve the API on another listening socket, which may be in any netns. `stop` closes the socket."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let the API server connect to pods and kubelets through sockets from `open_socket`, in any thread."""
+        """Let the API server connect to pods and kubelets through sockets from `open_socket`, called in any thread."""
 
     def kubeconfig(self) -> dict[str, Any]:
         """Return a client's kubeconfig with the address, the certificate and the credentials."""

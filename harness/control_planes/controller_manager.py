@@ -81,7 +81,7 @@ class LocalControllerManager:
         return ControllerBarrier(kubeconfig, self._scrape, process.news)
 
     def await_return(self) -> None:
-        """Wait for the controller to reconnect to a new API server, or restart it. Raises `InconclusiveError`."""
+        """Wait until the controller reconnects, and restart it if it does not. Raises `InconclusiveError`."""
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to reconnect")
         except NotYetError:

@@ -126,7 +126,7 @@ class EmbeddedControlPlane:
 
     @contextlib.contextmanager
     def disconnected(self) -> Iterator[None]:
-        """Disconnect components during a block, and replace the API server with an identical one at its end."""
+        """Disconnect components during a block, and then replace the API server with an identical one."""
         if not self._informer.connected:  # the API server is stopped
             yield
             return

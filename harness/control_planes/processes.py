@@ -108,7 +108,7 @@ class Processes:
 
 
 class SecurePort:
-    """The HTTPS port of a Kubernetes component on loopback, which every client on this machine may use."""
+    """The HTTPS port of a Kubernetes component on loopback, with health and metrics paths that need no credentials."""
 
     def __init__(self, key: Path) -> None:
         ca = trustme.CA()

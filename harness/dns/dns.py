@@ -1,4 +1,4 @@
-"""The protocol of a cluster DNS server under test, which runs in a pod."""
+"""The interface of a cluster DNS server under test, which runs in a pod."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable

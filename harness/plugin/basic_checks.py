@@ -4,7 +4,7 @@ If node ports never respond, tests of hints or policies that use node ports show
 the requirement with `answers={"TCP node-port"}` fails. Other requirements that use node ports are inconclusive, and
 refer to the failed one. Each failed check must fail a requirement, so only checks in some requirement's `answers` run.
 
-    PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the draw's IP family
+    PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the test's IP family
     EndpointSlices            a Service with a selector gets an endpoint
     DNS                       the name of a Service with an endpoint has an address
 """

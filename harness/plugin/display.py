@@ -32,7 +32,7 @@ _PYTEST: Mapping[Style, str] = {"faint": "light"}  # likewise pytest's name
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The state of a run: the numbers of finished and of all tests, the seconds left, and the running tests."""
+    """The state of a run: the numbers of finished and of all requirements, the seconds left, and the running tests."""
 
     phase: str
     done: int = 0
@@ -66,7 +66,7 @@ def _uncaptured(file: Any) -> Any:
 
 
 class _NeutralFile(FileProxy):
-    """The file to which pytest writes while the state is shown. It neutralises text, as `sys.stdout` does."""
+    """The file to which pytest writes while the state is shown. It escapes control characters."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))

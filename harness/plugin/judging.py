@@ -71,7 +71,7 @@ def _by_kind(phase: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def called(fixtures: Mapping[str, Any], limit: AbstractContextManager[None]) -> Iterator[None]:
-    """A context manager for the call phase of a test. At its end, check that expected values have not changed."""
+    """A context manager for the call phase of a test. At its end, it checks the scenario's expected values again."""
     with translated("call"), with_instruments_checked(fixtures), limit:
         yield
         recheck(fixtures)
@@ -158,7 +158,7 @@ def end_of(error: BaseException | None) -> EndedError | None:
 
 
 def logs_of(error: BaseException | None) -> Mapping[str, str]:
-    """Return the logs in this error by file name, if a cluster failed to boot."""
+    """Return the logs in this error or its causes, by file name, or {} if there are none."""
     return next((each.logs for each in _chain(error) if isinstance(each, HarnessError) and each.logs), {})
 
 
@@ -169,7 +169,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def why_it_stopped(error: BaseException) -> str:
-    """Return why a process of the run cannot continue, or "" for a bug of the suite."""
+    """Return why a process of the run cannot continue, or "" for a bug in the suite."""
     if isinstance(error, EOFError):  # raised by execnet
         return "a worker exited during its start"
     return why_it_cannot_continue(error) or (sentence(error) if isinstance(error, HarnessError) else "")

@@ -58,7 +58,7 @@ DISRUPTIVE = frozenset(
         Ability.UNDISTURBED,
     }
 )
-"""Abilities that disturb the scenarios of other workers on a real cluster, or that these scenarios disturb.
+"""Abilities whose use would disturb the scenarios of other workers on a real cluster, or be disturbed by them.
 
 Tests that need one of these abilities run last and one at a time. Metrics are included, because they count all traffic.
 """
@@ -77,7 +77,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Plan the tests. Under xdist only the controller raises usage errors, because it sets the exit code."""
+        """Plan the tests. Workers raise no usage errors, because xdist's main process sets the exit code."""
         try:
             self._make_plan([*items, *self._deselected])
             if self._run.settings.quick:
@@ -142,9 +142,9 @@ class Recorder:
             check(asked)
 
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
-        """Return a sort key that preserves the order of tests within a document.
+        """Return a sort key. Without workers, it preserves the order of tests within a document.
 
-        In a worker, tests of the same cluster run together, because a new cluster must boot. The longest tests
+        In a worker, tests of the same cluster run together, because each cluster must boot. The longest tests
         start first, because a long test at the end would run alone.
         """
         requirement = requirement_of(item)

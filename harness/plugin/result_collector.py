@@ -97,7 +97,7 @@ class ResultCollector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record facts that the history lacks: distrust, crashes, and failures of tests without a requirement."""
+        """Record facts that the history lacks: instrument faults, crashes, and failures of tests without a requirement."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
         if distrust := dict(report.user_properties).get(DISTRUST):
             self._distrust(str(distrust))
@@ -157,7 +157,7 @@ class ResultCollector:
             self._run.interrupt_workers()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-        """Print one line instead of a traceback if the reason is known."""
+        """Suppress the traceback of an internal error if its reason is known. The summary states the reason."""
         reason = judging.why_it_stopped(excinfo.value)
         if reason:
             self._distrust(reason)

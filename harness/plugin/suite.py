@@ -51,7 +51,7 @@ class _CommandPlugin:
         self._signals = signals
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Mark the run as interrupted if a signal arrives between the last test and the finished report."""
+        """Let a signal between the last test and the finished report mark the run as interrupted."""
         run = run_of(config)
         if run is not None:
             self._signals.late = run.interrupt
@@ -62,7 +62,7 @@ class _CommandPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        """Once the tests have ended, signals no longer interrupt the run."""
+        """After the tests, make signals no longer stop the process before the reports are written."""
         try:
             return (yield)
         finally:

@@ -1,4 +1,4 @@
-"""The protocol of service proxies under test: a proxy runs on nodes, and reports when it has processed all writes."""
+"""The interface of service proxies under test: a proxy runs on nodes, and reports when it has processed all writes."""
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
