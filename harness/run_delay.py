@@ -49,7 +49,7 @@ class ThreadTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadSnapshot:
-    """The times of all threads by number, and the CPU time of this process (`used`), at a time in monotonic seconds.
+    """The times of all threads by thread id, and the CPU time of this process (`used`), at a time in monotonic seconds.
 
     `programs` lists two processes per thread: a child of this process, and its descendant that runs the thread.
     """

@@ -388,7 +388,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
                 raise DistrustError(
                     f"a client that is not the suite (user agent {each.by}) has deleted nodes from the API "
                     f"({each.path}); besides the suite, only programs of {self.proxy.name} and of the control plane "
-                    "have access to it"
+                    "have access to the API"
                 )
 
     def environment(self) -> dict[str, Any]:

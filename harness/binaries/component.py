@@ -90,7 +90,7 @@ def version_of(component: Binary, binary: Path) -> Version:
     except OSError as error:
         raise UnavailableError(f"{binary} does not run on this machine: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise UnavailableError(f"{shown} printed nothing for {_ASK_SECONDS:.0f} s") from None
+        raise UnavailableError(f"{shown} did not end within {_ASK_SECONDS:.0f} s") from None
     found = component.version_pattern.search(ended.stdout)
     version = parse_version(found[1]) if found else None
     if ended.returncode != 0 or version is None:

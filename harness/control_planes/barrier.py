@@ -143,7 +143,7 @@ class ControllerBarrier:
 
     @property
     def _ready(self) -> bool:
-        """The readiness of the barrier's pod, which alternates. A change of its address would count as two endpoints."""
+        """The readiness of the barrier's pod, which alternates. A new address would count as two changed endpoints."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

@@ -101,14 +101,14 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     if not choice.real:
         return {}
     if values["mutant"]:
-        raise UsageError("--mutant is a fault in the reference, not in another controller or API server")
+        raise UsageError("--mutant selects a fault in the reference, not in another controller or API server")
     if choice.file:
         return {}
     asked = values["kubernetes_version"] or ""
     if choice.version and asked and _series(asked) != _series(choice.version):
         raise UsageError(
             f"--kubernetes-version {asked} applies to the reference, but --control-plane {choice.plane} has version "
-            f"{choice.version}: omit the option; scenarios of profile {Profile.CLUSTER} can change versions"
+            f"{choice.version}: omit --kubernetes-version; scenarios of profile {Profile.CLUSTER} can change versions"
         )
     gates = parse_gates(values["feature_gates"])
     installed = choice.plane != CONTAINERS

@@ -97,7 +97,7 @@ class ResultCollector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record facts that the history lacks: instrument faults, crashes, and failures of tests without a requirement."""
+        """Record what the history lacks: faults of instruments, crashes, and failed tests without a requirement."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
         if distrust := dict(report.user_properties).get(DISTRUST):
             self._distrust(str(distrust))

@@ -62,7 +62,7 @@ class _CommandPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        """After the tests, make signals no longer stop the process before the reports are written."""
+        """After the tests, let signals only print a line, so that they do not prevent the reports."""
         try:
             return (yield)
         finally:

@@ -28,7 +28,7 @@ from harness.probes.reactor import Reactor
 from harness.run_delay import RUN_DELAY
 
 EVERY = 0.05
-"""Seconds between two rounds. The first round for a missing answer starts at most two intervals after its probe."""
+"""Seconds between rounds of control probes. If an answer is missing, the first round starts within two intervals."""
 LIMIT = 0.25  # seconds (times the time scale) after which an unanswered control probe counts as lost
 MOST = 64
 """The maximum number of control probes per round. If there are more pairs of clients and pods, the pairs take turns."""

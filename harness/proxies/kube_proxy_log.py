@@ -122,7 +122,7 @@ class BarrierObjects:
         self._last = ""
 
     def revision(self) -> str:
-        """Return the API server's resource version, which each write increases, or "" without an answer."""
+        """Return the API server's resource version, which each write increases, or "" if it does not answer."""
         try:
             listed = self._api.request("GET", path_of("services"), query={"limit": "1"})
         except InconclusiveError:

@@ -25,7 +25,7 @@ OF_COMMAND: Mapping[str, str] = {
     "kubeconfig": "the path of a kubeconfig for the API server",
     "cluster": "the name of the kind cluster",
 }
-"""The placeholders that `objects` and `install` accept."""
+"""The placeholders that `install` accepts. `objects` accepts only the placeholders in `OF_OBJECTS`."""
 
 _WORKLOADS = {"daemonset": "DaemonSet", "deployment": "Deployment", "statefulset": "StatefulSet"}
 

@@ -99,7 +99,7 @@ class Programs:
         self._start(CLUSTER, self._of_cluster, namespace, {**values, **self._values(CLUSTER, namespace, families)})
 
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Replace the programs in a netns one by one. If one fails to start, stop all programs. Raises `StartError`."""
+        """Stop the programs in a netns, and start them in order. If one fails, stop them all. Raises `StartError`."""
         self._filled[where] = {**values, **self._values(where, namespace, families)}
         self._start(where, self._parts, namespace, self._filled[where])
 

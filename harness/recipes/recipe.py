@@ -120,7 +120,7 @@ _Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, me
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that runs on each node or in a pod. `files` maps names to contents, which are written first."""
+    """A program that runs on each node or in a pod. Its `files` (name, content) are written before it starts."""
 
     name: Name
     command: Command

@@ -1,8 +1,8 @@
 """Read YAML values into dataclasses, and fill in the placeholders of templates.
 
 The fields of a dataclass are the allowed keys of a mapping. The field types restrict the values, and a `Rule` in
-`Annotated` adds restrictions. Each error names the key, the invalid value and the allowed values. The
-errors of msgspec lack all this, and pydantic needs 10 MB of memory, and 0.1 s in each process that reads a recipe.
+`Annotated` adds restrictions. Each error names the key, the invalid value and the allowed values. The errors
+of msgspec lack this information, and pydantic needs 10 MB of memory, and 0.1 s in each process that reads a recipe.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOneKey:
-    """A mapping with exactly one key of `kinds`. If its dataclass has one field, the key has the field's value."""
+    """A mapping with exactly one key of `kinds`. If the key's dataclass has one field, the key has its value."""
 
     kinds: Mapping[str, type]
 

@@ -127,8 +127,8 @@ def _check_digest(path: Path, recorded: RecordedHistory, report: Mapping[str, An
     stated = {each["path"]: each["sha256"] for each in report["artifacts"]}.get(HISTORIES[0])
     if stated != recorded.sha256:
         raise UsageError(
-            f"{path}: report.yaml in the same folder belongs to another history: the SHA-256 here is "
-            f"{recorded.sha256}, and the report has {stated or 'none'}; one of the files was changed after the run"
+            f"{path}: report.yaml in the same folder belongs to another history: the SHA-256 of the history "
+            f"is {recorded.sha256}, but the report states {stated or 'none'}; a file was changed after the run"
         )
 
 

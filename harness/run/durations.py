@@ -57,7 +57,7 @@ def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
 
 
 def by_case(plan: Plan) -> dict[str, float]:
-    """Return the seconds of each case, by node id. The cases of a requirement have equal shares of its time."""
+    """Return the expected seconds of each case, by node id. The cases of a requirement get equal shares of its time."""
     cases = [case for case in plan.cases if case.to_run]
     number = Counter(each.requirement for each in cases)
     return {case.nodeid: plan.seconds.get(case.requirement, TYPICAL) / number[case.requirement] for case in cases}

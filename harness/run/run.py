@@ -1,6 +1,6 @@
 """The state of a run that all parts of the plugin share: settings, output folder and plan.
 
-The controller and each xdist worker have separate states. Workers pass data to the controller through files in the
+xdist's main process and each worker have separate states. Workers pass data to the main process through files in the
 output folder, so that the data remains after a worker ends.
 """
 
@@ -94,7 +94,7 @@ class Run:
             self._history.close()
 
     def leave_plan(self, plan: Plan) -> None:
-        """Set the plan. A worker also stores it for the controller. All workers have the same plan."""
+        """Set the plan. A worker also stores it for xdist's main process. All workers have the same plan."""
         self.plan = plan
         if self.worker:
             self.folder.leave_part("plan", asdict(plan))

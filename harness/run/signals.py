@@ -79,7 +79,7 @@ def interrupt_was_reported() -> bool:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """Raise `KeyboardInterrupt` for the first SIGTERM or SIGHUP in the block. `alone`: the process ends after it."""
+    """Raise `KeyboardInterrupt` for the first SIGTERM or SIGHUP in the block. `alone`: the process then ends."""
     global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 
@@ -100,7 +100,7 @@ def deaf_python() -> str:
 
 
 def hear_controller_alone() -> None:
-    """In a worker, accept one interrupt, and leave SIGTERM and SIGHUP to the controller, which also receives them.
+    """In a worker, accept one interrupt, and leave SIGTERM and SIGHUP to xdist's main process, which also gets them.
 
     Programs that a worker starts inherit ignored signals, but not empty handlers.
     """

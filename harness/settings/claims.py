@@ -1,4 +1,4 @@
-"""The default claims of an implementation: features, reading ("kep" or "released"), profile and mode."""
+"""The default claims of an implementation: features, what it follows ("kep" or "released"), profile and mode."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed
 REAL_CLUSTERS = ("kubeconfig", "kind")  # backends whose clusters include a control plane and a proxy
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
-"""The kernel mechanisms that proxies program, with the default first. Reports contain the chosen one as `mode`."""
+"""The kernel mechanisms that proxies program, the default first. Reports contain the chosen mechanism as `mode`."""
 
 CONVERGES_WITHIN = 5.0
 """The seconds within which the reference and kube-proxy apply a change with our configuration. No KEP sets a limit."""
@@ -70,7 +70,7 @@ def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     proxy: ChosenProxy = values["proxy"]
     kind, gates = proxy.kind, parse_gates(values["feature_gates"])
     if kind != REFERENCE and values["mutant"]:
-        raise UsageError(f"--mutant is a fault in the reference: it cannot be combined with --proxy {proxy}")
+        raise UsageError(f"--mutant selects a fault in the reference: it cannot be combined with --proxy {proxy}")
     backend, of_kind = values["backend"], values["backend"] == "kind"
     if backend in REAL_CLUSTERS and kind != INSTALLED and not (of_kind and kind == RECIPE):
         raise UsageError(
@@ -134,7 +134,7 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     if values["dns"] == REFERENCE:
         return {}
     if values["mutant"]:
-        raise UsageError(f"--mutant is a fault in the reference: it cannot be combined with --dns {values['dns']}")
+        raise UsageError(f"--mutant selects a fault in the reference: it cannot be combined with --dns {values['dns']}")
     from harness.recipes import recipe as recipes  # noqa: PLC0415  slow to import
 
     recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)

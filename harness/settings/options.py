@@ -67,7 +67,7 @@ class Option:
         return ENVIRONMENT_PREFIX + self.key.upper()
 
     def convert(self, value: Any, place: str) -> Any:
-        """Validate and convert a value. Raises a `UsageError` that names `place`, its source."""
+        """Validate and convert a value. Raises a `UsageError` that names `place`, the value's source."""
         try:
             if self.kind == "flag":
                 return _flag(value)

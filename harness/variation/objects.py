@@ -1,4 +1,4 @@
-"""The effects of a draw on the objects that a scenario writes: Services, slices, and labels of pods and nodes."""
+"""The effects of random values on the objects that a scenario writes: Services, slices, pod and node labels."""
 
 import hashlib
 from collections import Counter

@@ -67,7 +67,7 @@ def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher
 
 
 def dependencies(status: str) -> dict[str, set[str]]:
-    """Parse dpkg's status file. Return the dependencies of each package. Only the first of alternatives counts."""
+    """Parse dpkg's status file. Return the dependencies of each package. Of alternatives, only the first counts."""
     found: dict[str, set[str]] = {}
     for paragraph in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if re.match(r"[A-Z][\w-]*: ", line))

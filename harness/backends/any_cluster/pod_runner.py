@@ -111,7 +111,7 @@ class PodRunner:
             for name in late:
                 self._raise_if_stuck(found.get(name), troubled)
             if late:
-                raise NotYetError(f"{len(late)} of {len(here)} pods lack the requested state: {', '.join(late[:4])}")
+                raise NotYetError(f"{len(late)} of {len(here)} pods have the wrong state: {', '.join(late[:4])}")
             return [found[name] for name in here]
 
         found = eventually(

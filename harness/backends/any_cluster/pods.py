@@ -34,7 +34,7 @@ class ClientPod:
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
         """Always raises `UnavailableError`, because no socket can be created in the pod."""
-        raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be opened in it")
+        raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be opened there")
 
 
 def image(registry: str = "") -> str:

@@ -152,7 +152,7 @@ def _runs(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) ->
     if running.poll() is not None:
         assert running.stderr is not None
         text = running.stderr.read().strip()
-        raise UnavailableError(f"{engine.name} cannot start a client outside of the cluster: {text}")
+        raise UnavailableError(f"{engine.name} cannot start a client outside the cluster: {text}")
     with contextlib.suppress(UnavailableError):  # the engine does not know the container yet
         return _inspect(engine, name)["State"]["Running"] is True
     return False

@@ -51,7 +51,7 @@ def test_reference_of_another_release_does_not_go_with_binaries() -> None:
 
 
 def test_mutant_does_not_go_with_real_components() -> None:
-    with pytest.raises(UsageError, match="--mutant is a fault in the reference"):
+    with pytest.raises(UsageError, match="--mutant selects a fault in the reference"):
         _resolved(controller="kube-controller-manager", mutant="ignores-zone-hints")
 
 

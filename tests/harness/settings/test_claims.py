@@ -130,7 +130,7 @@ def test_file_states_its_claims(tmp_path: Path) -> None:
     [
         ({"proxy": "reference", "mode": "iptables"}, "--mode iptables: --proxy reference supports only nftables"),
         ({"proxy": "kube-proxy", "mode": "ebpf"}, "--proxy kube-proxy supports only nftables, iptables, ipvs"),
-        ({"proxy": "kube-proxy", "mutant": "ignores-zone-hints"}, "--mutant is a fault in the reference"),
+        ({"proxy": "kube-proxy", "mutant": "ignores-zone-hints"}, "--mutant selects a fault in the reference"),
         ({"proxy": "installed"}, "judges the proxy of a real cluster, and nodes of --backend netns have none"),
         ({"proxy": "kube-proxi"}, "--proxy: unknown proxy 'kube-proxi'; allowed: reference, kube-proxy"),
         ({"proxy": "kube-proxy:"}, "unknown proxy 'kube-proxy:'"),
@@ -238,5 +238,5 @@ def test_controller_of_a_recipe_brings_its_claims(tmp_path: Path) -> None:
     assert settings.converges_within == 0.0  # not declared; the reference proxy's value does not apply
     with pytest.raises(UsageError, match="runs with the embedded API server: omit --control-plane"):
         resolve({"controller": str(recipe), "control-plane": "binaries:1.37"}, environment={})
-    with pytest.raises(UsageError, match="--mutant is a fault in the reference"):
+    with pytest.raises(UsageError, match="--mutant selects a fault in the reference"):
         resolve({"controller": str(recipe), "mutant": "skips-zone-tier"}, environment={})
