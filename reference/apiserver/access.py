@@ -15,7 +15,7 @@ from reference.client import Object
 Review = Literal["SelfSubjectAccessReview", "SelfSubjectReview"]
 
 ADMIN: Object = {"username": "admin", "groups": ["system:masters", "system:authenticated"]}
-"""The user who may do everything, in the format of the status of a SelfSubjectReview."""
+"""The user who may do everything, in the format of `status.userInfo` of a SelfSubjectReview."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class AccessChecks:
 
 
 def bearer_of(token: str) -> AccessChecks:
-    """Return the checks of a server that allows everything to clients with this token, and refuses all others."""
+    """Return checks that allow everything to clients with this token, and refuse all other clients."""
 
     def authenticate(authorization: str) -> Object:
         if not hmac.compare_digest(authorization.encode(errors="surrogateescape"), f"Bearer {token}".encode()):
@@ -44,7 +44,7 @@ def bearer_of(token: str) -> AccessChecks:
 
 
 def review(access: AccessChecks, asked: HttpRequest, user: Object) -> Object | None:
-    """Return the response to a POST of a review, or None if the path is not for a review. Raises `ApiError` (400)."""
+    """Return the response to a review that a client POSTs, or None for a path not in `SERVED`. Raises `ApiError`."""
     if asked.path not in SERVED:
         return None
     group, kind = SERVED[asked.path]

@@ -1,7 +1,7 @@
-"""Connections that carry only plain requests. The callback that reads the end of a request also answers it.
+"""Connections that carry only plain requests. The callback that reads the last byte of a request also answers.
 
 aiohttp handles all of HTTP, but needs a task and a dozen objects per request. Nearly all requests are plain: they
-are complete, have a known length and have no special headers. This module handles plain requests. When any other
+have a body of known length and no special headers. This module handles plain requests. When any other
 request arrives (a watch, chunks, an upgrade, a large body, unusual syntax), the connection moves permanently to
 aiohttp, together with all unanswered data.
 """

@@ -21,7 +21,7 @@ PERMANENT = ("default", "kube-system")
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """The options of a deletion. `grace` is in seconds; None means the default of the kind."""
+    """The options of a deletion. If `grace` (in seconds) is None, the grace period in the spec applies."""
 
     grace: int | None = None
     uid: str = ""

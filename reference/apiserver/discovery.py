@@ -1,6 +1,6 @@
 """Discovery documents: /version, /api, /apis, and the resources of each group and version.
 
-The server does not offer the aggregated form that clients have requested first since Kubernetes 1.26. Clients then fall
+The server does not offer aggregated discovery, which clients have tried first since Kubernetes 1.26. Clients then fall
 back to the documents in this module.
 """
 

@@ -1,6 +1,6 @@
 """Answers each request immediately, except watches, requests to pods and kubelets, and OpenAPI documents.
 
-The dispatcher does not depend on the type of connection: aiohttp and `connection` both call it.
+The dispatcher does not depend on an HTTP library: `http_frontend` (with aiohttp) and `connection` (without) call it.
 """
 
 import time

@@ -74,7 +74,7 @@ class Response:
 
 
 def handle(registry: Registry, request: Request) -> Response:
-    """Answer any request except a watch. Raises `ApiError`."""
+    """Return the response to a request for a resource, except a watch. Raises `ApiError`."""
     if request.http.method == "POST" and request.route.subresource == "eviction":
         return _evict(registry, request)
     route, resource = request.route, request.route.strategy.resource

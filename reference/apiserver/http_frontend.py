@@ -61,7 +61,7 @@ class HttpFrontend:
         self._plain: set[Connection] = set()
         self._silence = silence_seconds
         self._long = ThreadPoolExecutor(1, "apiserver-long")
-        """One thread for all long requests, so that the event loop still gets half of the time despite the GIL."""
+        """One thread for all long requests, so that the event loop still gets half of the CPU time despite the GIL."""
         self._sweep: asyncio.TimerHandle | None = None
         self._server = web.Server(
             self._handle,
@@ -175,7 +175,7 @@ class HttpFrontend:
         return response
 
     async def _stream(self, response: web.StreamResponse, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
-        """Send events that the watcher missed, and bookmarks at intervals and at the timeout, until the watch ends."""
+        """Until the watch ends, send the events that the hub did not send, and bookmarks (also at the timeout)."""
         now, every = self._loop.time, self._bookmark_seconds if bookmarks else math.inf
         end, next_bookmark = now() + (seconds if seconds > 0 else math.inf), now() + every
         try:

@@ -57,7 +57,7 @@ def negotiate(accept: str) -> ResponseForm | None:
 
 
 def parse(entry: str) -> tuple[str, dict[str, str]]:
-    """Split `application/json;as=Table;v=v1` into its type and its parameters."""
+    """Split a media type such as `application/json;as=Table;v=v1` into the type and its parameters."""
     media, *rest = (each.strip() for each in entry.split(";"))
     pairs = (each.partition("=") for each in rest)
     return media.lower(), {key.strip(): value.strip() for key, _, value in pairs}

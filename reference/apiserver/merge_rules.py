@@ -11,10 +11,10 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class ListRule:
-    """The rule of one list. `merge_key` is for strategic merge patches; `map_keys` is for server-side apply.
+    """How to merge one list. `merge_key` is for strategic merge patches; `map_keys` is for server-side apply.
 
-    If neither is set, the list contains plain values and merges as a set. If `retain_keys` is set, a strategic merge
-    patch can use `$retainKeys` to list the fields of an item to keep.
+    If neither key is set, the list contains plain values and merges as a set. If `retain_keys` is set, a strategic
+    merge patch can drop all fields of an item except those that `$retainKeys` lists.
     """
 
     merge_key: str = ""

@@ -63,7 +63,7 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
 def document(registry: Registry, path: str) -> bytes:
     """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. The first call takes about half a second.
 
-    Version 2 contains only the definitions, and is not served as protobuf. Only kubectl before 1.27 reads version 2.
+    The v2 document contains only definitions, and is not served as protobuf. Only kubectl before 1.27 reads it.
     """
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
@@ -171,8 +171,8 @@ def _media_of(operation: Operation) -> tuple[str, ...]:
 class _Models:
     """Definitions from the models of the `kubernetes` package, for served kinds and all types that they refer to.
 
-    The package describes a newer release. Fields that only older releases have are added, and fields that the served
-    release lacks are dropped.
+    The package describes a newer release than the served one. This class adds fields that only older releases have, and
+    drops fields that the served release lacks.
     """
 
     def __init__(self, served: tuple[ServedKind, ...], release: Release, *, complete: bool = True) -> None:
@@ -260,7 +260,7 @@ class _Models:
         return dict(_PLAIN.get(written, {}))
 
     def _properties_around(self, model: str, path: tuple[str, ...]) -> Object:
-        """Return the properties that contain the last field of `path`, or {} if the path has unknown fields."""
+        """Return the properties of the type that has the last field of `path`, or {} if the path has unknown fields."""
         for field in path[:-1]:
             inner = re.search(r"V\d\w+", self._type_of(model, field))
             if inner is None:

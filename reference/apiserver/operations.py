@@ -1,6 +1,6 @@
 """The operations of the server: paths, methods, parameters and bodies.
 
-The OpenAPI documents use this table. A test compares the table with the responses of the server.
+The OpenAPI documents list these operations. A test compares them with the responses of the server.
 """
 
 from collections.abc import Iterator
@@ -73,10 +73,10 @@ class Operation:
     body: Body = ""
     code: int = 200
     returns_object: bool = False
-    """True if the response is an object of the kind."""
+    """True if the response is an object of the kind `of`."""
 
     of: ServedKind | None = None
-    """The kind; None for an operation of the server itself."""
+    """The kind that the operation is for; None for an operation of the server itself."""
 
     @property
     def in_path(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The patch types of Kubernetes, as functions from an object and a patch to the new object.
+"""The patch types of Kubernetes: functions that take an object and a patch, and return the patched object.
 
 This module implements JSON patch (RFC 6902) and JSON merge patch (RFC 7386). See also `strategic_merge` and `apply`.
 """
@@ -40,7 +40,7 @@ def types_of(resource: Resource) -> tuple[str, ...]:
 
 
 def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, call: Write) -> StoredObject:
-    """Patch an object with `value`, which becomes part of the store. Raises `ApiError`: 400, 404, 409, 415, 422."""
+    """Patch an object with `value`, which callers must not change later. Raises `ApiError`: 400, 404, 409, 415, 422."""
     strategy = registry.strategy(target.resource).rules(target.view)
     with registry.store.lock:
         obj = registry.get(target.resource, target.namespace, target.name).copy()

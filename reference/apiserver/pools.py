@@ -32,7 +32,7 @@ class ExhaustedError(Exception):
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, oldest first.
+    """Numbers from `first` to `last`, allocated in order. Numbers are reused in the order in which they were freed.
 
     Numbers below `start` are for explicit requests. Other requests get them only if all higher numbers are taken.
     """
@@ -115,7 +115,7 @@ _Taken = tuple[str, str | int]
 
 
 class Pools:
-    """The pools of a cluster. They are not thread-safe; the store's lock protects them."""
+    """The pools of a cluster. They are not thread-safe, so callers must hold the lock of the store."""
 
     def __init__(self, service_cidrs: Sequence[str], features: Features) -> None:
         pools = [AddressPool(each) for each in service_cidrs]
@@ -141,7 +141,7 @@ class Pools:
 
 @dataclass(slots=True)
 class Reservation:
-    """The addresses and ports of one object before and after a write, which can be committed or undone."""
+    """Addresses and ports of an object before and after a write. `commit` frees the old ones, `undo` the new ones."""
 
     pools: Pools
     before: frozenset[_Taken]

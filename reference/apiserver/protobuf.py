@@ -1,4 +1,4 @@
-"""Decoder for objects that clients send as protobuf. Go clients like kubectl prefer protobuf since Kubernetes 1.32.
+"""Decoder for objects that clients send as protobuf. Go clients such as kubectl have preferred protobuf since 1.32.
 
 Responses are JSON, which these clients also read. A client sends four magic bytes and then a message `Unknown`: field 1
 contains the kind, and field 2 contains the object. `wire.json` describes the fields;

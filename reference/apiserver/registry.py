@@ -34,7 +34,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that a request addresses. `view` is set for a group or version that is not the stored one."""
+    """The object that a request addresses. `view` is set if the request uses a group or version that is not stored."""
 
     resource: str
     namespace: str
@@ -64,7 +64,7 @@ class Registry:
             self.strategies = {**self.strategies, strategy.resource.key: strategy}
 
     def strategy(self, resource: str) -> Strategy:
-        """Return the rules of a resource. Raises `ApiError` (404) if the server does not serve it."""
+        """Return the strategy of a resource. Raises `ApiError` (404) if the server does not serve it."""
         found = self.strategies.get(resource)
         if found is None:
             raise status.no_such_path()

@@ -43,7 +43,7 @@ class Renderer:
         return stored.json if self.plain else orjson.dumps(self._value(stored))
 
     def page_json(self, page: ListPage) -> bytes:
-        """Return a list as JSON. The stored JSON of the objects is joined, so no object is encoded again."""
+        """Return a list as JSON. If `plain`, join the stored JSON of the objects, so that none is encoded again."""
         if not self.plain:
             return orjson.dumps(self._page(page))
         head = orjson.dumps({**self._list_head(), "metadata": _list_metadata(page)})

@@ -59,13 +59,13 @@ def select(strategy: Strategy, namespace: str = "", labels: str = "", fields: st
 
 
 def parse_labels(text: str) -> tuple[Test, ...]:
-    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises `ValueError`, which quotes the invalid requirement."""
+    """Parse a label selector: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises `ValueError` if it is invalid."""
     parts = re.split(r",(?![^(]*\))", text) if text.strip() else []
     return tuple(_requirement(each.strip()) for each in parts)
 
 
 def parse_fields(text: str, strategy: Strategy) -> tuple[Callable[[Object], bool], ...]:
-    """Parse `metadata.name=a,spec.nodeName!=b`. Raises `ValueError` for invalid syntax and unknown fields."""
+    """Parse a field selector: `metadata.name=a,spec.nodeName!=b`. Raises `ValueError` if it is invalid."""
     tests: list[Callable[[Object], bool]] = []
     position = 0
     while position < len(text):

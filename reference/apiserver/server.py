@@ -1,7 +1,7 @@
 """The API server over HTTPS, for clients in other processes: kubectl, client libraries, real proxies.
 
 The server listens on a loopback address, and on sockets that a caller created elsewhere, for example in a network
-namespace. It has its own thread and event loop. Writes in other threads only put changes in a queue for watches.
+namespace. It has its own thread and event loop. Writes in other threads do not wait for watches.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class HttpServer:
     """Serves `api` until `stop` is called.
 
     `kubelet_tls` is the TLS context for connections to kubelets, with its own client certificate. A connection is
-    closed if for `silence_seconds` its client sends no complete request, or does not read the events of a watch.
+    closed if its client sends no complete request, or reads no events of a watch, for `silence_seconds`.
     """
 
     def __init__(

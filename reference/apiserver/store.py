@@ -146,7 +146,7 @@ class Store:
         return successor
 
     def serve(self, resource: str, served: Served | None) -> None:
-        """Register a resource if it is new, and filter its objects with `served`, unless it is None."""
+        """Register a resource if it is new, and filter its objects with `served`, unless `served` is None."""
         with self.lock:
             table = self._tables.setdefault(resource, _Table(horizon=self.revision))
             table.objects = _as_served(table.objects, served)

@@ -139,7 +139,7 @@ class WatchHub:
     def open(
         self, selection: Selection, renderer: Renderer, query: WatchQuery, transport: asyncio.Transport
     ) -> Watcher:
-        """Start a watch. Raises `ApiError`: 400, 422, 503, 504."""
+        """Start a watch. Raises `ApiError`: 400, 422, 429, 503, 504."""
         resource = renderer.route.resource
         with self._store.lock:
             if self._closed:

@@ -1,4 +1,4 @@
-"""Creates and updates objects and their status, in the order of steps that Kubernetes uses.
+"""Creates and updates objects and their status, in the same order of steps as Kubernetes.
 
     decode → identity → default → prepare → validate → allocate → store
 
@@ -41,7 +41,7 @@ def private(obj: Object) -> Object:
 
 
 def create(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> StoredObject:
-    """Store `obj` (not a copy) as a new object. Raises `ApiError`: 400, 403, 404, 409, 422."""
+    """Store `obj` (not a copy) as a new object. Raises `ApiError`: 400, 403, 404, 405, 409, 413, 422, 500."""
     strategy = registry.strategy(target.resource).rules(target.view)
     meta = _accept(strategy, obj, target)
     decode(registry, strategy, obj, call)
@@ -66,7 +66,7 @@ def create(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> S
 def update(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> StoredObject:
     """Replace an object. For the subresource `status`, replace only the status and the metadata that the kind allows.
 
-    `obj` becomes part of the store. Raises `ApiError`: 400, 404, 409, 422.
+    The caller must not change `obj` later. Raises `ApiError`: 400, 404, 409, 413, 422, 500.
     """
     strategy, features = registry.strategy(target.resource).rules(target.view), registry.features
     of_status = target.subresource == "status" and strategy.resource.has_status
@@ -209,7 +209,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: StoredObj
 
 
 def _share(new: Object, old: Object) -> None:
-    """Replace fields of `new`, except metadata, by equal fields of `old`, which are immutable because they are stored.
+    """In `new`, replace all fields except metadata that equal fields of `old` with those fields, which are immutable.
 
     The store remembers thousands of versions. With copies, the garbage collector would repeatedly traverse all of them.
     """

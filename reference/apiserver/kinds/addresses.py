@@ -17,7 +17,7 @@ _LONGEST = 64  # the maximum length of an address or prefix; longer strings do n
 
 
 def parse(text: str) -> IP | None:
-    """Parse an address. Return None for invalid, scoped (`%eth0`) and IPv4-mapped addresses, as in API servers."""
+    """Parse an address. Return None for invalid, scoped (`%eth0`) and IPv4-mapped addresses, as kube-apiserver does."""
     return _parse(text) if len(text) <= _LONGEST else None
 
 
@@ -52,7 +52,7 @@ def validate_cidr(text: str, path: str) -> list[FieldError]:
 
 
 def validate_reachable(text: str, path: str) -> list[FieldError]:
-    """Return errors for addresses that an endpoint cannot have: unspecified, loopback and link-local addresses."""
+    """Return errors for an address that no endpoint may have: invalid, unspecified, loopback or link-local."""
     return [errors.invalid(path, text, said) for said in _unreachable(text[: _LONGEST + 1])]
 
 
