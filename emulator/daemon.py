@@ -175,7 +175,7 @@ def _reachable(backend: NetnsBackend) -> dict[str, Any]:
 
 
 def _run_example(backend: NetnsBackend) -> dict[str, Any]:
-    """Run a pod on each node, and a Service that prefers the client's zone. Return its name, cluster IP and port."""
+    """Run a pod on each node, and a Service that prefers the client's zone. Return the Service's name, IP and port."""
     for node in backend.topology.nodes:
         pod = manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"})
         for container in pod["spec"]["containers"]:

@@ -37,7 +37,7 @@ class KubeDns:
         self._api = api
         self._network = network
         self.address = str(ipaddress.ip_network(SERVICE_CIDRS[network.families[0]])[_TENTH])
-        """The cluster IP in the first IP family."""
+        """The cluster IP of the Service kube-dns, in the first IP family."""
 
     def threads(self) -> tuple[threading.Thread, ...]:
         return (*self._server.threads, *self._client.threads)

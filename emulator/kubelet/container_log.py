@@ -23,7 +23,7 @@ class LogLine:
     whole: bool = True
 
     def shown(self, *, timestamps: bool = False) -> bytes:
-        """Return the line as `kubectl logs` prints it, with a time like `2026-11-24T02:00:00.123456789Z` on request."""
+        """Return the line as `kubectl logs` prints it. `timestamps` puts `2026-11-24T02:00:00.123456789Z` before it."""
         seconds, nanoseconds = divmod(self.at, 10**9)
         time = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z "
         return (time.encode() if timestamps else b"") + self.text + (b"\n" if self.whole else b"")

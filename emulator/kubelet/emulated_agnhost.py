@@ -1,6 +1,6 @@
 """An emulation of the part of `agnhost netexec` that a cluster needs, for machines without Go.
 
-The emulation serves in the pod's netns without a separate process, so a pod becomes ready within milliseconds. It has
+The emulation listens in the pod's netns without a separate process, so a pod becomes ready within milliseconds. It has
 the endpoints that the `kubeconfig` backend uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of
 `/shell`, and the host name over UDP. Error messages are those of Go's network libraries, because clients parse them.
 Pods with the real agnhost image support all endpoints. `tests/emulator/kubelet/test_emulated_agnhost.py` compares the

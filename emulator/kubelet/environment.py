@@ -55,7 +55,7 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 
 
 def environment_of(container: Object, fields: FieldValues, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a container: first `given`, then those of the spec in order. Raises `ConfigError`."""
+    """Return the variables of a container: those in its spec, and those in `given`. Raises `ConfigError`."""
     if container.get("envFrom"):
         raise ConfigError("envFrom is not supported in an embedded cluster")
     variables: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The images of an embedded cluster, which does not pull any: agnhost, busybox, pause, and an emulated agnhost.
+"""The images that an embedded cluster has without pulling them: agnhost, busybox, pause, and an emulated agnhost.
 
 agnhost is the real program, compiled into the component cache. busybox containers use the programs of this machine.
 """
@@ -59,7 +59,7 @@ class MissingImageError(Exception):
 
 
 def programs_of(image: str) -> dict[str, Path]:
-    """Return the programs to add to a container of this image, by path there. Raises `MissingImageError`."""
+    """Return the programs to add to a container of this image, by path in the container. Raises `MissingImageError`."""
     why = "an embedded cluster has agnhost, busybox and pause only"
     if image.partition("/")[0].partition(":")[0].endswith(".invalid"):  # a registry that cannot exist (RFC 6761)
         why = "no such host"

@@ -4,8 +4,8 @@ One kubelet serves all nodes, because all nodes are in this process. The kubelet
 server, and works with the reference API server and with a real one. After an outage of the API server, the kubelet
 catches up with all changes. A cluster has either this kubelet or pods of `NetnsBackend.run_pod`.
 
-There is no scheduler, so a pod must specify its node. Volumes, liveness probes and evictions are not supported. Images
-are only names (`emulator.kubelet.images`), and programs run in a sandbox.
+Without a real control plane, there is no scheduler, so a pod must specify its node. Volumes, liveness probes and
+evictions are not supported. Images are only names (`emulator.kubelet.images`), and programs run in a sandbox.
 """
 
 import logging

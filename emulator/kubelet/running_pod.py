@@ -1,6 +1,6 @@
 """Run one pod on a node, from its first event to its end.
 
-`sync` compares the API object with the running containers, and performs the next step. Each event triggers a call.
+`sync` compares the API object with the running containers, and performs the next step. Each event triggers a `sync`.
 """
 
 import time
@@ -87,7 +87,7 @@ class RunningPod:
             self._report()
 
     def _sync_containers(self) -> None:
-        """Handle exits, and start containers: first the init containers one after another, then the others."""
+        """Handle exits, and start containers: first the init containers one after another, then other ones."""
         for container in self._init:
             container.sync()
             if not container.lets_others_start and not self.ending:

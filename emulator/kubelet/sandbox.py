@@ -2,7 +2,7 @@
 
 Programs have separate mounts, process ids, host name and IPC. They have read-only access to this machine's programs,
 libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run without capabilities, as the user
-nobody or as the ordinary user who runs the cluster. `close` ends all programs. They also end with this process.
+nobody or as the ordinary user who runs the cluster. `close` ends all programs. They also end when this process ends.
 
 `harness.netns.isolation` is for programs that configure a node. It does not hide files or drop capabilities.
 """

@@ -106,7 +106,7 @@ def show_file(path: str, name: str) -> None:
 
 
 def enter_root() -> None:
-    """Make the working directory the root, detach the old root, and make everything read-only except some tmpfs."""
+    """Make the working directory the root, detach the old root, and make all but /tmp, /run and /dev/shm read-only."""
     number = _PIVOT_ROOT.get(platform.machine(), 41)
     insist("change the root", libc.syscall(number, b".", b"."))
     insist("detach the old root", libc.umount2(b".", _DETACH))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request with its complete body. Header names are lower-case. `raw_query` is the query string as it was sent."""
+    """A request with its complete body. Look up headers in lower case. `raw_query` is the query as it was sent."""
 
     method: str
     path: str

@@ -50,7 +50,7 @@ class Renderer:
         return b"".join((head[:-1], b',"items":[', b",".join([each.json for each in page.items]), b"]}"))
 
     def bookmark(self, revision: int, *, end_of_initial: bool) -> bytes:
-        """Return the object of a BOOKMARK event, which has only a kind and a resourceVersion."""
+        """Return the object of a BOOKMARK event: a type, a resourceVersion and perhaps an initial-events annotation."""
         metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
         if end_of_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

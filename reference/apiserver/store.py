@@ -8,7 +8,7 @@ revisions for lists with continue tokens. Requests for a revision that is older 
 
 Clients may write any amount of data, so the size of all objects and of each list of changes is limited.
 
-A store outlives its server. The next server's release may lack some fields. These fields stay stored, separately from
+Objects outlive the server. The next server's release may lack some fields. These fields stay stored, separately from
 the served object, until that server writes the object.
 """
 

@@ -165,7 +165,7 @@ class WatchHub:
         watcher.counted = 0
 
     def count(self, watcher: Watcher, more: int = 0) -> None:
-        """Count a client's unread bytes plus `more`. If the total is too large, close connections, largest first."""
+        """Record a client's unread bytes plus `more`. If the sum of all clients is too large, close connections."""
         if watcher not in self._watchers[watcher.renderer.route.resource]:
             return
         counted = watcher.waiting + more

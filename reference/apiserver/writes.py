@@ -209,7 +209,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: StoredObj
 
 
 def _share(new: Object, old: Object) -> None:
-    """In `new`, replace all fields except metadata that equal fields of `old` with those fields, which are immutable.
+    """Make `new` share the fields that are equal in `old`, except metadata. Stored fields are immutable, so it is safe.
 
     The store remembers thousands of versions. With copies, the garbage collector would repeatedly traverse all of them.
     """

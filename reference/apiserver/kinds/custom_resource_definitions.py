@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions. The registry serves the kind of each definition as soon as it is stored.
+"""CustomResourceDefinitions. The registry serves the kind of each definition as soon as the definition is stored.
 
 Definitions with conversion webhooks are refused. CEL rules (`x-kubernetes-validations`) are not evaluated, and a
 write of a definition with CEL rules returns a warning.

@@ -385,7 +385,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def _short(value: Any) -> Any:
-    """Return a value for an error message: shorten a long string, and replace a large object or list by its type."""
+    """Return a value for an error message: shorten a long string, and replace a large object or list with its type."""
     if isinstance(value, str):
         return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
     return _type_of(value) if isinstance(value, dict | list) and len(_canonical(value)) > _SHOWN else value

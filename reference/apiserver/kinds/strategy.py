@@ -1,9 +1,9 @@
 """The strategy of a kind: defaults, validation and table columns.
 
-The store handles all kinds equally. For each write, the registry takes a private copy of the object and calls these
-methods in order: `decode` (with the data that a client sent), `default`, `prepare_for_create` (or `prepare_for_update`,
-`prepare_for_status_update`), and `validate` (or `validate_update`, `validate_status_update`). Then the registry
-allocates the addresses and ports that `allocations` returns. The method names are from Kubernetes.
+The store handles all kinds equally. For each write, the module `writes` calls these methods in order:
+`decode` (with the data that a client sent), `default`, `prepare_for_create` (or `prepare_for_update`,
+`prepare_for_status_update`), and `validate` (or `validate_update`, `validate_status_update`). Then `writes` allocates
+the addresses and ports that `allocations` returns. The method names are from Kubernetes.
 """
 
 import functools
@@ -145,7 +145,7 @@ class Strategy:
         return (self.resource, self), *((each, self.rules(each)) for each in self.views)
 
     def rules(self, view: OtherVersion | None) -> "Strategy":
-        """Return the rules for requests through a view."""
+        """Return the strategy for requests through a group or version that is not stored (None: the stored version)."""
         return self if view is None or view.strategy is None else view.strategy
 
     def list_rules(self) -> ListRules:

@@ -60,7 +60,7 @@ class Location:
 
 
 def parse(path: str) -> PodRequest | None:
-    """Return the pod and path in an API path, or None if the path does not name a pod."""
+    """Return the pod and the subresource in an API path, or None for a path without `proxy`, `log` or `exec`."""
     found = _PATH.fullmatch(path) if "/pods/" in path else None
     if found is None:
         return None
@@ -69,7 +69,7 @@ def parse(path: str) -> PodRequest | None:
 
 
 def locate(registry: Registry, asked: PodRequest) -> Location:
-    """Return the address for a request. Raises `ApiError`: 404 if the pod does not exist, 400 if it has no address."""
+    """Return the address for a request. Raises `ApiError`: 400 (no address), 404 (no such pod), 503 (unknown port)."""
     scheme, name, port = asked.split()
     pod = registry.get("pods", asked.namespace, name).object
     address = (pod.get("status") or {}).get("podIP") or ""
