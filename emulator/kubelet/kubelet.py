@@ -90,8 +90,8 @@ class Kubelet:
     ) -> None:
         """`dns` is the address of the cluster's DNS for programs in pods, or "".
 
-        `changed` is called with the hosts of all pods whenever a host changes, from one thread at a time. If `trust` is
-        given, the kubelet serves logs and exec to the API server.
+        `changed` is called with the network peers of all pods when one changes, by one thread at a time. If `trust` is
+        given, the kubelet handles log and exec requests from the API server.
         """
         self._api = Api(kubeconfig)
         self._client = RemoteClient(kubeconfig)  # watches the pods

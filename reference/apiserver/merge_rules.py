@@ -11,7 +11,7 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class ListRule:
-    """How to merge one list. `merge_key` is for strategic merge patches; `map_keys` is for server-side apply.
+    """The rule for merging a list. `merge_key` is for strategic merge patches; `map_keys` is for server-side apply.
 
     If neither key is set, the list contains plain values and merges as a set. If `retain_keys` is set, a strategic
     merge patch can drop all fields of an item except those that `$retainKeys` lists.

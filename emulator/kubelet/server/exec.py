@@ -1,4 +1,4 @@
-"""Run programs in containers for clients, over WebSockets. A final Status follows the streams."""
+"""Run programs in containers for clients, over WebSockets, and then send a Status with the exit code."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Leases, for leader election and proxy acknowledgements."""
+"""Leases, for leader election and for proxies that acknowledge changes."""
 
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.errors import FieldError

@@ -1,7 +1,7 @@
 """Predicates and defaults for the spec of a Service.
 
 `set_defaults` sets the defaults that are the same in every cluster. `choose_families` sets the IP families, which
-depend on the Service CIDRs. The registry allocates addresses and ports later.
+depend on the Service CIDRs. The module `pools` allocates addresses and ports later.
 """
 
 from collections.abc import Mapping, Sequence

@@ -179,7 +179,7 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 
 
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
-    """Return whether to keep a stored trafficDistribution although its gate is disabled now.
+    """Return whether an update may keep the stored trafficDistribution, even if its gate is disabled now.
 
     KEP-3015 lets users disable the feature, but released Kubernetes then refuses updates that keep the value.
     """
