@@ -41,7 +41,7 @@ MATRIX = SkewMatrix(
 @requirement(
     "KEP-3015/node-level-needs-all-components",
     "With the NodeLevelTopology gate enabled in the API server, the controller and the proxies, traffic to a Service "
-    "with the topology annotation stays on the client's node if there is an endpoint, and otherwise follows the other "
+    "with the topology annotation stays on the client's node if that node has an endpoint, and otherwise follows zone "
     "hints.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
@@ -56,8 +56,8 @@ def test_gate_on_everywhere(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-api-server",
-    "With the NodeLevelTopology gate disabled only in the API server, a Service with the topology annotation is "
-    "routed as if it had none.",
+    "With the NodeLevelTopology gate disabled only in the API server, traffic to a Service with the topology "
+    "annotation is routed as if the Service had no topology annotation.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -71,8 +71,8 @@ def test_gate_off_in_the_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-controller",
-    "With the NodeLevelTopology gate disabled only in the controller, a Service that never had node hints is routed "
-    "as if it had no topology annotation.",
+    "With the NodeLevelTopology gate disabled only in the controller, traffic to a Service that never had node hints "
+    "is routed as if the Service had no topology annotation.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -86,8 +86,8 @@ def test_gate_off_in_the_controller(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-proxy",
-    "With the NodeLevelTopology gate disabled only in the proxies, a Service with the topology annotation is routed "
-    "as if it had none.",
+    "With the NodeLevelTopology gate disabled only in the proxies, traffic to a Service with the topology annotation "
+    "is routed as if the Service had no topology annotation.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",

@@ -92,8 +92,8 @@ def test_next_pod_brings_hints_back_when_the_gate_is_on_again(three_zones: Clust
 
 @requirement(
     "KEP-3015/downgrade-distributes-by-default",
-    "When the controller is downgraded, Services with PreferSameZone or PreferSameNode lose their hints and their "
-    "traffic goes to all endpoints; no connection is lost.",
+    "When the controller is downgraded to a release without PreferSameNode, a Service with PreferSameNode loses its "
+    "hints and its traffic goes to all endpoints; no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Upgrade / Downgrade Strategy (effectively fall back to default traffic distribution)",
@@ -110,8 +110,8 @@ def test_downgraded_controller_distributes_by_default(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/upgrade-brings-hints-back",
-    "When the controller is upgraded again, Services that still have PreferSameZone or PreferSameNode get their hints "
-    "and routes again, and no connection is lost.",
+    "When the controller is upgraded again, a Service that still has PreferSameNode gets its hints back and its "
+    "traffic follows them; no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Upgrade / Downgrade Strategy (when they re-upgrade, the hints will be re-added)",
@@ -130,8 +130,8 @@ def test_upgraded_controller_brings_hints_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/proxy-downgrade-falls-back-to-the-zone",
-    "When proxies are downgraded, traffic of a PreferSameNode Service stays in the zone, over TCP and UDP, and no "
-    "connection is lost.",
+    "When proxies are downgraded to a release without PreferSameNode, traffic to a Service with PreferSameNode stays "
+    "in the client's zone, over TCP and UDP, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Version Skew Strategy (would at least fall back to prefer-same-zone)",
@@ -153,7 +153,7 @@ def test_downgraded_proxies_stay_in_the_zone(three_zones: Cluster) -> None:
 @requirement(
     "KEP-3015/rollout-loses-no-connection",
     "While the API server, the controller and the proxies are upgraded one by one, and downgraded again in the "
-    "opposite order, no connection and no query is lost.",
+    "opposite order, no TCP connection and no UDP query is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (won't impact already-running workloads)",

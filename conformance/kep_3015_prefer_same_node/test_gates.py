@@ -222,7 +222,7 @@ def test_proxy_ignores_node_hints_while_its_gate_is_off(three_zones: Cluster) ->
 
 @requirement(
     "KEP-3015/enabling-changes-no-other-value",
-    "When the PreferSameTrafficDistribution gate is enabled, hints and routes of Services without PreferSameZone or "
+    "When the PreferSameTrafficDistribution gate is enabled, hints and traffic of Services without PreferSameZone or "
     "PreferSameNode do not change, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},

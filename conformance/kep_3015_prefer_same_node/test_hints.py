@@ -35,7 +35,8 @@ def test_prefer_same_zone_hints_each_endpoint_for_its_zone(three_zones: Cluster)
 
 @requirement(
     "KEP-3015/prefer-close-means-prefer-same-zone",
-    "PreferClose gives the same hints as PreferSameZone: a change from one to the other changes no endpoint.",
+    "PreferClose leads to the same hints as PreferSameZone: changing a Service from PreferClose to PreferSameZone "
+    "changes no hint.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose (a deprecated alias)",
@@ -85,7 +86,8 @@ def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-hint-is-the-name-of-the-node",
-    "With PreferSameNode, the hint is the name of the Node, even if the Node's hostname label differs.",
+    "With PreferSameNode, the node hint of an endpoint is the name of its Node, even if the Node's hostname label "
+    "differs.",
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode; discovery/v1 ForNode.name (the name of the node)",
@@ -124,8 +126,8 @@ def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster
 
 @requirement(
     "KEP-3015/value-changes-on-a-live-service",
-    "When trafficDistribution of an existing Service changes, node hints are added with PreferSameNode and removed "
-    "with other values, and zone hints stay.",
+    "When trafficDistribution of an existing Service changes to PreferSameNode, node hints are added, and when it "
+    "changes back to PreferSameZone, they are removed; zone hints stay.",
     level=MUST,
     features={PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
@@ -236,8 +238,8 @@ def test_next_endpoint_brings_hints_for_the_new_zone(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-3015/hints-go-with-the-value",
-    "When PreferSameNode is removed from an existing Service, hints for nodes and zones are removed, and both return "
-    "when it is set again.",
+    "When PreferSameNode is removed from an existing Service, its node and zone hints are removed, and when "
+    "PreferSameNode is set again, they return.",
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
@@ -256,7 +258,8 @@ def test_both_hints_go_and_come_with_the_value(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/a-settled-service-is-not-written-again",
-    "With PreferSameNode, a change that does not affect the endpoints causes no slice write, in either IP family.",
+    "With PreferSameNode, a change of a Service that does not affect its endpoints causes no slice write, in either IP "
+    "family.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},

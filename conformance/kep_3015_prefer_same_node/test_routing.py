@@ -66,8 +66,8 @@ def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster)
 
 @requirement(
     "KEP-3015/partial-node-hints-fall-back-to-the-zone",
-    "While one ready endpoint has no hint for a node, a proxy ignores the hints for nodes of all endpoints and "
-    "follows hints for zones.",
+    "While one ready endpoint has no node hint, a proxy ignores the node hints of all endpoints and follows zone "
+    "hints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
@@ -201,8 +201,8 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
 
 @requirement(
     "KEP-3015/endpoint-of-the-node-lost-and-regained",
-    "When the endpoint of a node is removed, clients on the node use another endpoint; when it is back, they use it "
-    "again.",
+    "When the only endpoint on a node is removed, clients on the node use another endpoint; when it is added again, "
+    "they use it again.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, User Stories, DNS",
@@ -236,7 +236,7 @@ def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-hints-hold-for-ipv6",
-    "Hints for nodes and their fallbacks apply to IPv6 as they do to IPv4.",
+    "Node hints, and the fallback to zone hints and then to all endpoints, apply to IPv6 as they do to IPv4.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, IPV6_SERVICES},
     source="KEP-3015, Addition of PreferSameNode",
@@ -288,7 +288,7 @@ def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: 
 @requirement(
     "KEP-3015/node-without-zone-follows-hints-for-its-name",
     "A client on a node without a zone label uses the endpoints that are hinted for the node, and all endpoints if "
-    "there are none.",
+    "none is hinted for the node.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",

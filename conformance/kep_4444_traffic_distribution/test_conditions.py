@@ -28,8 +28,8 @@ ACCEPTED, PROGRAMMED, HONORED_TYPE = (f"TrafficDistribution{word}" for word in (
 
 @requirement(
     "KEP-4444/accepted-condition",
-    "TrafficDistributionAccepted becomes True on a Service whose trafficDistribution the controller supports, and is "
-    "absent on a Service without the field.",
+    "The condition TrafficDistributionAccepted becomes True on a Service whose trafficDistribution the controller "
+    "supports, and is absent on a Service without trafficDistribution.",
     level=MUST,
     features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",
@@ -49,8 +49,8 @@ def test_supported_values_are_accepted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unsupported-value-is-not-accepted",
-    "TrafficDistributionAccepted becomes False, with a reason, on a Service whose trafficDistribution the controller "
-    "does not support, and True when the value is changed to a supported one.",
+    "The condition TrafficDistributionAccepted becomes False, with a reason, on a Service whose trafficDistribution "
+    "the controller does not support, and True when the value is changed to a supported one.",
     level=MUST,
     features={CONDITIONS, PREFER_CLOSE},
     source="KEP-4444, Status Reporting (malformed or not supported)",
@@ -72,8 +72,9 @@ def test_unsupported_value_is_not_accepted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/programmed-condition",
-    "TrafficDistributionProgrammed becomes True when every endpoint has the hints that trafficDistribution requires, "
-    "including hints for nodes; it is not True while an endpoint has none, and is removed with the field.",
+    "The condition TrafficDistributionProgrammed becomes True when every endpoint has the hints that "
+    "trafficDistribution requires, including node hints; it is False while an endpoint has no hints, and absent once "
+    "trafficDistribution is removed.",
     level=MUST,
     features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",
@@ -99,8 +100,9 @@ def test_written_hints_are_programmed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/honored-condition",
-    "TrafficDistributionHonored becomes True when traffic follows the current hints on every node; it is not True "
-    "while the proxy of one node is stopped and hints change, and becomes True again when that proxy is back.",
+    "The condition TrafficDistributionHonored becomes True when traffic follows the current hints on every node; it is "
+    "not True while the proxy of one node is stopped and hints change, and becomes True again when that proxy runs "
+    "again.",
     level=MUST,
     features={HONORED, ROUTING},
     source="KEP-4444, Status Reporting (a condition that the data plane could add)",

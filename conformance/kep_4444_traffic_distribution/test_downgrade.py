@@ -89,8 +89,9 @@ def test_field_and_hints_are_back_after_an_upgrade(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/proxy-downgrade-sets-hints-aside",
-    "When a proxy is downgraded, traffic of a Service with trafficDistribution and without the topology annotation "
-    "goes to all endpoints, over TCP and UDP, and no connection is lost.",
+    "When proxies are downgraded to a release without trafficDistribution, traffic to a Service with "
+    "trafficDistribution and without the topology annotation goes to all endpoints, over TCP and UDP, and no "
+    "connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 8 and 9",
@@ -128,8 +129,8 @@ def test_objects_stay_when_proxies_are_downgraded(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-downgrade-ends-hints-of-the-field",
-    "A controller of a release without trafficDistribution removes the hints that the field caused, and follows the "
-    "topology annotation; no connection is lost.",
+    "When the controller is downgraded to a release without trafficDistribution, it removes the hints that the field "
+    "caused, and follows the topology annotation; no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy (will simply not be considered in any decisions)",
@@ -149,8 +150,8 @@ def test_downgraded_controller_does_what_the_annotation_says(three_zones: Cluste
 
 @requirement(
     "KEP-4444/upgrade-keeps-the-annotation",
-    "After the controller and the proxies are upgraded, a Service with the topology annotation keeps its hints and "
-    "routes, with or without trafficDistribution.",
+    "When the controller and the proxies are upgraded, hints and traffic of a Service with the topology annotation do "
+    "not change, with or without trafficDistribution.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy",
@@ -180,7 +181,7 @@ def test_upgrade_changes_nothing_for_the_annotation(three_zones: Cluster) -> Non
 @requirement(
     "KEP-4444/rollout-loses-no-connection",
     "While the API server, the controller and the proxies are upgraded one by one, and downgraded again in the "
-    "opposite order, no connection and no query is lost.",
+    "opposite order, no TCP connection and no UDP query is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning (running workloads should not get affected)",

@@ -42,8 +42,8 @@ def test_failed_sync_is_an_event(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/failed-sync-is-an-event-without-the-field",
-    "When a sync fails while the ServiceTrafficDistribution gate is disabled, the Service also has an Event of type "
-    "Warning.",
+    "When a sync of a Service fails, the Service has an Event of type Warning even while the "
+    "ServiceTrafficDistribution gate is disabled.",
     level=MUST,
     features={CONTROLLER_RELEASES, SYNC_EVENTS},
     source="Kubernetes, EndpointSlice controller (FailedToUpdateEndpointSlices); KEP-4444, Monitoring Requirements",

@@ -119,7 +119,8 @@ def test_unready_endpoints_have_no_hints_until_they_are_ready(three_zones: Clust
 
 @requirement(
     "KEP-4444/endpoint-without-zone-gets-no-hint",
-    "An endpoint on a node without a zone label has no hint, and the other endpoints keep theirs.",
+    "With PreferClose, an endpoint on a node without a zone label has no hint, and endpoints on other nodes have "
+    "theirs.",
     level=SHOULD,  # the KEP does not cover this case; without any hints, routing would be the same
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",
@@ -137,7 +138,7 @@ def test_endpoint_on_a_node_without_zone_has_no_hint(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/pod-of-a-lost-node-leaves-hints-to-others",
-    "While the Node of one pod is missing, endpoints of other pods are hinted for their zones, including new ones.",
+    "While the Node of one pod is missing, endpoints of other pods, including new pods, are hinted for their zones.",
     level=SHOULD,  # the KEP does not cover this case, as with a node without a zone
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",
@@ -166,7 +167,7 @@ def test_pod_of_a_lost_node_leaves_hints_to_others(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/a-settled-service-is-not-written-again",
-    "A change that does not affect the endpoints causes no slice write.",
+    "A change of a Service that does not affect its endpoints causes no slice write.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
@@ -185,7 +186,8 @@ def test_slices_are_not_written_without_need(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/slices-of-others-are-left-alone",
-    "Slices managed by another controller keep their endpoints and their hints.",
+    "When trafficDistribution of a Service is removed, slices managed by another controller keep their endpoints and "
+    "hints.",
     level=MUST,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, PreferClose; discovery/v1 label endpointslice.kubernetes.io/managed-by",
@@ -307,7 +309,8 @@ def test_endpoints_of_every_slice_are_hinted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/service-without-ports-settles",
-    "Slices of a headless Service without ports have hints, and are written only when they change.",
+    "Slices of a headless Service without ports have hints, and a change of the Service that does not affect its "
+    "endpoints causes no slice write.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},

@@ -32,8 +32,8 @@ def _delete_pod(cluster: Cluster, name: str) -> None:
 
 @requirement(
     "KEP-4444/right-hints-stay",
-    "Correct hints stay unchanged after a Service is created, its trafficDistribution is set, changed or removed, a "
-    "policy becomes Local, or a pod is added or removed.",
+    "After a Service is created, its trafficDistribution is set, changed or removed, a policy becomes Local, or a pod "
+    "is added or removed, the controller writes the correct hints and does not change them afterwards.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",
@@ -74,7 +74,7 @@ def test_right_hints_stay(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/refused-annotation-leaves-nothing-to-the-field",
-    "A Service with the topology annotation Auto that gets no hints from the heuristic has none, whatever its "
+    "A Service for which the heuristic of the topology annotation Auto yields no hints has no hints, whatever its "
     "trafficDistribution, until the annotation is removed.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE},
@@ -166,8 +166,8 @@ def test_slice_of_somebody_else_stays_beside_its_own(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/hints-after-a-thousand-changes",
-    "After a hundred changes of a pod, each of which changes the slices of ten Services, hints follow the next change "
-    "as they followed the first one.",
+    "After a hundred changes of a pod, each of which changes the slices of ten Services, the hints of all ten Services "
+    "are correct after the next change.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",

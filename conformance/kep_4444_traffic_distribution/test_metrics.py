@@ -61,8 +61,8 @@ NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
 
 @requirement(
     "KEP-4444/controller-counts-services-by-value",
-    "services_count_by_traffic_distribution gives the number of Services with each value of trafficDistribution; it "
-    "is updated when a value is set, changed or removed, and when a Service is deleted.",
+    "The metric services_count_by_traffic_distribution gives the number of Services with each value of "
+    "trafficDistribution; it is updated when a value is set, changed or removed, and when a Service is deleted.",
     level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Monitoring Requirements",
@@ -88,8 +88,8 @@ def test_services_are_counted_by_value(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/annotated-services-are-not-counted",
-    "services_count_by_traffic_distribution does not count a Service with annotation topology-mode Auto, because its "
-    "trafficDistribution has no effect.",
+    "The metric services_count_by_traffic_distribution does not count a Service with the annotation topology-mode "
+    "Auto, because the Service's trafficDistribution has no effect.",
     level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Monitoring Requirements (some Service is using the field); Risks and Mitigations (precedence)",
@@ -106,7 +106,7 @@ def test_annotated_service_is_not_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-counts-syncs",
-    "endpoint_slice_controller_syncs with result success increases when a Service is synced.",
+    "The metric endpoint_slice_controller_syncs with result success increases when a Service is synced.",
     level=MUST,
     features={CONTROLLER_METRICS},
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
@@ -132,8 +132,8 @@ def _expect_failures_counted(cluster: Cluster, result: str) -> None:
 
 @requirement(
     "KEP-4444/failed-syncs-are-counted-apart",
-    "endpoint_slice_controller_syncs with result failure increases when a sync fails, for example because the API "
-    "server rejects a slice.",
+    "The metric endpoint_slice_controller_syncs with result failure increases when a sync fails, for example because "
+    "the API server rejects a slice.",
     level=MUST,
     features={CONTROLLER_METRICS},
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
@@ -147,8 +147,8 @@ def test_failed_syncs_are_counted_as_failures(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/failed-syncs-are-counted-as-errors",
-    "endpoint_slice_controller_syncs with result error increases when a sync fails, for example because the API server "
-    "rejects a slice.",
+    "The metric endpoint_slice_controller_syncs with result error increases when a sync fails, for example because the "
+    "API server rejects a slice.",
     level=MUST,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-4444 calls the result failure",
@@ -163,8 +163,9 @@ def test_failed_syncs_are_counted_as_errors(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/changed-slices-by-value",
-    "endpointslices_changed_per_sync counts the slices that a sync changed, by value of trafficDistribution; for a "
-    'Service with the topology annotation, it counts them with label topology="Auto" and without a value.',
+    "The metric endpointslices_changed_per_sync counts the slices that a sync changed, by value of "
+    'trafficDistribution; for a Service with the topology annotation, the metric has the label topology="Auto" and no '
+    "value of trafficDistribution.",
     level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-2433, Observability",
@@ -190,7 +191,7 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/slices-and-endpoints-are-counted",
-    "num_endpoint_slices and endpoints_desired count the slices and endpoints that exist, and "
+    "The metrics num_endpoint_slices and endpoints_desired count the slices and endpoints of Services, and the metric "
     "endpoint_slice_controller_changes counts slice writes by operation.",
     level=MUST,
     features={CONTROLLER_METRICS},
@@ -222,8 +223,9 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/added-and-removed-endpoints-are-counted",
-    "endpoints_added_per_sync increases when endpoints are added and endpoints_removed_per_sync when they are removed; "
-    "desired_endpoint_slices counts one slice for a Service with one endpoint, until the Service is deleted.",
+    "The metric endpoints_added_per_sync increases when endpoints are added, and endpoints_removed_per_sync when they "
+    "are removed; desired_endpoint_slices counts one slice for a Service with one endpoint, until the Service is "
+    "deleted.",
     level=MUST,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
@@ -258,8 +260,8 @@ def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-tells-when-it-synced",
-    "kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time when rules last changed: it advances with each "
-    "change of rules, on each node.",
+    "The metric kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time when rules last changed: it advances "
+    "with each change of rules, on each node.",
     level=MUST,
     features={CLUSTER_IP, PROXY_METRICS},
     source="KEP-4444, Monitoring Requirements",
@@ -290,8 +292,8 @@ def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
 
 @requirement(
     "KEP-4444/last-sync-grows-old",
-    "kubeproxy_sync_proxy_rules_last_timestamp_seconds does not change while nothing is synced: it is the time of the "
-    "last sync, and not the time when the metrics are read.",
+    "The metric kubeproxy_sync_proxy_rules_last_timestamp_seconds does not change while nothing is synced: it is the "
+    "time of the last sync, and not the time when the metric is read.",
     level=SHOULD,
     features={CLUSTER_IP, PROXY_METRICS},
     source="KEP-4444, Monitoring Requirements",
@@ -328,8 +330,8 @@ def _last_sync(cluster: Cluster, node: str) -> float:
 
 @requirement(
     "METRICS/dropped-internal-traffic-is-counted",
-    "no_local_endpoints_total with traffic_policy internal counts the Services whose internal traffic a node drops "
-    "because all endpoints are on other nodes; it does not count Services without endpoints.",
+    "The metric no_local_endpoints_total with traffic_policy internal counts the Services whose internal traffic a "
+    "node drops because all endpoints are on other nodes; it does not count Services without endpoints.",
     level=MUST,
     features={INTERNAL_POLICY, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-2086",
@@ -363,8 +365,8 @@ def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/dropped-external-traffic-is-counted",
-    "no_local_endpoints_total with traffic_policy external counts the Services whose external traffic a node drops "
-    "because all endpoints are on other nodes; it is updated when a local endpoint is added.",
+    "The metric no_local_endpoints_total with traffic_policy external counts the Services whose external traffic a "
+    "node drops because all endpoints are on other nodes; it is updated when a local endpoint is added.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy",

@@ -116,7 +116,7 @@ def test_proxy_catches_up(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/missed-changes-are-caught-up",
-    "Changes made at the moment when the API server comes back take effect in the controller and the proxies.",
+    "Changes made immediately after the API server has restarted take effect in the controller and the proxies.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Troubleshooting",

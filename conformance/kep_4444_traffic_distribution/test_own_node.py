@@ -19,8 +19,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-4444/first-zone-label-takes-effect",
-    "A proxy that starts on a node without a zone label uses every endpoint, and uses those of the zone, without a "
-    "restart, once the node gets its first zone label.",
+    "A proxy that starts on a node without a zone label uses every endpoint; once the node gets its first zone label, "
+    "the proxy uses the endpoints hinted for that zone, without a restart.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",

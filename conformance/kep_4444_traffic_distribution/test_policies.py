@@ -89,8 +89,8 @@ def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[
 @pytest.mark.takes(17)
 @requirement(
     "KEP-4444/policy-table-in-all-combinations",
-    "For all combinations of both policies (unset, Cluster and Local), clients at the cluster IP and external clients "
-    "are routed as the table of traffic policies in KEP-4444 says.",
+    "For all combinations of both traffic policies (unset, Cluster and Local), traffic to the cluster IP and external "
+    "traffic is routed as the table of traffic policies in KEP-4444 says.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source=SOURCE,

@@ -87,8 +87,8 @@ def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) ->
 
 @requirement(
     "KEP-4444/partial-hints-are-set-aside",
-    "While any ready endpoint has no hint, a proxy ignores all hints, so that an incomplete change of hints does not "
-    "overload a few endpoints.",
+    "While at least one ready endpoint has no hint, a proxy ignores all hints, so that an incomplete change of hints "
+    "does not overload a few endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (all endpoints must have hints)",
@@ -105,7 +105,8 @@ def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-4444/partial-hints-over-several-slices-are-set-aside",
-    "A proxy evaluates hints over all slices of a Service: one slice without hints disables the hints of the others.",
+    "A proxy evaluates hints over all slices of a Service: one slice without hints disables the hints of the other "
+    "slices.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (not yet propagated to all of them)",
@@ -145,7 +146,7 @@ def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/endpoint-serves-each-zone-it-is-hinted-for",
-    "An endpoint that is hinted for several zones is used by clients in each of them.",
+    "An endpoint that is hinted for several zones is used by clients in each of these zones.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, EndpointSlice API (forZones is a list)",
@@ -196,7 +197,7 @@ def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones
 
 @requirement(
     "KEP-4444/unready-endpoint-of-the-zone-is-not-used",
-    "A zone whose only hinted endpoint is not ready counts as a zone without endpoints.",
+    "Clients in a zone whose only hinted endpoint is not ready use all ready endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",
@@ -289,7 +290,8 @@ def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/relabelled-node-uses-its-new-zone",
-    "When the zone label of a node changes, its clients use the endpoints of the new zone, without a restart.",
+    "When the zone label of a node changes, clients on the node use the endpoints hinted for the new zone, without a "
+    "restart of the proxy.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Scalability (will include a Node informer); KEP-4444, PreferClose",
@@ -307,7 +309,8 @@ def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) ->
 
 @requirement(
     "KEP-4444/node-without-zone-uses-every-endpoint",
-    "A client on a node without a zone label reaches every endpoint, and the label takes effect when it is added.",
+    "A client on a node without a zone label reaches every endpoint; once the node gets a zone label, the client uses "
+    "the endpoints hinted for that zone.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",
@@ -326,8 +329,8 @@ def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster)
 
 @requirement(
     "KEP-4444/zone-names-are-compared-exactly",
-    "A hint and a zone label name the same zone only if they are the same string, including upper case and leading "
-    "zeros.",
+    "A zone hint matches a node's zone label only if both are the same string; upper case and leading zeros make a "
+    "difference.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 ForZone.name",
@@ -427,7 +430,8 @@ def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters",
-    "With both policies Cluster, external traffic follows the hints for the zone of the node that it enters.",
+    "With both traffic policies set to Cluster, external traffic follows the hints for the zone of the node that it "
+    "enters.",
     level=MUST,
     features={NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (first row)",

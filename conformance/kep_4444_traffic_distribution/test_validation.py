@@ -89,7 +89,7 @@ def test_field_is_stored_and_read_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/api-stores-the-new-values",
-    "PreferSameZone and PreferSameNode are accepted and read back unchanged.",
+    "The trafficDistribution values PreferSameZone and PreferSameNode are accepted and read back unchanged.",
     level=MUST,
     features={PREFER_SAME_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-3015, Design Details",
@@ -104,8 +104,8 @@ def test_values_of_kep_3015_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-refuses-other-values",
-    "Any other value of trafficDistribution, including another spelling, is rejected with an error that names the "
-    "field, and a value that is not a string is rejected too.",
+    "A trafficDistribution without a domain prefix is rejected with an error that names the field unless it is exactly "
+    "PreferClose, PreferSameZone or PreferSameNode; a value that is not a string is rejected too.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Proposal, and Implementation specific heuristics (names without a domain are reserved)",
@@ -211,7 +211,7 @@ def test_external_policy_needs_an_external_address(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-3015/api-stores-hints-of-both-kinds",
-    "Several hints for zones and several for nodes are stored and read back.",
+    "An endpoint with hints for several zones and several nodes is stored and read back unchanged.",
     level=MUST,
     features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="KEP-3015, Addition of PreferSameNode (EndpointHints)",
@@ -292,7 +292,8 @@ def test_repeated_node_hints_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-counts-hint-changes",
-    "A change of only the hints raises the generation of the slice, so that clients can detect it.",
+    "A change of only the hints in an EndpointSlice increases metadata.generation, so that clients can detect the "
+    "change.",
     level=SHOULD,
     features={HINTS_FIELD},
     source="discovery/v1 EndpointSlice; metadata.generation",

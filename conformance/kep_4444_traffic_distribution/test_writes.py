@@ -113,8 +113,8 @@ NO_NEW_CALLS = (
 
 @requirement(
     "KEP-4444/hints-need-no-read-of-their-own",
-    "While Services and pods change, a controller makes no more API reads, and reads no other resource, for a Service "
-    "with trafficDistribution than for one without it, apart from reads of Services whose status it writes.",
+    "While Services and pods change, a controller makes no more API reads, and reads no more kinds of resources, for a "
+    "Service with trafficDistribution than for a Service without it, except reads of Services whose status it writes.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},

@@ -26,8 +26,8 @@ RESOURCE = "KEP-536, New PodLocator resource"
 
 @requirement(
     "KEP-536/locator-comes-and-goes-with-its-pod",
-    "Each pod has a PodLocator with its namespace and name, from its creation to its deletion; a controller that was "
-    "down also handles pods that were created or deleted meanwhile.",
+    "From its creation to its deletion, each pod has a PodLocator with the same namespace and name; a controller that "
+    "was down catches up with pods that were created or deleted meanwhile.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod namespace and name); {CONTROLLER} (added, deleted)",
@@ -200,8 +200,8 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-536/locator-controller-keeps-running",
-    "A PodLocator controller keeps running and reconciling whatever pods, nodes and PodLocators the API server "
-    "stores, in this scenario and in all others of the run.",
+    "A PodLocator controller keeps running and reconciling, whatever pods, nodes and PodLocators the API server stores "
+    "in this and all other scenarios of the run.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod); {CONTROLLER} (populate)",

@@ -32,7 +32,7 @@ PROXY_CHANGES = "KEP-536, Kube-proxy changes"
 
 @requirement(
     "KEP-536/keys-of-a-live-service-take-effect",
-    "Topology keys that are set, changed, reordered or removed on an existing Service take effect.",
+    "Traffic follows the topology keys of an existing Service when they are set, changed, reordered or removed.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES} (kube-proxy will respect topology keys for each service)",

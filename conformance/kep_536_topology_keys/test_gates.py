@@ -115,7 +115,7 @@ def test_stored_keys_outlive_the_gate(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-reach-the-packets",
-    "A Service with topology keys that is created through the API, with slices from the controller, is routed by its "
+    "When the API server stores topology keys and a controller writes the slices of a Service, traffic follows the "
     "keys, with and without a final *, in each IP family.",
     level=MUST,
     features={ROUTING},

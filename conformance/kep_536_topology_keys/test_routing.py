@@ -255,8 +255,9 @@ def test_endpoint_that_is_not_ready_meets_no_key(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/local-endpoint-lost-and-regained",
-    "When the endpoints of a node are removed, clients on the node use those that the next topology key selects, or "
-    "none; when the endpoints are back, the clients use them again.",
+    "When the endpoints on a node are removed, clients on the node use the endpoints that the next topology key "
+    "selects, or get no answer if there is no next key; when the endpoints are added again, the clients use them "
+    "again.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Proposal (logging agents: service not available; preferred same-host endpoints)",
@@ -306,7 +307,8 @@ def test_keys_hold_for_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/clients-on-the-node-follow-keys-too",
-    "A client in the node's own network namespace reaches the same endpoints as pods on the node.",
+    "For a Service with topology keys, a client in the node's own network namespace reaches the same endpoints as pods "
+    "on the node.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Kube-proxy changes (endpoints in the same topological domain as the node running kube-proxy)",

@@ -78,8 +78,8 @@ def test_keys_of_a_live_service_can_be_changed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-excludes-keys-beside-external-local",
-    "A Service can have topology keys together with externalTrafficPolicy Cluster but not with Local, on create and "
-    "on update, and can change from keys to Local and back.",
+    "A Service can have topology keys together with externalTrafficPolicy Cluster but not with Local, on create and on "
+    "update; an update can remove the keys and set Local at the same time.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source="KEP-536, Intersection with Local External Traffic Policy (mutually exclusive; and vice versa)",
