@@ -113,8 +113,8 @@ def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Clu
 
 @requirement(
     "SLICE/endpoints-follow-the-pods",
-    "Pods that match the whole selector become endpoints; they stop being endpoints when they succeed or fail, are "
-    "deleted, or no longer match.",
+    "A pod that matches every label of the selector is an endpoint unless it has succeeded or failed; it stops being "
+    "an endpoint when it is deleted or no longer matches.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",
@@ -219,8 +219,8 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/one-address-type-per-family",
-    "A dual-stack Service has slices of both address types, and each slice has the pods' addresses of its own type, "
-    "even if a pod gets one of its addresses later.",
+    "A dual-stack Service has slices of both address types, and each slice contains the pods' addresses of the slice's "
+    "own type, even if a pod gets its second address later than its first.",
     level=MUST,
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType",
@@ -250,8 +250,8 @@ def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) ->
 
 @requirement(
     "SLICE/no-selector-no-slices",
-    "The controller creates no endpoints for a Service without a selector, nor for a Service of type ExternalName "
-    "that has one.",
+    "The controller creates no endpoints for a Service without a selector, nor for an ExternalName Service with a "
+    "selector.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector (empty: an external process manages the endpoints; ignored if ExternalName)",

@@ -10,8 +10,8 @@ WEB = {"app": "web"}
 
 @requirement(
     "SLICE/controller-keeps-running",
-    "A controller keeps running and reconciling, whatever Services and pods the API server stores in this scenario "
-    "and in all others of the run.",
+    "A controller keeps running and reconciling, whatever Services and pods the API server stores in this and all "
+    "other scenarios of the run.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; kubernetes#107927",

@@ -29,7 +29,7 @@ FULL = 100
 @requirement(
     "SLICE/unready-endpoints-need-room-too",
     "A controller that needs several slices for 105 ready pods writes no slice of more than 100 endpoints when some of "
-    "them become unready and more pods are added.",
+    "the pods become unready and more pods are added.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="Kubernetes, EndpointSlices (by default no more than 100 endpoints each)",
@@ -59,8 +59,8 @@ def _sizes(cluster: Cluster, service: Service, names: list[str]) -> Mapping[str,
 
 @requirement(
     "SLICE/slices-made-by-hand-stay",
-    "For a Service with a selector, a controller leaves slices that lack its own managed-by label unchanged while "
-    "pods, ports and labels of the Service change, and its own slices do not depend on those other slices.",
+    "For a Service with a selector, a controller does not change slices without the controller's own managed-by label, "
+    "even when the Service's pods or labels change, and such slices do not affect the controller's own slices.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 label endpointslice.kubernetes.io/managed-by (the controller or entity that manages a slice); "
@@ -136,8 +136,8 @@ def test_slices_belong_to_the_living_service(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/deleted-slices-are-made-again",
-    "When another client deletes slices of a Service with a selector, the controller makes the Service's pods "
-    "endpoints again.",
+    "When another client deletes the slices of a Service with a selector, the controller writes slices for the "
+    "Service's pods again.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice; KEP-4444, Monitoring Requirements (consistently "

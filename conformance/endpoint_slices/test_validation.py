@@ -63,8 +63,8 @@ INVALID = {
 
 @requirement(
     "SLICE/api-refuses-malformed-slices",
-    "An EndpointSlice has one immutable address type, endpoints with 1 to 100 addresses of that type and hostnames "
-    "that are DNS labels, and ports of known protocols with unique names that are DNS labels.",
+    "An EndpointSlice is valid only if its endpoints have 1 to 100 addresses of the slice's address type, hostnames "
+    "and port names are DNS labels, port names are unique, and protocols are known; the address type is immutable.",
     level=MUST,
     features={HINTS_FIELD},
     source="discovery/v1 EndpointSlice.addressType (immutable), Endpoint (addresses, hostname), EndpointPort",

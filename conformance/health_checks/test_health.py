@@ -59,8 +59,8 @@ def _expect_at(cluster: Cluster, port: int, codes: Mapping[str, int | None]) -> 
 
 @requirement(
     "HEALTH/node-answers-while-its-proxy-keeps-up",
-    "While its proxy keeps up with changes, each node answers GET /healthz and /livez on port 10256 with 200, to "
-    "external and in-cluster clients.",
+    "While the proxy of a node keeps up with changes, the node answers GET /healthz and /livez on port 10256 with 200, "
+    "to external and in-cluster clients.",
     level=MUST,
     features={PROXY_HEALTH},
     source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
@@ -106,7 +106,7 @@ def test_node_that_is_about_to_go_is_unhealthy(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/health-answers-are-counted",
-    "kubeproxy_proxy_healthz_total and kubeproxy_proxy_livez_total count responses by status code.",
+    "The metrics kubeproxy_proxy_healthz_total and kubeproxy_proxy_livez_total count responses by status code.",
     level=MUST,
     features={PROXY_HEALTH, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-3836",
@@ -142,7 +142,7 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
 
 @requirement(
     "HEALTH/check-node-port-comes-and-goes-with-the-policy",
-    "An existing Service answers at its health check node port whenever externalTrafficPolicy becomes Local; while the "
+    "An existing Service answers at its health check node port once its externalTrafficPolicy becomes Local; while the "
     "policy is Cluster, or once the Service is deleted, no node answers 200 there, and another Service can use the "
     "port.",
     level=MUST,

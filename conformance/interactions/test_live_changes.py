@@ -71,8 +71,8 @@ def test_live_addresses(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-addresses-hints",
-    "Clients at external IPs and load balancer addresses of an existing Service keep following hints while other "
-    "fields change.",
+    "Clients that use the external IPs and load balancer addresses of an existing Service keep following hints while "
+    "other fields of the Service change.",
     level=MUST,
     features=OUTWARD | {NODE_HINTS},
     source=HINTS,
@@ -97,7 +97,7 @@ def test_live_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-ipv6-hints",
-    "Traffic follows hints over IPv6 while hints and other fields change.",
+    "Traffic over IPv6 follows hints while hints and other fields of a Service change.",
     level=MUST,
     features=OUTWARD | {IPV6_SERVICES, NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
@@ -122,7 +122,7 @@ def test_live_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-affinity-hints",
-    "Clients with session affinity follow hints while hints and other fields change.",
+    "Clients of a Service with session affinity follow hints while hints and other fields change.",
     level=MUST,
     features=OUTWARD | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
@@ -147,7 +147,7 @@ def test_live_many_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-many-endpoints-hints",
-    "Traffic follows hints of 120 endpoints while hints and other fields change.",
+    "Traffic to a Service with 120 endpoints follows hints while hints and other fields change.",
     level=MUST,
     features=OUTWARD | {NODE_HINTS},
     source=HINTS,

@@ -71,7 +71,7 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster, how: Release) -> N
 @requirement(
     "KEP-2086/proxy-gate-off-ignores-the-policy",
     "With the ServiceInternalTrafficPolicy gate disabled, a proxy ignores internalTrafficPolicy Local, and follows it "
-    "once the gate is enabled again; a Service without the field uses all endpoints in both cases.",
+    "once the gate is enabled; traffic to a Service without the field uses all endpoints in both cases.",
     level=MUST,
     features={INTERNAL_POLICY, PROXY_RELEASES},
     source="KEP-2086, Rollout, Upgrade and Rollback Planning, Proxy Enablement Rollback",

@@ -236,7 +236,7 @@ def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/both-policies-local-with-hints",
-    "With both policies Local, neither traffic to the cluster IP nor external traffic follows hints.",
+    "With both traffic policies set to Local, neither traffic to the cluster IP nor external traffic follows hints.",
     level=MUST,
     features={INTERNAL_POLICY, EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
@@ -259,7 +259,7 @@ def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/cluster-policy-with-internal-local-and-hints",
-    "With only internalTrafficPolicy Local, external traffic still follows hints.",
+    "With internalTrafficPolicy Local and externalTrafficPolicy Cluster, external traffic still follows hints.",
     level=MUST,
     features={INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-2086, interaction with topology; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -319,7 +319,8 @@ def test_pods_at_their_own_node_port_bypass_external_local(three_zones: Cluster)
 
 @requirement(
     "KEP-4444/clients-inside-follow-hints-at-external-addresses",
-    "With both policies Local, pods that use a load balancer address follow hints, as they do with the Cluster policy.",
+    "With both traffic policies set to Local, pods that use a load balancer address follow hints, as they do with the "
+    "Cluster policy.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",

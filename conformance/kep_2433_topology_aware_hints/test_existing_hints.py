@@ -72,8 +72,8 @@ def test_endpoints_for_a_zone_without_ready_nodes_serve_others(three_zones: Clus
 
 @requirement(
     "KEP-2433/first-zone-of-a-node-is-noticed",
-    "When a ready node without a zone is added, the controller removes the hints; once the node gets a zone label, it "
-    "counts for that zone, and the hints return with the next slice write at the latest.",
+    "When a ready node without a zone is added, the controller removes the hints of Services; once the node gets a "
+    "zone label, hints return no later than with the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.28 (kubernetes PR#117245, kubernetes#123401)",
@@ -96,8 +96,8 @@ def test_first_zone_of_a_node_brings_hints_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/node-of-unknown-size-changes-no-hint",
-    "When all zones have the same number of nodes and cores, adding a node with unknown CPU capacity that overloads "
-    "no zone causes no slice write.",
+    "When all zones have the same number of cores, adding a node with unknown CPU capacity causes no slice write if "
+    "all zones then have the same number of nodes.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Controller Unit Tests: node without way to determine cores; Assumptions",
@@ -117,8 +117,8 @@ def test_node_of_unknown_size_changes_no_hint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/node-of-unknown-size-ends-hints",
-    "When a node with unknown CPU capacity is added, the controller removes the hints; once the node is removed, the "
-    "hints return with the next slice write at the latest.",
+    "When a node with unknown CPU capacity is added, the controller removes the hints of Services; once the node is "
+    "removed, hints return no later than with the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller; released behaviour differs since 1.21",

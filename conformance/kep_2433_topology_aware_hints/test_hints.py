@@ -140,7 +140,7 @@ def test_gate_off_without_annotation_gives_no_hints(three_zones: Cluster, versio
 
 @requirement(
     "KEP-2433/fewer-endpoints-than-zones-get-no-hints",
-    "A Service with two endpoints in three zones gets no hints.",
+    "In a cluster with three zones, a Service with two endpoints gets no hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 2 endpoints, 3 zones",
@@ -156,8 +156,8 @@ def test_two_endpoints_in_three_zones_get_no_hints(three_zones: Cluster, zones: 
 
 @requirement(
     "KEP-2433/uneven-counts-over-equal-zones-get-no-hints",
-    "A Service with 4, 5, 8 or 11 endpoints in three zones of equal size gets no hints, because every allocation "
-    "would overload a zone by 20 % or more.",
+    "In a cluster with three zones of equal size, a Service with 4, 5, 8 or 11 endpoints gets no hints, because every "
+    "allocation would overload a zone by 20 % or more.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints, 3 zones; Overload (1.33 endpoints a zone, and 33 % more traffic)",
@@ -188,7 +188,8 @@ def test_four_endpoints_in_two_zones_keep_their_zones(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-2433/endpoints-are-shared-out",
-    "Of four endpoints in two zones of equal size, two are hinted for each zone, wherever the endpoints are.",
+    "In a cluster with two zones of equal size, two of four endpoints are hinted for each zone, wherever the endpoints "
+    "are.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints all from 1 zone, 2 zones",
@@ -204,7 +205,8 @@ def test_endpoints_of_one_zone_are_shared_out_to_two(three_zones: Cluster, zones
 
 @requirement(
     "KEP-2433/larger-zone-gets-more",
-    "Of four endpoints in three zones, two are hinted for the zone that has twice as many cores as each of the others.",
+    "In a cluster with three zones, two of four endpoints are hinted for the zone that has twice as many cores as each "
+    "of the other zones.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints, 3 zones, 1 zone with 2x cores",
@@ -221,7 +223,7 @@ def test_zone_with_twice_the_cores_gets_twice_the_endpoints(three_zones: Cluster
 @requirement(
     "KEP-2433/four-hundred-endpoints",
     "400 endpoints, spread unevenly over four zones of slightly different sizes, all get hints, and no zone is "
-    "overloaded by 20 %.",
+    "overloaded by 20 % or more.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 400 endpoints, 4 zones with slightly different cores; Overload",
@@ -275,8 +277,8 @@ def test_endpoints_that_are_left_are_shared_out(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/hints-come-and-go-with-endpoints",
-    "Hints appear when an added endpoint makes them possible (starting from no endpoints), and disappear when a "
-    "removed endpoint makes them impossible.",
+    "A Service that starts without endpoints gets hints when an added endpoint makes hints possible, and loses them "
+    "when the removal of an endpoint makes hints impossible.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (hints will be removed from the endpoints); Configuration (a sufficient number)",
@@ -299,8 +301,8 @@ def test_hints_come_and_go_with_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/annotation-switches-hints",
-    "On an existing Service, hints are added when the topology annotation is set, and removed when the annotation is "
-    "removed or its value changes.",
+    "On an existing Service, hints are added when the topology annotation is set to Auto, and removed when the "
+    "annotation is removed or set to Disabled.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Feature Enablement and Rollback (setting the field to some other value for a Service)",

@@ -41,7 +41,7 @@ HANDLING = "KEP-2433, Handling Node Updates"
 
 @requirement(
     "KEP-2433/removal-below-the-threshold-writes-nothing",
-    "Removing a node causes no slice write while no zone becomes overloaded.",
+    "Removing a node causes no slice write if no zone becomes overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node removal that does not trigger threshold transition",
@@ -60,7 +60,7 @@ def test_removal_below_the_threshold_writes_nothing(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-2433/node-that-comes-and-goes-writes-nothing",
-    "Adding and removing a node, in any zone, causes no slice write while no zone becomes overloaded.",
+    "Adding and removing a node, in any zone, causes no slice write if no zone becomes overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (only in a transition above or below the threshold); Goals (minimize churn)",
@@ -81,8 +81,8 @@ def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removal-that-overloads-shares-out-anew",
-    "When the removal of nodes leaves a zone overloaded, endpoints are allocated again until no zone is overloaded; "
-    "the same happens when a node added later leaves another zone overloaded.",
+    "When the removal of a node leaves a zone overloaded, endpoints are allocated to zones again so that no zone is "
+    "overloaded; the addition of a node that leaves a zone overloaded has the same effect.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node removal that triggers threshold transition; Overload",
@@ -106,7 +106,7 @@ def test_removal_that_overloads_shares_out_anew(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removal-that-overloads-ends-hints",
-    "When the removal of a node leaves a zone overloaded under every allocation of endpoints, hints are removed.",
+    "When a node is removed and every allocation of endpoints would then overload a zone, hints are removed.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}, 1; Overload (if this is impossible, hints will be removed)",
@@ -126,7 +126,7 @@ def test_removal_that_overloads_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/addition-that-overloads-ends-hints",
-    "When a new node leaves its zone overloaded under every allocation of endpoints, hints are removed.",
+    "When a node is added and every allocation of endpoints would then overload the node's zone, hints are removed.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (a node addition or removal)",
@@ -166,7 +166,7 @@ def test_addition_that_makes_hints_possible_gives_them(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-2433/hints-that-became-possible-come-with-the-next-change",
-    "When a new node makes hints possible, endpoints get them no later than the next slice write.",
+    "When a new node makes hints possible, endpoints get hints no later than with the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}, 2; released behaviour differs since 1.21 (kubernetes#123401)",
@@ -229,8 +229,8 @@ def test_node_with_another_zone_label_counts_for_that_zone(three_zones: Cluster)
 
 @requirement(
     "KEP-2433/slices-that-are-right-are-not-written",
-    "When one slice of a Service changes, the controller does not write slices that need no change, with hints or "
-    "without.",
+    "When one slice of a Service with hints changes, the controller does not write other slices of the Service that "
+    "need no change.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={TOPOLOGY_MODE},
@@ -267,7 +267,8 @@ def _versions_without(cluster: Cluster, service: Service, *, port: int) -> dict[
 
 @requirement(
     "KEP-2433/node-event-writes-each-slice-once",
-    "When a change of a Node changes the hints of a Service, the controller writes each slice at most once.",
+    "When the removal of a node changes the hints of a Service, the controller writes each slice of the Service at "
+    "most once.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={TOPOLOGY_MODE},
@@ -363,8 +364,8 @@ def test_between_the_thresholds_new_services_get_no_hints(three_zones: Cluster) 
 
 @requirement(
     "KEP-2433/one-threshold-for-both",
-    "Hints are removed when the overload rises above 20 %, and return when it falls below 20 %, no later than the "
-    "next slice write.",
+    "Hints are removed when the overload rises above 20 %; after it falls below 20 %, hints return no later than with "
+    "the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released behaviour differs since 1.21 (one threshold of 20 %)",

@@ -73,7 +73,7 @@ def test_unready_nodes_do_not_count(three_zones: Cluster, zone: str) -> None:
 
 @requirement(
     "KEP-2433/one-node-without-zone-ends-hints",
-    "While any ready node has no zone, no Service gets hints.",
+    "While at least one ready node has no zone, no Service gets hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.21",
@@ -117,7 +117,7 @@ def test_all_nodes_are_equal_where_cores_are_not_known(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-2433/unknown-cores-end-hints",
-    "When the CPU of one node is unknown, no Service gets hints.",
+    "When the CPU capacity of one node is unknown, no Service gets hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller; released behaviour differs since 1.21",
@@ -155,7 +155,7 @@ def test_endpoints_of_a_zone_without_nodes_serve_others(three_zones: Cluster) ->
 
 @requirement(
     "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
-    "Endpoints in a zone without ready nodes stay hinted for that zone, and all others are hinted for their own zones.",
+    "All endpoints are hinted for their own zones, including endpoints in a zone without ready nodes.",
     level=MAY,  # this is only what releases do: a controller may also hint them for zones with nodes
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; released behaviour differs since 1.21",

@@ -43,8 +43,8 @@ def _by_hint(cluster: Cluster, service: Service, pods: list[Pod]) -> dict[str, s
 
 @requirement(
     "KEP-2433/no-endpoint-is-overloaded",
-    "While endpoints have hints, no endpoint gets 20 % more traffic than it would with a perfectly even spread, "
-    "provided that clients are distributed in proportion to CPU.",
+    "While endpoints have hints and clients are distributed over zones in proportion to CPU cores, no endpoint gets 20 "
+    "% more traffic than it would with a perfectly even spread.",
     level=SHOULD,
     features={TOPOLOGY_ROUTING},
     source="KEP-2433, Overload (the maximum acceptable overload); Assumptions",

@@ -209,7 +209,7 @@ def _by_zone(pods: list[Pod], hinted: dict[str, set[str]]) -> dict[str, set[Pod]
 
 @requirement(
     "KEP-2433/annotation-reaches-the-packets",
-    "With the topology annotation Auto, clients of each zone use the endpoints allocated to their zone, including "
+    "With the topology annotation Auto, clients in each zone use the endpoints allocated to their zone, including "
     "endpoints in another zone.",
     level=MUST,
     features={TOPOLOGY_ROUTING},

@@ -35,7 +35,8 @@ EXAMPLE = {"a": 20, "b": 16, "c": 14}
 
 @requirement(
     "KEP-2433/shares-of-the-example",
-    "Of 25 endpoints, zones with 20, 16 and 14 cores get about 40, 32 and 28 %, so that no zone is overloaded by 20 %.",
+    "Of 25 endpoints, zones with 20, 16 and 14 cores get about 40, 32 and 28 %, so that no zone is overloaded by 20 % "
+    "or more.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",
@@ -52,8 +53,8 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
 
 @requirement(
     "KEP-2433/unequal-zones-below-the-threshold",
-    "A Service with 7 or 10 endpoints in zones with 20, 16 and 14 cores gets the only allocation that overloads no "
-    "zone by 20 %.",
+    "In a cluster whose zones have 20, 16 and 14 cores, a Service with 7 or 10 endpoints gets the only allocation that "
+    "overloads no zone by 20 % or more.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",
@@ -71,8 +72,8 @@ def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count:
 
 @requirement(
     "KEP-2433/fractions-overload-no-zone",
-    "In zones with 3 and 5 cores, two of three endpoints are hinted for the larger zone, wherever the endpoints are, "
-    "because a single endpoint for that zone would be overloaded by 87 %.",
+    "In a cluster whose zones have 3 and 5 cores, two of three endpoints are hinted for the larger zone, wherever the "
+    "endpoints are, because a single endpoint for that zone would be overloaded by 87 %.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (below 20 %)",
@@ -90,8 +91,8 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
 
 @requirement(
     "KEP-2433/zone-that-comes-gets-enough-of-several-slices",
-    "When a third zone with a fifth of the cores is added, enough of 105 endpoints in two slices are hinted for it to "
-    "keep every zone below the overload threshold.",
+    "When a third zone with a fifth of all cores is added, the controller hints so many of a Service's 105 endpoints "
+    "for the new zone that every zone stays below the overload threshold.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
@@ -113,8 +114,8 @@ def test_zone_that_comes_gets_enough_of_several_slices(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-2433/unequal-zones-above-the-threshold",
-    "A Service with 4 or 5 endpoints in zones with 20, 16 and 14 cores gets no hints, because every allocation "
-    "overloads a zone.",
+    "In a cluster whose zones have 20, 16 and 14 cores, a Service with 4 or 5 endpoints gets no hints, because every "
+    "allocation would overload a zone.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",

@@ -97,7 +97,7 @@ def test_unready_endpoints_leave_the_threshold(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/threshold-is-20-percent",
-    "At 19.5 % overload a Service gets hints; at 20.6 % it loses them, and another Service gets none.",
+    "At 19.5 % overload a Service gets hints; at 20.6 % it loses them, and a new Service gets none.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released behaviour differs since 1.21 (one threshold of 20 %)",

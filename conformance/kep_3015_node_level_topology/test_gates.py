@@ -82,7 +82,7 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/node-level-manual-rollout-changes-nothing",
-    "When the NodeLevelTopology gate is enabled with the manual approach, hints and routes of Services without the "
+    "When the NodeLevelTopology gate is enabled with the manual approach, hints and traffic of Services without the "
     "topology annotation do not change, and no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},

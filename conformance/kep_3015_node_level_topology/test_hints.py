@@ -41,8 +41,8 @@ ALL = ("a1", "a2", "b1", "b2", "c1")
 
 @requirement(
     "KEP-3015/node-level-by-annotation",
-    "With the manual approach, endpoints of a Service whose topology annotation is Node are hinted for their nodes, "
-    "and endpoints of other Services are not.",
+    "With the manual approach to node-level topology, endpoints of a Service whose topology annotation is Node are "
+    "hinted for their nodes, and endpoints of other Services are not.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Approach 1: Manual",
@@ -62,8 +62,8 @@ def test_service_that_says_node_has_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-goes-with-the-annotation",
-    "When the topology annotation is removed from an existing Service, its node hints are removed, and they return "
-    "when it is set again.",
+    "With the manual approach to node-level topology, node hints are removed when the topology annotation is removed "
+    "from an existing Service, and return when the annotation is set again.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Approach 1: Manual",
@@ -82,7 +82,8 @@ def test_node_hints_go_and_come_with_the_annotation(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-3015/node-level-keeps-other-hints",
-    "Node-level topology adds node hints to the zone hints that the Service has without it.",
+    "With node-level topology, endpoints have node hints in addition to the zone hints that they would have without "
+    "node-level topology.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Applying Node-Level Topology (the same rules as would have been used)",
@@ -100,7 +101,7 @@ def test_zone_hints_stay_beside_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-settled-service-is-not-written-again",
-    "With node-level topology, a change that does not affect the endpoints causes no slice write.",
+    "With node-level topology, a change of a Service that does not affect its endpoints causes no slice write.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={NODE_LEVEL_MANUAL},
@@ -140,8 +141,8 @@ def test_no_node_hints_while_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-on-nearly-every-node",
-    "With the automatic approach, a Service without the topology annotation has node hints while no more than the "
-    "configured number or percentage of nodes lack an endpoint.",
+    "With the automatic approach to node-level topology, a Service without the topology annotation has node hints "
+    "while no more than the configured number or percentage of nodes lack an endpoint.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (no more than N or N% of nodes are missing an endpoint)",
@@ -161,8 +162,8 @@ def test_service_on_nearly_every_node_has_node_hints(three_zones: Cluster, allow
 
 @requirement(
     "KEP-3015/node-level-follows-the-nodes",
-    "When too many nodes without an endpoint are added, node hints are removed; when these nodes are removed, node "
-    "hints return.",
+    "With the automatic approach to node-level topology, node hints are removed when a node without an endpoint is "
+    "added and the number of such nodes exceeds the configured limit; when that node is removed, node hints return.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (an endpoint on every node)",
@@ -183,7 +184,8 @@ def test_node_hints_follow_the_nodes(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-of-one-daemon-set",
-    "With the automatic approach, a Service has node hints while all its pods belong to the same DaemonSet.",
+    "With the automatic approach to node-level topology, a Service has node hints while all its pods belong to the "
+    "same DaemonSet.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_DAEMON_SET},
     source="KEP-3015 (2022), Approach 2: Automatic (an OwnerReference pointing to the same DaemonSet)",
@@ -205,7 +207,8 @@ def test_pods_of_one_daemon_set_have_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-needs-all-criteria",
-    "With the automatic approach, a Service has node hints only while it meets all configured criteria.",
+    "With the automatic approach to node-level topology, a Service has node hints only while it meets all configured "
+    "criteria.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_DAEMON_SET, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (if all relevant criteria are met)",
@@ -234,8 +237,8 @@ def test_all_criteria_must_be_met(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-opt-in",
-    "With the semi-automatic (opt-in) approach, a Service has node hints only if it has the topology annotation and "
-    "meets the criteria.",
+    "With the semi-automatic (opt-in) approach to node-level topology, a Service has node hints only if it has the "
+    "topology annotation and meets the criteria.",
     level=MUST,
     features={NODE_LEVEL_OPT_IN, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 3: Semi-Automatic or Automatic-With-Opt-Out",
@@ -256,8 +259,8 @@ def test_annotated_services_are_looked_at(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-opt-out",
-    "With the automatic approach with opt-out, a Service that meets the criteria has node hints unless its topology "
-    "annotation is set.",
+    "With the automatic approach to node-level topology with opt-out, a Service that meets the criteria has node hints "
+    "unless its topology annotation is set.",
     level=MUST,
     features={NODE_LEVEL_OPT_OUT, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 3: Semi-Automatic or Automatic-With-Opt-Out",

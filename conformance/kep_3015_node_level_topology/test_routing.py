@@ -60,7 +60,7 @@ def test_clients_use_endpoints_of_their_node(three_zones: Cluster, version: str)
 
 @requirement(
     "KEP-3015/node-level-falls-back-to-other-hints",
-    "A client whose node has no endpoint follows the other hints, as if there were no node-level hints.",
+    "A client whose node has no endpoint follows zone hints, as if there were no node-level hints.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
     source="KEP-3015 (2022), Applying Node-Level Topology (the same rules as would have been used)",
@@ -78,8 +78,8 @@ def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-endpoint-comes-and-goes",
-    "When the endpoint of a node is removed, clients on the node use other endpoints; when it is back, they use it "
-    "again; no connection fails.",
+    "When the only endpoint on a node is removed, clients on the node use other endpoints, and when it is added again, "
+    "they use it again; no connection fails.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Test Plan, e2e tests (when a local endpoint is available and when it is not)",
