@@ -125,8 +125,8 @@ def test_storm_of_changes_ends_right(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/deletions-while-a-component-is-away",
-    "A proxy stops serving a Service and a slice that were deleted while the proxy or the API server was down, as "
-    "soon as both are up; a Service that was not deleted loses no connection.",
+    "A proxy stops serving a Service and a slice that were deleted while the proxy was down, or immediately after the "
+    "API server restarted; a Service that was not deleted loses no connection.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",
@@ -157,7 +157,7 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
     "A UDP client that keeps using one source port at a cluster IP or a node port reaches a remaining endpoint after "
-    "its previous endpoint was removed, or got another target port, while the proxy of its node was down.",
+    "its previous endpoint was removed, or got another target port, while the proxy of the client's node was down.",
     level=SHOULD,  # the KEPs cover only new queries, also for a proxy that keeps running
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},

@@ -28,8 +28,8 @@ from trafficdist import (
 
 @requirement(
     "CHANGES/hostname-label-of-a-node",
-    "A node is identified by its name: when its hostname label becomes the name of another node or is removed, hints "
-    "for nodes and a Local policy select the same endpoints, and no connection is lost.",
+    "A node is identified by its name: when its hostname label becomes the name of another node or is removed, node "
+    "hints and a Local policy still select the same endpoints, and no connection is lost.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS},
     source="discovery/v1 ForNode.name (the name of the node); Endpoint.nodeName (the name of the Node)",
@@ -90,8 +90,8 @@ def test_node_is_created_anew(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/hints-follow-a-node-that-is-created-anew",
-    "When the Node of a pod is deleted and recreated under the same name in another zone, the pod's endpoint is "
-    "hinted for the new zone, no later than when the next endpoint is added.",
+    "When the Node of a pod is deleted and recreated under the same name in another zone, the pod's endpoint is hinted "
+    "for the new zone no later than when the next endpoint is added.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself); discovery/v1 "

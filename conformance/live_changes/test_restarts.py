@@ -29,7 +29,7 @@ from trafficdist import (
 
 @requirement(
     "CHANGES/restarted-proxies-know-every-kind",
-    "After a restart, proxies route traffic of existing Services as before, with a node port, internalTrafficPolicy "
+    "After a restart, proxies route traffic as before to existing Services with a node port, internalTrafficPolicy "
     "Local, externalTrafficPolicy Local, or hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
@@ -65,8 +65,9 @@ def test_restarted_proxies_know_every_kind(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/restarted-proxies-know-what-went",
-    "When Services, node ports, ports, slices, endpoints and hints are removed and policies are changed while no "
-    "proxy runs on a node, a proxy that then starts on the node serves what is left and nothing that was removed.",
+    "When Services, node ports, ports, slices, endpoints and hints are removed and policies are changed while no proxy "
+    "runs on a node, a proxy that then starts on the node routes traffic by the current objects and serves nothing "
+    "that was removed.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",

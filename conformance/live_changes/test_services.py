@@ -46,7 +46,7 @@ MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "quer
 @requirement(
     "CHANGES/ports-of-a-service",
     "An existing Service answers at a port that is added or renumbered, and no longer at the old number or at a "
-    "removed port; its other port loses no connection.",
+    "removed port; a port of the Service that does not change loses no connection.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="core/v1 ServicePort.port (the port that will be exposed by this service)",
@@ -79,7 +79,7 @@ def _port(service: Service) -> str:
 @requirement(
     "CHANGES/port-names-of-a-service",
     "When two ports of an existing Service swap numbers and node ports, or a port is renamed, connections to each "
-    "number and node port go to the endpoints of the port that now has it.",
+    "number or node port go to the endpoints of the port that now has this number or node port.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort), port, nodePort",
@@ -236,8 +236,8 @@ def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/load-balancer-addresses-of-a-service",
-    "A Service stops answering at an address removed from status.loadBalancer, and the next Service with that address "
-    "answers there; its other addresses lose no connection.",
+    "A Service stops answering at an address removed from status.loadBalancer, and another Service that gets the "
+    "address answers there; the first Service loses no connection at its other addresses.",
     level=MUST,
     features={LOAD_BALANCER},
     source="core/v1 LoadBalancerStatus.ingress (ingress points for the load-balancer)",
@@ -249,8 +249,8 @@ def test_load_balancer_addresses_of_a_live_service(three_zones: Cluster) -> None
 
 @requirement(
     "CHANGES/external-ips-of-a-service",
-    "A Service stops answering at an address removed from spec.externalIPs, and the next Service with that address "
-    "answers there; its other addresses lose no connection.",
+    "A Service stops answering at an address removed from spec.externalIPs, and another Service that gets the address "
+    "answers there; the first Service loses no connection at its other addresses.",
     level=MUST,
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs (addresses for which nodes accept traffic for this service)",
@@ -300,7 +300,7 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
 @requirement(
     "CHANGES/ip-mode-of-a-service",
     "While ipMode of a load balancer address is Proxy, nodes leave in-cluster traffic to the load balancer, and while "
-    "it is VIP, they serve that traffic; another Service with ipMode VIP loses no connection.",
+    "ipMode is VIP, nodes serve that traffic; another Service with ipMode VIP loses no connection.",
     level=SHOULD,  # the KEP is about kube-proxy; core/v1 says that implementations may use the field
     must_if=IP_MODE,
     features={LOAD_BALANCER},

@@ -80,8 +80,8 @@ def test_ports_of_slices(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/slices-of-a-service",
-    "At all times, a Service uses the endpoints of all its slices, including slices that are emptied and filled again "
-    "and slices of another manager; replacing a slice with an equal one loses no connection.",
+    "A Service uses the current endpoints of all its slices, including slices that are emptied and filled again and "
+    "slices of another manager; replacing a slice with an equal one loses no connection.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -311,8 +311,8 @@ def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/local-endpoints-are-those-of-the-node",
-    "With both policies Local, once the nodeName of an endpoint is corrected, external and in-cluster clients at its "
-    "node use the endpoint, and no client at another node does.",
+    "With both traffic policies set to Local, once the nodeName of an endpoint is corrected, external and in-cluster "
+    "clients at the endpoint's node use the endpoint, and no client at another node does.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.internalTrafficPolicy, externalTrafficPolicy; discovery/v1 Endpoint.nodeName",

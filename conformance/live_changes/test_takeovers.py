@@ -132,8 +132,8 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/affinity-timeout-of-a-service",
-    "When timeoutSeconds of an existing Service is raised, clients whose first connection is later keep their "
-    "endpoint for the longer time; when it is lowered, they lose it after the shorter time.",
+    "After timeoutSeconds of an existing Service is raised, clients keep the endpoint of their first connection for "
+    "the longer time; after timeoutSeconds is lowered, new clients lose their endpoint after the shorter time.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",

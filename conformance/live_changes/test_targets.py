@@ -136,8 +136,9 @@ def test_slices_follow_the_selector(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/target-port-reaches-the-packets",
-    "An existing Service sends packets to its current target port, on the pods that its selector matches and on the "
-    "endpoints of another manager's slice while that slice exists; another Service loses no connection.",
+    "Traffic to an existing Service goes to its current target port, on the pods that its selector matches and on the "
+    "endpoints of another manager's slice while that slice exists; no connection is lost when such a slice is added or "
+    "removed.",
     level=MUST,
     features={ROUTING},
     source="core/v1 ServicePort.targetPort; discovery/v1, label managed-by (different entities in one cluster)",

@@ -46,8 +46,9 @@ RATES = Rates(leak=0.25)
 @pytest.mark.takes(4)
 @requirement(
     "SERVICE/address-in-two-slices",
-    "If an address is in two slices with different ports, traffic to each port uses the address according to the hints "
-    "in the slice with that port, and other endpoints are used as usual, whether or not these hints differ.",
+    "If an address is in two slices of a Service with different target ports, clients use each of these ports "
+    "according to the hints in its slice; if the target ports are equal, clients use the address and other endpoints "
+    "as usual, even if the hints in the two slices differ.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source=TWICE,
@@ -171,7 +172,7 @@ def test_slices_of_names_are_not_used(three_zones: Cluster) -> None:
 @requirement(
     "SLICE/large-slices-are-read-whole",
     "A proxy uses the ready endpoints of a slice with 1,000 endpoints, whether they are first or last in the slice, "
-    "and adapts when others become ready.",
+    "and adapts when other endpoints become ready.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice.endpoints (a maximum of 1000 endpoints); EndpointConditions.ready",

@@ -56,8 +56,8 @@ def test_udp_flow_moves_over_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-at-node-ports",
-    "An external or in-cluster UDP client that keeps using one source port at a node port reaches a remaining "
-    "endpoint after its previous endpoint was removed, and after hints changed.",
+    "An external or in-cluster UDP client that keeps using one source port at a node port reaches a remaining endpoint "
+    "after its previous endpoint was removed, and still gets answers after hints changed.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={NODE_PORT, UDP_SERVICES, ZONE_HINTS},
@@ -153,8 +153,8 @@ def test_udp_flows_follow_the_target_port(three_zones: Cluster) -> None:
 @requirement(
     "SERVICE/udp-flows-of-local-policies",
     "With a Local policy, an external or in-cluster UDP client that keeps using one source port reaches the endpoint "
-    "that replaces its endpoint on the node, and gets no answer if the node no longer has an endpoint; hints do not "
-    "change what external clients get.",
+    "that replaces its endpoint on the node, and gets no answer if the node no longer has an endpoint; for external "
+    "clients, hints make no difference.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},

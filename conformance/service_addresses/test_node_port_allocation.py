@@ -19,8 +19,8 @@ runs."""
 
 @requirement(
     "SERVICE/api-allocates-node-ports-outside-of-the-band",
-    "An API server allocates node ports from 30086 on while any of these in the default range is free, and leaves "
-    "lower node ports to Services that request them by number.",
+    "An API server with the default range of node ports allocates ports from 30086 to 32767 while any of them is free, "
+    "and leaves ports 30000 to 30085 to Services that request them by number.",
     level=MUST,
     features={NODE_PORT_ALLOCATION},
     source="core/v1 ServicePort.nodePort (usually assigned by the system); KEP-3668, Proposal",
@@ -44,7 +44,7 @@ def test_node_ports_are_allocated_outside_of_the_band(three_zones: Cluster) -> N
 @requirement(
     "SERVICE/api-gives-the-node-port-that-is-named",
     "A Service gets the node port that it requests if the port is in range and free, including a port that another "
-    "Service released; otherwise the API server rejects it with an error that names the field.",
+    "Service released; otherwise the API server rejects the Service with an error that names the field.",
     level=MUST,
     features={NODE_PORT_ALLOCATION},
     source="core/v1 ServicePort.nodePort (in-range and not in use: it will be used, otherwise the operation will fail)",

@@ -50,8 +50,8 @@ ODD_SERVICES: dict[str, dict[str, Any]] = {
 @pytest.mark.takes(9)
 @requirement(
     "SERVICE/proxy-keeps-running",
-    "A proxy keeps running and applying changes, whatever slices and Services the API server stores in this scenario "
-    "and in all others of the run.",
+    "A proxy keeps running and applying changes, whatever slices and Services the API server stores in this and all "
+    "other scenarios of the run.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 Endpoint.addresses (consumers must handle different types of addresses)",

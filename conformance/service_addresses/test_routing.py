@@ -118,8 +118,8 @@ def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/node-port-of-another-node",
-    "A pod reaches every endpoint at the node port of another node, and gets an answer from whichever endpoint the "
-    "node chooses.",
+    "A pod reaches every endpoint through the node port of another node, and gets an answer from whichever endpoint "
+    "that node chooses.",
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServiceSpec.type (NodePort)",
@@ -135,7 +135,8 @@ def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/load-balancer-address",
-    "A node answers at a load balancer address that is routed to it, for external and in-cluster clients.",
+    "External and in-cluster clients get answers at a load balancer address that is routed to a node, over TCP and "
+    "UDP.",
     level=MUST,
     features={LOAD_BALANCER, UDP_SERVICES},
     source="core/v1 ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
@@ -172,7 +173,7 @@ def test_load_balancer_without_node_ports_is_served(three_zones: Cluster) -> Non
 
 @requirement(
     "SERVICE/external-ips",
-    "A node answers at an address in spec.externalIPs that is routed to it.",
+    "External clients get answers at an address in spec.externalIPs that is routed to a node.",
     level=MUST,
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs",

@@ -124,8 +124,8 @@ def test_clients_are_spread(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/stays-within-hints",
-    "A client keeps one of the endpoints that hints select for its node: on its node if there are any, else in its "
-    "zone, else anywhere.",
+    "With session affinity, a client keeps one of the endpoints that hints select for its node: on the node if there "
+    "are any, else in its zone, else anywhere.",
     level=MUST,
     features={NODE_HINTS, SESSION_AFFINITY, ZONE_HINTS},
     source="KEP-3015, Design Details; KEP-4444, PreferClose",
@@ -146,8 +146,8 @@ def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/stays-within-hints-at-load-balancers",
-    "At a load balancer address, a client keeps one of the endpoints that hints select for the node that its traffic "
-    "enters.",
+    "With session affinity, a client of a load balancer address keeps one of the endpoints that hints select for the "
+    "node that its traffic enters.",
     level=MUST,
     features={LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY},
     source="KEP-3015, Addition of PreferSameNode; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -169,8 +169,8 @@ def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> 
 
 @requirement(
     "AFFINITY/stays-within-the-node",
-    "With internalTrafficPolicy Local, a client keeps an endpoint on its own node, and once that endpoint is removed, "
-    "keeps another one on that node.",
+    "With session affinity and internalTrafficPolicy Local, a client keeps an endpoint on its own node; once that "
+    "endpoint is removed, the client moves to another endpoint on the node and keeps that one.",
     level=MUST,
     features={INTERNAL_POLICY, SESSION_AFFINITY},
     source="KEP-2086, Proposal",
@@ -191,8 +191,8 @@ def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/moves-with-hints",
-    "When hints no longer select a client's endpoint, the client moves to an endpoint that they select, and keeps "
-    "that one.",
+    "With session affinity, when hints no longer select a client's endpoint, the client moves to an endpoint that they "
+    "select, and keeps that one.",
     level=MUST,
     features={SESSION_AFFINITY, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, PreferClose (route traffic to endpoints within the same zone)",
@@ -213,7 +213,8 @@ def test_client_moves_when_hints_change(three_zones: Cluster, port: Port) -> Non
 
 @requirement(
     "AFFINITY/leaves-with-its-endpoint",
-    "When a client's endpoint is removed or no longer ready, the client moves to another endpoint and keeps that one.",
+    "With session affinity, when a client's endpoint is removed or no longer ready, the client moves to another "
+    "endpoint and keeps that one.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinity; kubernetes#99299; kubernetes#110302",
@@ -239,7 +240,8 @@ def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port
 
 @requirement(
     "AFFINITY/new-endpoints-move-nobody",
-    "When an endpoint is added or removed, each client keeps its endpoint while that endpoint exists.",
+    "With session affinity, when endpoints are added or removed, each client keeps its endpoint while that endpoint "
+    "exists.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity",
@@ -264,8 +266,8 @@ def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/ends-after-its-time",
-    "A client that makes no connection for longer than timeoutSeconds loses its affinity, and an endpoint that was "
-    "added meanwhile gets its share of such clients.",
+    "With session affinity, a client that makes no connection for longer than timeoutSeconds loses its endpoint, and "
+    "an endpoint that was added meanwhile gets its share of such clients.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
@@ -289,7 +291,8 @@ def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/coming-again-renews-it",
-    "A client that connects again within timeoutSeconds keeps its endpoint, however long ago its first connection was.",
+    "With session affinity, a client that connects again within timeoutSeconds keeps its endpoint, however long ago "
+    "its first connection was.",
     level=SHOULD,
     must_if=AFFINITY_RENEWAL,
     features={CLUSTER_IP, SESSION_AFFINITY},
@@ -316,8 +319,9 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/node-port-from-outside",
-    "An external client keeps its endpoint at a node port; with externalTrafficPolicy Local, it keeps an endpoint on "
-    "that node, and once that endpoint is removed, keeps another one on that node.",
+    "With session affinity, an external client of a node port keeps its endpoint; with externalTrafficPolicy Local, it "
+    "keeps an endpoint on the node that it uses, and once that endpoint is removed, moves to another one on that node "
+    "and keeps it.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",

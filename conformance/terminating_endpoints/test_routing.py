@@ -47,7 +47,7 @@ def leaving(pod: Pod, *, serving: bool | None = True, **fields: Any) -> Endpoint
 
 @requirement(
     "KEP-1669/ready-endpoints-come-before-terminating-ones",
-    "While any endpoint is ready, terminating endpoints get no new connections.",
+    "While at least one endpoint is ready, terminating endpoints get no new connections.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (terminating endpoints only when no endpoint is ready)",

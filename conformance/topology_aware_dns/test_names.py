@@ -90,8 +90,8 @@ def test_headless_service_has_its_ready_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/endpoint-has-its-hostname",
-    "An endpoint of a headless Service with a hostname has a name of its own below the Service's name, and SRV records "
-    "point to that name; a name that two endpoints share has the addresses of both.",
+    "An endpoint of a headless Service with a hostname has a DNS name of its own below the Service's name, and SRV "
+    "records point to that name; a name that two endpoints share has the addresses of both.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service",
@@ -369,8 +369,8 @@ def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/server-keeps-running",
-    "A DNS server keeps running and serving changes, whatever slices and Services the API server stores in this "
-    "scenario and in all others of the run.",
+    "A DNS server keeps running and serving changes, whatever slices and Services the API server stores in this and "
+    "all other scenarios of the run.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}; discovery/v1 Endpoint.addresses (consumers must handle different types of addresses)",

@@ -24,8 +24,8 @@ EVERY = "a1 a2 b1 b2 c1"
 
 @requirement(
     "KEP-536/dns-tells-of-the-clients-place",
-    "For a headless Service with topology keys, A and AAAA answers contain the endpoints near the client: pods in "
-    "different zones get different answers.",
+    "For a headless Service with topology keys, A and AAAA answers contain exactly the endpoints that the keys select "
+    "for the client: pods in different zones get different answers.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (select only the IPs of backend Pods in the same topological domain)",
@@ -66,8 +66,8 @@ def _expect_own_place(three_zones: Cluster, kind: str) -> None:
 
 @requirement(
     "KEP-536/dns-tells-of-none-where-none-is-near",
-    "Without a final *, topology keys are a hard requirement: when no endpoint matches a key, a client gets NXDOMAIN "
-    "or an answer without records.",
+    "For a headless Service, topology keys without a final * are a hard requirement: when no endpoint matches a key, a "
+    "client gets NXDOMAIN or an answer without records.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (requirements are hard); {DNS}; the DNS specification, whose headless Services without endpoints "
@@ -90,8 +90,8 @@ def test_dns_tells_of_none_where_none_is_near(three_zones: Cluster, key: str) ->
 
 @requirement(
     "KEP-536/dns-first-key-that-is-met-decides",
-    "The first topology key that matches an endpoint decides, even if it follows a key that the client's node does "
-    "not have as a label; * matches all endpoints.",
+    "For a headless Service, the first topology key that matches an endpoint decides, even if it follows a key that "
+    "the client's node does not have as a label; * matches all endpoints.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (preference-order list); {DNS}",
@@ -130,7 +130,7 @@ def test_dns_without_keys_tells_of_all(three_zones: Cluster, keys: tuple[str, ..
 
 @requirement(
     "KEP-536/dns-follows-keys",
-    "When the topology keys of an existing Service change, DNS answers change accordingly.",
+    "When the topology keys of an existing headless Service change, DNS answers change accordingly.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS}; {API}",
@@ -152,8 +152,9 @@ def test_dns_follows_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-follows-nodes-that-are-relabelled",
-    "When the labels of a node change, DNS answers to its pods contain the endpoints near the new location, and "
-    "answers to clients near the new location contain the node's pods.",
+    "For a headless Service with topology keys, when the labels of a node change, DNS answers to the node's pods "
+    "contain the endpoints near the new location, and answers to clients near the new location contain the node's "
+    "pods.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (retrieve the node labels of both client and backend Pods via PodLocator)",
@@ -175,8 +176,8 @@ def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-follows-endpoints-in-each-place",
-    "When the client's location loses its last endpoint, the next topology key decides, and when the location has an "
-    "endpoint again, the first topology key decides again.",
+    "For a headless Service with topology keys, when the client's zone loses its last endpoint, the next topology key "
+    "decides, and when the zone has an endpoint again, the first topology key decides again.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (only if no backends exist for index [0])",
@@ -196,7 +197,8 @@ def test_dns_follows_endpoints_in_each_place(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-tells-unknown-clients-of-all",
-    "A client whose address is in no PodLocator gets all endpoints if the last topology key of the Service is *.",
+    "For a headless Service whose last topology key is *, a client whose address is in no PodLocator gets all "
+    "endpoints.",
     level=SHOULD,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (needs to map PodIP -> Node; left open for other clients); {API} (soft requirement)",
