@@ -98,7 +98,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with its sections in order. `text` is its repository and path, or "" for the KEPs of the project."""
+    """A document with its sections in order. `text` says where its text is, or is "" for KEP-536, 2433, 3015 and 4444."""
 
     name: str
     title: str
@@ -140,7 +140,7 @@ def parse(text: str) -> Coverage:
 
 
 def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
-    """Return errors in a coverage file, beginning with line numbers. `requirements` are all requirement ids."""
+    """Return one message for each error in a coverage file. `requirements` are all requirement ids."""
     return [*_dead_ids(coverage, requirements), *_unmapped_requirements(coverage, requirements)]
 
 

@@ -27,7 +27,7 @@ def corpus_text(seed: int, count: int) -> str:
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycle]:
-    """Yield scenarios of a group, each time the one that adds most to the behaviour of the earlier scenarios."""
+    """Yield scenarios of a group. Each one exercises the most behaviour (see `shown`) that the earlier ones do not."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [
         {each for lifecycle in lifecycles for state in lifecycle.states for each in state.zones} for lifecycles in drawn
@@ -47,7 +47,7 @@ def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycl
 
 
 def shown(lifecycle: Lifecycle) -> Iterator[Hashable]:
-    """Yield the behaviour that a scenario shows: rules that select endpoints, and steps that change one thing and
+    """Yield the behaviour that a scenario exercises: rules that select endpoints, and steps that make one change and
     affect clients."""
     for state, node in itertools.product(lifecycle.states, lifecycle.nodes):
         found = outcome(lifecycle, state, node)

@@ -1,4 +1,4 @@
-"""Run the fixed scenarios, scenarios from a file, or newly generated ones for a limited time. Shrink failing ones."""
+"""Run the fixed scenarios, scenarios from a file, or newly generated ones. Shrink failing ones that are not fixed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class _ScenarioRunner:
 
 
 def _alike(lifecycles: Mapping[str, Lifecycle]) -> Iterable[Mapping[str, Lifecycle]]:
-    """Group scenarios that can share nodes: all their first states have the same zone labels, all second ones, …"""
+    """Group scenarios that can share nodes: the nth states of all scenarios in a group have the same zone labels."""
     found: list[tuple[Sequence[object], dict[str, Lifecycle]]] = []
     for name, each in sorted(lifecycles.items(), key=lambda item: -len(item[1].states)):
         zones = [state.zones for state in each.states]

@@ -1,7 +1,7 @@
 """Shrink a failing scenario: run all smaller candidates concurrently, and repeat with the smallest one that fails.
 
 Hypothesis would run the candidates one by one, and each takes a second or more. Scenarios are independent, so running
-all candidates together takes as long as running one. A time limit of a few seconds is therefore enough.
+all candidates together takes as long as running one. So a short time limit is enough.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generated lifecycles of Services: the KEPs define the endpoints of each client in every state.
+"""Generated lifecycles of Services: in every state, clients reach the endpoints that the KEPs' rules allow.
 
 By default a run checks a few fixed scenarios; `trafficdist run --generate 60s` generates new ones from the seed.
 Scenarios in which hints determine an outcome require the NodeHints feature, as in `conformance.interactions`.

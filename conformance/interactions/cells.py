@@ -92,7 +92,7 @@ def listening(cell: Cell, server: int) -> list[tuple[str, int, str]]:
 
 
 def slices(cell: Cell) -> dict[int, list[CellEndpoint]]:
-    """Return the endpoints of each slice by port. With partial hints, the last slice or endpoint has no hints."""
+    """Return the endpoints of each slice by port. With partial hints, the last of several slices has no hints."""
     ports, count = ports_of(cell), cell["endpoints"]
     written: dict[int, list[CellEndpoint]] = {}
     for number in range(count):

@@ -1,4 +1,4 @@
-"""The grid: all pairs and important triples of values of dimensions that other requirements vary one at a time.
+"""The grid: cells with all pairs and important triples of values that other requirements vary one at a time.
 
 Cells in which hints determine an outcome need node hints, which are optional. A proxy that claims this feature must
 support it on every address, family and protocol. Other cells do not depend on node hints. Cells that need extended

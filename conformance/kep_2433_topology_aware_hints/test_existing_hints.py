@@ -1,4 +1,4 @@
-"""KEP-2433 with existing hints: zones disappear, nodes without a zone or CPU appear, and slices fill up."""
+"""KEP-2433 with existing hints: zones disappear, nodes without a zone or CPU appear, and endpoints change."""
 
 from __future__ import annotations
 

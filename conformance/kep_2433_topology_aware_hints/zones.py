@@ -55,7 +55,7 @@ def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:
 
 
 def create_auto(cluster: Cluster, **options: object) -> Service:
-    """Create a Service that selects the pods of `create_pods` and requests CPU-based hints, with more `options`."""
+    """Create a Service that selects the pods of `create_pods` and requests CPU-based hints, with these fields."""
     return cluster.create_service(selector=WEB, annotations=AUTO, **options)  # type: ignore[arg-type]
 
 

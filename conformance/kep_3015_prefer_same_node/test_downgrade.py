@@ -29,7 +29,7 @@ OWN = {node: Hints(zones=(node[0],), nodes=(node,)) for node in ("a1", "b1")}
 
 
 def _prefer_same_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """Switch all components to 1.34, create a Service with PreferSameNode, and expect traffic to stay on the node."""
+    """Switch all components to 1.34, create a Service with PreferSameNode, and expect node routing."""
     bring_to(cluster, Skew(BETA, BETA, BETA))
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferSameNode", ports=(TCP, UDP))
     pods = cluster.run_servers(SERVERS, labels=WEB)

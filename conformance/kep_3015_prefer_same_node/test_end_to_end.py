@@ -1,4 +1,4 @@
-"""KEP-3015 end to end: a value in the API determines hints and packets. One test is the KEP's user story about DNS."""
+"""KEP-3015 end to end: trafficDistribution determines routing. One test is the KEP's user story about DNS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-3015, Version Skew Strategy: 1.33 needs its gate for the new values and forNodes; 1.34 has both by default."""
+"""KEP-3015, Version Skew Strategy: the new values and forNodes are off by default in 1.33 and on in 1.34."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-4444 end to end: a field in the API determines hints and packets. The controller writes all slices."""
+"""KEP-4444 end to end: the field trafficDistribution determines hints and routing. The controller writes all slices."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from trafficdist import (
 FEW = Rates(leak=0.1)  # for the check after a few endpoints have changed
 NUMBERS = range(9000, 9100)
 FOR_A, FOR_B = NUMBERS[-10:], NUMBERS[-14:-10]
-"""The target ports of 1,200 endpoints: those of ten ports are hinted for zone a, those of four ports for zone b."""
+"""Twelve pods listen on each target port. Endpoints at ten ports are hinted for zone a, those at four for zone b."""
 
 
 @requirement(

@@ -40,7 +40,7 @@ def by_all(*pods: Pod, of: Iterable[ClientRef] = ASKED_FROM) -> Traffic:
 
 
 def expect_now(cluster: Cluster, *questions: ExpectedTraffic) -> None:
-    """Expect the traffic that these `Question`s describe, all at the same time."""
+    """Expect all this traffic at the same time."""
     expect_concurrent_traffic(cluster, questions, rates=RATES)
 
 

@@ -51,7 +51,7 @@ HABIT = "Kubernetes, kube-proxy: stale UDP flows are removed"  # no KEP says thi
 
 
 def _emptied(pods: Sequence[Pod]) -> dict[str, list[Endpoint] | None]:
-    """Return the ways in which a slice loses its last usable endpoint. None means that the slice is deleted."""
+    """Return the new endpoints for each way in which a slice loses its last usable endpoint. None deletes the slice."""
     return {
         "empty": [],
         "deleted": None,
@@ -162,7 +162,7 @@ def test_deleted_service_gives_no_answer_at_external_addresses(three_zones: Clus
 
 
 def _expect_flows_end(cluster: Cluster, *to: AddressKind, deleted: bool = False, **fields: Any) -> None:
-    """Expect UDP flows with constant source ports to get answers only until a Service has no endpoint."""
+    """Expect UDP flows with constant source ports to end when their Service is deleted or has no usable endpoint."""
     (a1,) = cluster.run_servers(on=["a1"])
     ways = {"": None} if deleted else _emptied([a1])
     services = [cluster.create_service(ports=[UDP], **fields) for _ in ways]

@@ -63,7 +63,7 @@ def test_named_node_ports_are_given_once(three_zones: Cluster) -> None:
 
 
 def _create(cluster: Cluster, name: str, node_port: int) -> Response:
-    """Create a Service with this node port. Raises `IneligibleError` if it is out of the cluster's range."""
+    """Create a Service with this node port. Raises `IneligibleError` if the cluster has another range of node ports."""
     body = manifests.service(name, type="NodePort")
     body["spec"]["ports"][0]["nodePort"] = node_port
     answer = cluster.api.request("POST", path_of("services", cluster.namespace), body)

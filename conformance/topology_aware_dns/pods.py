@@ -53,7 +53,7 @@ def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
 
 
 def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
-    """Expect the DNS answers for the pod on each node to contain exactly the pods on these nodes ("" for no pods).
+    """Expect the DNS answers for the pod on each node to contain exactly the pods on its nodes in `told`.
 
     `kind` is the record type. By default, it is A or AAAA, for the cluster's first IP family.
     """
