@@ -98,7 +98,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with its sections in order. `text` says where its text is, or is "" for KEP-536, 2433, 3015 and 4444."""
+    """A document with its sections in order. `text` names the repository, path and commit of the document, or is ""."""
 
     name: str
     title: str

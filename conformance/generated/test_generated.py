@@ -47,8 +47,8 @@ def test_core_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/all",
-    "However a Service and its slices change, over either IP family, at any of its addresses and with session "
-    "affinity, clients reach the endpoints that traffic policies and endpoint conditions allow, and no others.",
+    "However a Service and its slices change, over both IP families, at all kinds of addresses, with and without "
+    "session affinity, clients reach the endpoints that traffic policies and endpoint conditions allow, and no others.",
     level=MUST,
     features=ALL,
     source=SERVICES,
@@ -60,9 +60,9 @@ def test_all(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/all-hints",
-    "However a Service, its slices and the zones of nodes change, over either IP family, at any of its addresses and "
-    "with session affinity, clients follow hints; if LosslessChanges is claimed, no connection fails while only hints "
-    "change.",
+    "However a Service, its slices and the zones of nodes change, over both IP families, at all kinds of addresses, "
+    "with and without session affinity, clients follow hints; if LosslessChanges is claimed, no connection fails while "
+    "only hints change.",
     level=MUST,
     features=ALL | {NODE_HINTS},
     source=HINTS,

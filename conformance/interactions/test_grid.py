@@ -147,8 +147,8 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
 @pytest.mark.takes(12)
 @requirement(
     "INTERACTIONS/ipv6",
-    "Traffic over IPv6, at all addresses, goes to the endpoints that traffic policies and endpoint conditions select, "
-    "with or without hints, for every protocol, kind of client and target port.",
+    "Traffic over IPv6, to all kinds of Service addresses, goes to the endpoints that traffic policies and endpoint "
+    "conditions select, with or without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=ALL,
     source=POLICIES,
@@ -165,8 +165,8 @@ def test_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/ipv6-hints",
-    "Traffic over IPv6, at all addresses, goes to the endpoints that hints select, for every protocol, traffic "
-    "policy, endpoint condition, kind of client and target port.",
+    "Traffic over IPv6, to all kinds of Service addresses, goes to the endpoints that hints select, for every "
+    "protocol, traffic policy, endpoint condition, kind of client and target port.",
     level=MUST,
     features=ALL | {NODE_HINTS},
     source=HINTS,
@@ -178,8 +178,8 @@ def test_ipv6_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/affinity",
-    "Traffic to Services with session affinity, at all addresses, goes to the endpoints that traffic policies and "
-    "endpoint conditions select, with or without hints, for every protocol, kind of client and target port.",
+    "Traffic to all kinds of addresses of Services with session affinity goes to the endpoints that traffic policies "
+    "and endpoint conditions select, with or without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=ALL | {SESSION_AFFINITY},
     source=POLICIES,
@@ -191,8 +191,8 @@ def test_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/affinity-hints",
-    "Traffic to Services with session affinity, at all addresses, goes to the endpoints that hints select, for every "
-    "protocol, traffic policy, endpoint condition, kind of client and target port.",
+    "Traffic to all kinds of addresses of Services with session affinity goes to the endpoints that hints select, for "
+    "every protocol, traffic policy, endpoint condition, kind of client and target port.",
     level=MUST,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,

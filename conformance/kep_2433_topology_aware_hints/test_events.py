@@ -99,7 +99,7 @@ CAUSES: Mapping[str, tuple[Callable[[Cluster], None], str]] = {
 
 @requirement(
     "KEP-2433/given-hints-are-an-event",
-    "When a Service gets hints, the controller emits an Event for it.",
+    "When a Service gets hints, the controller emits an Event for the Service.",
     level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Observability; released since 1.21",

@@ -75,8 +75,8 @@ def test_connections_are_spread_evenly_in_the_zone(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/hot-zone-stays-in-the-zone",
-    "With all clients in a zone that has one endpoint, that endpoint gets every connection, however many connections "
-    "are open.",
+    "If all clients are in a zone for which one endpoint is hinted, that endpoint gets every connection, however many "
+    "connections are open.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Risks and Mitigations; KEP-3015, User Stories, PreferClose vs PreferSameZone",

@@ -1,4 +1,4 @@
-"""Services with several ports, and endpoints that are different ports of one pod: each port follows its own hints."""
+"""Services with several ports, and endpoints at different ports of one pod: each port follows its own hints."""
 
 from __future__ import annotations
 

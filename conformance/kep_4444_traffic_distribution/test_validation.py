@@ -195,7 +195,8 @@ def test_internal_policy_defaults_to_cluster(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/api-external-policy-needs-an-external-address",
-    "externalTrafficPolicy is accepted only on Services with external addresses, and defaults to Cluster there.",
+    "externalTrafficPolicy is accepted only on Services with external addresses, and defaults to Cluster on such "
+    "Services.",
     level=SHOULD,
     features={TRAFFIC_POLICY_FIELDS},
     source="core/v1 ServiceSpec.externalTrafficPolicy",

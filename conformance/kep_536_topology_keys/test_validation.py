@@ -174,7 +174,7 @@ def test_key_that_is_no_label_name_is_refused(three_zones: Cluster, key: str) ->
 
 @requirement(
     "KEP-536/api-refuses-a-star-that-is-not-last",
-    "The topology key * must be the last one, because keys after it would never be used.",
+    "The topology key * must be the last topology key of a Service, because keys after * would never be used.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=RELEASED,

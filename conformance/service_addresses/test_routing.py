@@ -191,7 +191,8 @@ def test_external_ip_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/removed-endpoint-gets-nothing",
-    "An endpoint that is removed from the slices gets no new connections, and an added one gets its share of them.",
+    "An endpoint that is removed from the slices gets no new connections, and an endpoint that is added gets its share "
+    "of new connections.",
     level=MUST,
     features={CLUSTER_IP},
     source="KEP-4444, Default (trafficDistribution is not configured)",

@@ -121,8 +121,8 @@ def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
 
 @requirement(
     "KEP-1669/external-local-policy-uses-serving-endpoints-of-the-node",
-    "With externalTrafficPolicy Local, external traffic uses terminating endpoints on its node that still serve, if "
-    "no endpoint there is ready.",
+    "With externalTrafficPolicy Local, external traffic to a node without ready endpoints uses terminating endpoints "
+    "on that node that still serve.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
