@@ -23,7 +23,7 @@ SPREAD = 24  # number of clients; they all reach the same one of two endpoints i
 def expect_affinity(
     cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
 ) -> dict[ClientRef, Pod]:
-    """Expect each client to keep reaching one of its allowed pods. Return these pods. Raises `AssertionError`."""
+    """Expect each client to keep reaching one of its allowed pods. Return that pod. Raises `AssertionError`."""
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
@@ -48,7 +48,7 @@ def _first(
 def answering_pods(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any
 ) -> dict[ClientRef, str]:
-    """Return the name of each client's answering pod, or an outcome like "TimedOut". Raises `InconclusiveError`."""
+    """Send one probe from each client. Return the pod that answered each client, or an outcome like "TimedOut"."""
     seen = _ask(cluster, service, clients, **address)
     for who, each in zip(clients, seen, strict=True):
         if isinstance(each, Unknown):

@@ -52,7 +52,7 @@ from harness.variation.axes import PLAIN, DrawnValues
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""A Service with one of these fields gets no random kind of address. No KEP mentions other kinds for such Services."""
+"""A Service with one of these fields gets no random node port or external IP. No KEP mentions these in combination."""
 
 _FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
@@ -144,7 +144,7 @@ class Cluster(ComponentOperations, Observations):
         external_ips: bool = False,
         **spec: Any,
     ) -> Service:
-        """Create a Service, by default with one port. Without a `selector`, `publish` writes its slices.
+        """Create a Service, by default with one port. Without a `selector`, use `publish` to write slices.
 
         A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds one
         such address per node to spec.externalIPs. `spec` contains further fields of the spec, by API name. With
@@ -366,7 +366,7 @@ class Cluster(ComponentOperations, Observations):
         labels: Mapping[str, str] | None = None,
         unasked: bool = False,
     ) -> None:
-        """Write one slice per IP family with these endpoints. Replaces the slices that this Service has under `name`.
+        """Write one slice per IP family with these endpoints. Replace slices from an earlier call with the same `name`.
 
         Raises `UsageError` for hints that the Service does not request, unless `unasked` is true.
         """

@@ -1,4 +1,4 @@
-"""Expectations about traffic to many addresses at once. They share one wait, but each address is judged separately."""
+"""Expectations about concurrent traffic to many addresses. A check waits once for all, but judges each address."""
 
 import contextlib
 from collections import Counter
@@ -33,7 +33,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTraffic:
-    """A Service address, and the pods that must answer each client. If `kept`, each client must stay with one pod.
+    """A Service address, and the pods that must answer each client. If `kept`, a client must stay on the same pod.
 
     The defaults are a random kind of address, the first IP family and the first port of the Service.
     """
@@ -55,12 +55,12 @@ def expect_concurrent_traffic(
     explain: Callable[[str], str] = lambda _: "",
     timed: bool = True,
 ) -> None:
-    """Expect the clients of each question to reach the expected pods, as `expect_traffic` does for one address.
+    """Expect the clients of each `ExpectedTraffic` to reach its pods, as `expect_traffic` does for one address.
 
-    `explain` gets a failed question's name, and returns details. If `timed`, the traffic must be correct within the
-    time limit that the implementation claims.
+    `explain` gets the name of a failed `ExpectedTraffic`, and returns details for the message. If `timed`, the traffic
+    must be correct within the time limit that the implementation claims.
 
-    Raises `AssertionError` with names and outcomes of failed questions, `InconclusiveError`, and `UsageError` if no
+    Raises `AssertionError` with the names and outcomes of failed checks, `InconclusiveError`, or `UsageError` if no
     answer is expected from a Service that has never answered.
     """
     paths = {each.name: _paths(cluster, each) for each in questions}
@@ -100,8 +100,8 @@ def expect_traffic_during(
 ) -> Iterator[None]:
     """Require that only the expected pods answer the clients of each `ExpectedTraffic` during the block.
 
-    Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For
-    other questions, clients may get no answer or a refusal. `explain` returns details on a failed question.
+    Clients send probes at a steady rate. Each probe to an address in `answered` must get an answer. Probes to
+    addresses in `questions` may also get no answer or a refusal. `explain` returns details for a failed name.
     Raises `AssertionError` and `InconclusiveError`, unless the block itself raises an exception.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]
@@ -162,7 +162,7 @@ def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[PacketPath]]) -> dic
 def _measure(
     cluster: Cluster, paths: Mapping[str, Sequence[PacketPath]], rates: Rates, before: Observed
 ) -> Iterator[tuple[str, Judgement]]:
-    """Send all probes concurrently. Yields the judgement of each question, failed questions first."""
+    """Send all probes concurrently. Yield the name and judgement of each `ExpectedTraffic`, failed ones first."""
     windows = {name: cluster.window(name, some, rates) for name, some in paths.items()}
     asked = [(windows[name], path) for name, some in paths.items() for path in some]
     counts = {path: left(window, path, before) for window, path in asked}

@@ -1,4 +1,4 @@
-"""Waits until components have processed a change, and records the duration.
+"""Wait until components have processed a change, and record how long they took.
 
 No KEP specifies how soon a component must process a change. So a check waits for the time that the implementation
 claims, or up to `harness.eventually.FAR`, and then judges the last value.
@@ -32,9 +32,9 @@ def wait_for_value(
     every: float = 0.005,
     kept: float = 0.0,
 ) -> V:
-    """Call `look` until the value is as expected or the time is up. Return the last value, which the caller compares.
+    """Call `look` until its value is as expected or the time is up. Return the last value, even if it is wrong.
 
-    `look` and `every` are passed to `last_value`. `kept` seconds are added to the limit, for cached values.
+    `every` is the pause between two calls in seconds. `kept` seconds are added to the limit, for cached values.
     """
     cluster.backend.restored.await_pods()  # exclude the time that kubelets need
     begin = wrong_at = time.monotonic()
@@ -118,11 +118,11 @@ def delayed(begin: float, until: float, within: float) -> str:
 
 
 def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
-    """Expect the values checked since the last change to be unchanged `quiet` seconds (times the time scale) later.
+    """Expect checked values to stay unchanged for `quiet` seconds (times the time scale) after the last check.
 
     A controller may first write the expected value, and a moment later a wrong one. Waiting after each check would slow
-    down every step, so all checks share one wait at the end of the scenario. The plugin calls this function after each
-    test. Raises `AssertionError` with both values.
+    down every step, so all checks since the last change share one wait at the end. The plugin calls this function
+    after each test. Raises `AssertionError` with the earlier and the later value.
     """
     changes = _changes(cluster)
     unchanged = {what: each for what, each in cluster.record.sightings.items() if each.changes == changes}

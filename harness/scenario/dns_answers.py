@@ -284,7 +284,7 @@ def expect_dns_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` lists further arguments for `ask_dns`.
+    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has more arguments for `ask_dns`.
 
     The order of `data` does not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
     """
@@ -328,7 +328,7 @@ def locator_of(cluster: Cluster, pod: str) -> Object | None:
 
 
 def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
-    """Expect exactly these PodLocators, by name. `ips` is a sorted list of addresses. Raises `AssertionError`."""
+    """Expect exactly the PodLocators with these names and fields (`ips` as a sorted list). Raises `AssertionError`."""
     cluster.backend.part(ServesDns).dns()
     fields = sorted({field for each in expected.values() for field in each})
 

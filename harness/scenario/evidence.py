@@ -40,7 +40,7 @@ _KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 
 @dataclass(frozen=True, slots=True)
 class _WrongPacket:
-    """A client's path. `saw` is its first wrong observation in a window, or None if an expected answer is missing."""
+    """A client's path. `saw` is its first wrong observation, or None if only an expected pod was never reached."""
 
     path: PacketPath
     saw: Observation | None
@@ -49,7 +49,7 @@ class _WrongPacket:
 
 
 def explain_failure(cluster: Cluster, record: ScenarioRecord) -> Iterator[tuple[str, str | bytes]]:
-    """Yield (file name, content) of the objects, the evidence of components, and the paths of wrong packets."""
+    """Yield (file name, content) of all evidence files: objects, evidence of components, paths of wrong packets."""
     names = _pod_names(cluster, record)
     components = cluster.backend.booted.evidence(cluster.namespace, since=record.begun)
     yield from components.items()

@@ -37,10 +37,10 @@ class WrittenEndpoint:
 
 
 def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> dict[str, WrittenEndpoint]:
-    """Return the endpoints of a Service by pod name, from all its slices of an address family.
+    """Return a mapping from pod name to endpoint, from all of a Service's slices of an address family.
 
-    A pod may be in several slices with different ports. If the slices agree on the pod, it is returned as one endpoint.
-    If two slices disagree or share a port, it is returned twice, the second time under a name with "again".
+    A pod may be in several slices with different ports. The result has one endpoint for the pod if these slices
+    contain the same conditions, zone, node and hints, and no common port. Otherwise a second name contains "again".
     """
     family = family or first_family(service)
     found: dict[str, WrittenEndpoint] = {}
@@ -102,7 +102,7 @@ def expect_hint_counts(
     """Expect every endpoint to have a hint for exactly one zone, with this number of endpoints per zone.
 
     If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not which ones.
-    Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
+    Returns the names of the pods that are hinted to each zone. Raises `AssertionError` with the counts.
     """
     family = family or first_family(service)
     pods = _hinted(cluster, service, family, lambda pods: _counts(pods) == dict(expected))
@@ -149,7 +149,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 def _hinted(
     cluster: Cluster, service: Service, family: str, is_right: Callable[[dict[str, set[str]]], bool]
 ) -> dict[str, set[str]]:
-    """Wait for hints. Return pod names by hinted zone. The key is "N zones" for pods with no or several zones."""
+    """Wait for hints. Return the pod names for each hinted zone, and for "N zones" if a pod has no or several zones."""
 
     def look() -> dict[str, set[str]]:
         pods: dict[str, set[str]] = {}
@@ -181,7 +181,7 @@ def _wait(
 def expect_conditions(
     cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = ""
 ) -> None:
-    """Expect these conditions (ready, serving, terminating) of the endpoints, by pod name.
+    """Expect the endpoint of each pod in `expected` to have these conditions (ready, serving, terminating).
 
     A missing condition has the API's documented default: ready, not terminating, and either serving (newer API
     documentation) or equal to ready (older). Raises `AssertionError` with the first wrong endpoint.

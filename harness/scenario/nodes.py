@@ -25,7 +25,7 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 
 class Nodes:
     def __init__(self, backend: ScenarioBackend, history: History, variation: LabelVariation) -> None:
-        """`variation` varies labels without "kubernetes.io/". Unsupported changes raise `UnavailableError`."""
+        """`variation` varies label keys without "kubernetes.io/". Unsupported changes raise `UnavailableError`."""
         self._backend = backend
         self._need = backend.need
         self._history = history
@@ -196,7 +196,7 @@ class Nodes:
             self._backend.settle()
 
     def _remember(self, name: str) -> Object:
-        """Return the node as it was before the scenario's first change."""
+        """Return the Node object as it was before the scenario first changed it."""
         if name not in self._before:
             self._before[name] = self._api.get("nodes", "", name)
         return self._before[name]
@@ -206,7 +206,7 @@ class Nodes:
 
 
 def _status(cpu_milli: int | None, ready: Readiness | None) -> dict[str, Any]:
-    """Return the merge patch that sets these values in a status. Values of `None` are omitted."""
+    """Return a partial Node status with these values. Values of `None` are omitted."""
     allocatable, capacity = (manifests.cpu(cpu_milli), manifests.CAPACITY) if cpu_milli else (None, None)
     cpu = {} if cpu_milli is None else {"allocatable": {"cpu": allocatable}, "capacity": {"cpu": capacity}}
     (condition,) = manifests.node_status(Node("", ""), [], ready=ready is True)["conditions"]

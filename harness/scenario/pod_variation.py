@@ -77,7 +77,7 @@ class PodVariation:
         return [(name, self._numbers[pod], protocol) for protocol, name in _NAMES.items()]
 
     def after(self, pod: WantedPod) -> None:
-        """Perform random events after pod creation: set final labels, or create pods that then lose these labels."""
+        """Perform random events after pod creation: set final labels, and create pods that later lose these labels."""
         if (labels := self._final.pop(pod.name, None)) is not None:
             self.backend.settle()
             self.backend.api.patch("pods", self.namespace, pod.name, {"metadata": {"labels": dict(labels)}})

@@ -15,7 +15,7 @@ _NOWHERE = f"{axes.ADDRESSES}=nowhere"
 
 @dataclass(frozen=True, slots=True)
 class _PublishedSlice:
-    """A slice as the scenario specified it, its random values, and the slices that represent it in the API, by name."""
+    """A slice as the scenario specified it, its random values, and the API's slices that represent it (by name)."""
 
     service: Service
     draw: DrawnValues
@@ -69,7 +69,7 @@ class PublishedSlices:
                 self.write(service, each.written)
 
     def withdraw(self, name: str) -> None:
-        """Delete the slices that represent a slice of the scenario, or the slice with this name."""
+        """Delete the slices that represent this slice of the scenario. If there are none, delete the slice itself."""
         known = self._known.pop(name, None)
         self.delete(known.slices if known else [name])
 

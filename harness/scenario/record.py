@@ -22,7 +22,7 @@ _LONGEST_EXPLANATION = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ObservedValue:
-    """A value that was as expected at `at` (monotonic seconds). `changes` counts API writes and changes before it."""
+    """A value that was as expected at `at` (monotonic seconds). `changes` counts earlier API writes and changes."""
 
     at: float
     changes: tuple[int, int]

@@ -1,7 +1,7 @@
 """Determine the expectations of a suite's tests without a cluster, for `trafficdist verify`.
 
-A rehearsal runs a test with a stand-in for its cluster, which creates nothing and only names pods and Services. It
-records the expectations of the test, and measures nothing. It ends at the first decision that needs a real cluster. So
+A rehearsal runs a test with a stand-in for its cluster, which creates nothing and only names pods and Services. The
+rehearsal records the test's expectations, and ends at the first decision that needs a real cluster. So
 the history of a test that passed contains at least the recorded expectations, in the same order.
 """
 
@@ -47,7 +47,7 @@ class RehearsableCase:
 
 @dataclass(slots=True)
 class ExpectedRecords:
-    """The windows and comparisons in the history of a passed case. `rates`: all error rates in its test's code.
+    """Windows and comparisons that the history of a passed case must contain. `rates`: error rates in the test's code.
 
     `compared` has pairs: a part of the subject (see `fits`), and the expected value or a frozenset of accepted values.
     `left` contains values that `recheck` may compare again. `complete` is true if the records contain all expectations.
@@ -69,11 +69,11 @@ class RunFacts:
 
 
 ExpectedByCase = Callable[[RunFacts], Mapping[tuple[str, str], ExpectedRecords]]
-"""A function that returns the expectations of each case of a run, by requirement and parameters."""
+"""A function that returns a mapping from (requirement, parameters) of each case of a run to its expectations."""
 
 
 def rehearse(cases: Sequence[RehearsableCase], run: RunFacts) -> dict[tuple[str, str], ExpectedRecords]:
-    """Rehearse the cases of a suite for a run. Return each case's expectations by requirement and parameters."""
+    """Rehearse the cases of a suite for a run. Return a mapping from (requirement, parameters) to expectations."""
     packages = tuple({each.test.__module__.partition(".")[0] for each in cases})
     rates = [frozenset(_rates(each.test, packages)) for each in cases]  # before functions are replaced
     found = {}
@@ -417,7 +417,7 @@ _NOTED: Mapping[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def _replaced(tests: Iterable[FunctionType], packages: Collection[str]) -> Iterator[None]:
-    """Use stand-ins for functions of `harness.scenario` that take a cluster, in the tests' modules and packages."""
+    """In the tests' modules and packages, replace functions of `harness.scenario` that take a cluster with stand-ins."""
     modules = [vars(module) for name, module in sys.modules.items() if name.partition(".")[0] in packages]
     before = [
         (space, name, value)

@@ -13,7 +13,7 @@ from harness.variation.axes import PLAIN, DrawnValues
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
 
 HINT_ANNOTATIONS = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
-"""Annotations that make a controller allocate endpoints to zones in proportion to the CPU of their nodes."""
+"""Annotations that make a controller allocate endpoints to zones in proportion to the CPU of each zone."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Service:
 
 
 def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:
-    """Return a pod as a ready endpoint with hints for these zones and nodes, and other `Endpoint` fields."""
+    """Return a pod as an endpoint with hints for these zones and nodes. `conditions` sets any fields of `Endpoint`."""
     hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
     own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
     return Endpoint(pod.addresses, **(own | conditions))
@@ -68,7 +68,7 @@ def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), 
 def placeless(pod: Pod, **conditions: Any) -> Endpoint:
     """Return a pod as an endpoint without a node or zone.
 
-    Implementations may prefer nearby endpoints for a Service that does not request topology. If endpoints have no
+    Implementations may prefer nearby endpoints even if a Service has no traffic distribution. If endpoints have no
     location, every implementation must use all of them.
     """
     return endpoint(pod, node=None, zone=None, **conditions)
@@ -102,7 +102,7 @@ def refuse_unrequested_hints(name: str, requested: frozenset[str], endpoints: It
     """Raise `UsageError` for hints of a kind that the Service does not request.
 
     KEP-4444 states that kube-proxy follows hints regardless of the Service, but several proxies ignore hints unless the
-    Service's field or annotation requests them. Unrequested hints would test this choice, not the scenario.
+    Service's field or annotation requests them. With unrequested hints, a test would fail for such proxies.
     """
     hints = [each.hints for each in endpoints if each.hints is not None]
     written = {"zone": any(each.zones for each in hints), "node": any(each.nodes for each in hints)}

@@ -25,7 +25,7 @@ Traffic = Mapping[ClientRef, Expected]
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """An address of a Service, by kind, family and port. Packets enter at the node `via`, or at the client's node."""
+    """An address of a Service: kind, IP family and port. Packets enter at node `via`, or else at the client's node."""
 
     cluster: Cluster
     service: Service
@@ -57,7 +57,7 @@ class ServiceAddress:
     def paths(self, traffic: Traffic) -> list[PacketPath]:
         """Return the path of each client. With client=endpoint in `draw`, endpoints replace the clients on their nodes.
 
-        A proxy may need the nodeName of an endpoint that connects to itself. So the slice must contain the nodeName.
+        Only endpoints with a published nodeName replace clients, because proxies may need it for such connections.
         """
         pods = {each for what in traffic.values() if isinstance(what, AbstractSet) for each in what}
         from_endpoints = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "endpoint"
@@ -142,5 +142,5 @@ def in_words(observation: Observation) -> str:
 
 
 def why_unknown(observations: Iterable[Observation]) -> str:
-    """Return the reason for the first unknown observation, or ""."""
+    """Return why the first `Unknown` observation is inconclusive, or "" if there is none."""
     return next((each.why for each in observations if isinstance(each, Unknown)), "")

@@ -127,7 +127,7 @@ def expect_client_address(
 
 @contextlib.contextmanager
 def _long_connection(cluster: Cluster, paths: Sequence[PacketPath]) -> Iterator[None]:
-    """With connections=long in `draw`, expect an open connection of one client to keep its pod during the block."""
+    """With connections=long in `draw`, expect a connection to reach the same pod before and after the block."""
     connections = cluster.backend.find(OpensConnections)
     path = next((each for each in paths if each.speaks), None)
     if cluster.draw[axes.CONNECTIONS] != "long" or path is None or connections is None:
@@ -196,7 +196,7 @@ def expect_no_overload(
 ) -> None:
     """Send the same number of probes from each client. No pod may get over `percent` % more than an equal share.
 
-    `clients` lists node names. `zones` contains all pods by the zone of their hints, for the report. Raises
+    `clients` lists node names. `zones` maps each zone to the pods hinted to it, for the report. Raises
     `AssertionError` if a pod gets significantly more or an answer is missing, or `InconclusiveError`.
     """
     pods = {pod for each in zones.values() for pod in each}

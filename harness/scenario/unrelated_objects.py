@@ -38,7 +38,7 @@ _NODES: Mapping[str, Sequence[tuple[str, str, Mapping[str, str], int]]] = {
     ),
     "unready": (("a", "False", {}, 64_000), ("drawn-zone", "Unknown", {}, 64_000), ("", "Unknown", {}, 0)),
 }
-"""The zone, readiness, labels and millicores of nodes, by value of the axis `bystanders`. 0 means unknown CPU."""
+"""Zone, readiness, labels and millicores of the nodes for each value of the axis `bystanders` (0: unknown CPU)."""
 
 _MOST_NAMES = 4  # number of pods and Services of a scenario for which unrelated objects are created
 _ELSEWHERE = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:1::7"}
@@ -46,7 +46,7 @@ _ELSEWHERE = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:1::7"}
 
 @dataclass(slots=True)
 class SharedServices:
-    """The unrelated Services of a cluster. They remain until a scenario has another value of `neighbours`."""
+    """The unrelated Services of a cluster. They remain until a scenario draws another value of `neighbours`."""
 
     prefix: str = "td-"
     kind: str = "none"
@@ -92,7 +92,7 @@ class SharedServices:
 
 @dataclass(slots=True)
 class UnrelatedObjects:
-    """The unrelated objects of one scenario. If `shared` is None, it creates its own unrelated Services."""
+    """The unrelated objects of one scenario. If `shared` is None, the scenario creates its own Services."""
 
     backend: ScenarioBackend
     namespace: str
@@ -108,7 +108,7 @@ class UnrelatedObjects:
         self._own.make(self.backend.booted, self.draw[axes.NEIGHBOURS])
 
     def close(self) -> None:
-        """Delete the unrelated Services of this scenario."""
+        """Delete the unrelated Services that only this scenario uses. Shared Services remain."""
         if self.shared is None:
             self._own.make(self.backend.booted, "none")
 
@@ -121,7 +121,7 @@ class UnrelatedObjects:
         return self._owner
 
     def before_service(self, draw: DrawnValues, wanted: Object, families: Sequence[str]) -> None:
-        """If `draw` requires it, create and delete a Service named like `wanted`, or its twin (see `put_twin`)."""
+        """If `draw` requires it, create and delete a Service named like `wanted`, or write a twin (`put_twin`)."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: DrawnValues, obj: Object) -> bool:
-        """If `draw` requires it, write the slice with other endpoints, or its twin. Return whether the slice exists."""
+        """If `draw` requires it, first write the slice with other endpoints, or a twin. Return if the slice exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
