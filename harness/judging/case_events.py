@@ -16,7 +16,7 @@ SETTLED = "all components have worked on what was written"
 class WindowRecord:
     """A measuring window that was opened at `at` (monotonic seconds). `of` is the Service and kind of address.
 
-    `flows` contains the requests of steady traffic by client. It is empty for other windows.
+    `flows` maps each client to its requests if the window has steady traffic. Otherwise, it is empty.
     """
 
     at: float
@@ -41,9 +41,9 @@ class ComparedValues:
 
 @dataclass(slots=True)
 class CaseEvents:
-    """The events of one case by time (monotonic seconds). `took_up`: the times when all changes were processed.
+    """The events of one case, in order of time. `took_up` has the times (monotonic s) when all changes were processed.
 
-    `begun` is the start of the scenario, or None in older histories. Times in messages are relative to it.
+    `begun` is the start of the scenario, or None in older histories. Times in messages are relative to `begun`.
     """
 
     changes: list[Change] = field(default_factory=list)

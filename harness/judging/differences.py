@@ -1,4 +1,4 @@
-"""Describe how a failed scenario differs from its expectation. One description can apply to several scenarios.
+"""Describe how the observations of a failed scenario differ from what it expects, in words that other scenarios share.
 
 Two requirements that fail with the same difference probably fail for the same reason. A difference states what
 happened to connections (such as "leave the client's zone"), and under which conditions. It names no pod or Service.
@@ -40,7 +40,7 @@ RANKS = (
 """All differences in connections, the most informative first. Other differences concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
-"""Conditions from titles and labels of windows and comparisons. Others are kinds of addresses, and drawn values."""
+"""Conditions that titles and labels of windows and comparisons show. Kinds of addresses are conditions too."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,7 +106,7 @@ def _of_window(window: WindowRecord, changes: Sequence[Change]) -> Iterator[tupl
 def _of_outcome(
     column: str, expected: object, client: "_Client", endpoints: "_Endpoints", *, during: bool
 ) -> Iterable[str]:
-    """Return what is wrong with one kind of answer. `column` is the pod that answered, "refused" or "timed out"."""
+    """Return what is wrong with one wrong outcome. `column` is the pod that answered, "refused" or "timed out"."""
     if column == "refused":
         return [NOT_DROPPED if isinstance(expected, TimedOut) else REFUSED_DURING if during else REFUSED]
     if column == "timed out":
@@ -264,7 +264,7 @@ _SUBJECTS = {
     r"^(?:ports|zones|addresses).* slices|^slices of|^zones of endpoints": "EndpointSlices are wrong or not updated",
     r"^the ([\w-]+)$": "the {0} stops",
 }
-"""The difference that a failed comparison shows, by a regular expression for the comparison's subject."""
+"""Patterns for the subject of a failed comparison, and the difference that such a comparison shows."""
 
 
 def _dns(expected: Any, observed: Mapping[str, Any]) -> str:

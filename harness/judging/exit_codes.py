@@ -1,7 +1,7 @@
 """The exit codes of a run and their precedence. Codes 0 to 6 are pytest's. Codes from 10 on are the suite's own.
 
-A failed requirement takes precedence over an inconclusive requirement, unless the suite cannot trust its own
-instruments. By default, only MUST requirements and requirements that never began affect the exit code.
+A failed requirement takes precedence over an inconclusive requirement. `DISTRUST` (faulty instruments of the suite)
+precedes both. By default, only MUST requirements and requirements that never began affect the exit code.
 """
 
 import enum

@@ -3,7 +3,7 @@
 The file suffices to derive all verdicts, so later releases can judge old runs, and anyone can check verdicts. Each line
 ends with a digest of the line and the previous digest, which reveals changed and removed lines. Usually, one system
 call writes each line. If a process is killed, its history has no end record, and its last line may be incomplete.
-`trafficdist judge` reports this.
+`trafficdist judge` reports incomplete histories.
 
     begin         the worker (in a merged history, all workers), and the version of this format
     run           facts about the run
@@ -22,7 +22,7 @@ call writes each line. If a process is killed, its history has no end record, an
     steps         steps and attachments of a test, in Allure's form; not in a merged history
     not-run       tests that never began, with their verdict and message
     broken-off    in a merged history: the part of a worker stops here, without an end record
-    end           the end of a complete history
+    end           the last record, which is missing if the process was killed
 """
 
 import contextlib
@@ -51,7 +51,7 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""The number of wrong observations that a call of `Window.observe` writes in full. Others are only counted."""
+"""The maximum number of wrong observations that one call of `Window.observe` writes. It only counts further ones."""
 
 _CHANGES = 1000  # the number of changes to keep for explanations
 
@@ -267,7 +267,7 @@ class HistoryParts:
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _HistoryPart(path)).new()]
 
     def recorded(self) -> RecordedHistory:
-        """Return all records by time except end records. A part without an end record gets a "broken-off" record."""
+        """Return all records in order of time, but no end records. A part without one gets a "broken-off" record."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
         entries.sort(key=lambda record: float(record["mono"]))  # stable: the records of each worker keep their order

@@ -26,7 +26,7 @@ from harness.variation.axes import parse_draw
 Key = tuple[str, str]  # identifies a case by the id of the requirement and the parameters of the case
 
 _Tests = dict[str, dict[str, list[str]]]
-"""The parameters of all cases, by document and slug. A test without parameters has an empty list."""
+"""The parameters of the cases of each slug of each document. A test without parameters has an empty list."""
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ class Judge:
                 worker.story.took_up.append(record["mono"])
 
     def _observed(self, record: Mapping[str, Any], window: WindowRecord) -> None:
-        """Add the counts of a client. For steady traffic, the counts must match the recorded requests."""
+        """Add the counts of a client. Record a contradiction if its requests in steady traffic have other counts."""
         counted = as_json.read_tally(record["tally"])
         window.tallies.setdefault(record["client"], Tally()).add(counted)
         if "flow" in record:

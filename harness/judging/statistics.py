@@ -1,7 +1,7 @@
 """Computes how many probes a check needs to achieve its stated error rates.
 
-A check of random choices can be wrong, so it states its error rates: the smallest fault that it detects, and the
-probability of missing it. Both are fixed before the run, determine the sample sizes, and are listed in the report.
+Proxies pick endpoints at random, so a check can be wrong. A check states its error rates: the smallest fault that it
+detects, and the probability of missing this fault. Both are set before the run and determine the sample sizes.
 
 A fault that affects some connections usually affects some connections of every client. A fault that affects only one
 client usually affects all its connections. So each check has two thresholds: a small one for all clients with the same
@@ -31,7 +31,7 @@ DEFAULT_ALONE = 0.2
 class Rates:
     """The error rates of a check: the smallest shares of wrong answers to detect, and the probability of missing them.
 
-    All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of its own
+    All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of wrong
     answers, or `leak` if `leak` is larger. If there is only one client, it detects `leak`. `chances` is how many times
     a fault can pass by luck. It is two if a wait precedes the window: correct observations during the wait count, and
     wrong observations only restart the wait. The total probability of missing a fault is below `miss`.
@@ -156,7 +156,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return bounds that all counts of `count` equal endpoints meet with a probability of at least 1 - `alarm`."""
+    """Return bounds that the answers of all `count` equal endpoints meet with a probability of at least 1 - `alarm`."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)
@@ -164,7 +164,7 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 
 @cache
 def bounded_load(count: int, percent: int) -> tuple[int, int]:
-    """Return how many probes check that no endpoint of `count` gets over `percent` % more than an equal share.
+    """Return how many probes are needed to check that no endpoint of `count` gets `percent` % over an equal share.
 
     The second number is the most answers that one endpoint may give. The smallest fault is one endpoint with one and a
     half times the allowed traffic. If endpoints get exactly the allowed traffic, the total false-alarm probability is

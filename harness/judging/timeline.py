@@ -15,7 +15,7 @@ HEAD = "Timeline, relative to the start of the scenario (each change at the time
 
 BEFORE = 10
 AFTER = 5
-"""The numbers of changes to show before and after the first wrong observation."""
+"""The maximum numbers of changes to show before and after the first wrong observation."""
 
 _LONGEST = 140  # maximum number of characters of a change
 
@@ -38,7 +38,7 @@ class TimedObservation(NamedTuple):
 
 
 def as_text(changes: Iterable[Change], seen: Sequence[TimedObservation], *, zero: float) -> str:
-    """Return the changes since `zero` (monotonic s) and the observations as text by time, or "" if nothing changed."""
+    """Return the changes since `zero` (monotonic s) and the observations as text in order of time, or ""."""
     mine = [each for each in changes if each.at >= zero and each.what != "measured"]
     first = min((each.at for each in seen), default=float("inf"))
     before = [each for each in mine if each.at <= first]

@@ -118,7 +118,7 @@ def _reaction(samples: Sequence[Timed], phase: ExpectedChange) -> dict[str, Any]
 
 
 def reaction_ms(reaction: dict[str, Any]) -> float | None:
-    """Return the ms until an expected pod answers and all answers are correct, or None if this never happens."""
+    """Return the ms until an expected pod answers and all answers are correct, or None if they never are."""
     if "firstRightMs" not in reaction or "allRightMs" not in reaction:
         return None
     return float(max(reaction["firstRightMs"], reaction["allRightMs"]))

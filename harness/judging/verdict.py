@@ -46,7 +46,7 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class GridRow:
-    """A client, its expectation in words, and its cells by column."""
+    """A client, its expectation in words, and its cell in each column."""
 
     client: str
     expected: str
@@ -81,7 +81,7 @@ class SkipReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The client gets silence or refusals, for requirements that do not specify how a connection fails."""
+    """The client gets silence or refusals. This is for requirements that do not specify how a connection fails."""
 
 
 NO_ANSWER = NoAnswer()
@@ -171,7 +171,7 @@ class Judgement:
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan for one client if `clients` clients see the same faults. Raises `ValueError` for an empty set."""
+    """Return one client's sample plan if `clients` clients see equal faults. Raises `ValueError` for an empty set."""
     if isinstance(expected, TimedOut | Refused | NoAnswer):
         return every_probe("silence", rates, clients=clients)
     if isinstance(expected, AnyOf):
@@ -227,7 +227,7 @@ def pods_of(expected: Expected) -> frozenset[str]:
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
-    """Judge observations. The result of a client with fewer observations than `planned` is inconclusive.
+    """Judge observations. A client with fewer observations than `planned`, none of them wrong, is inconclusive.
 
     Raises `ValueError` for observations of a client without an expectation.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def installed(group: str, name: str | None = None) -> Iterator[EntryPoint]:
-    """Yield a group's entry points, optionally with one name, whose modules are installed. Import no module."""
+    """Yield a group's entry points (with this name, if given) whose modules are installed. Import no module."""
     for each in entry_points(group=group):
         if name in (None, each.name) and _is_installed(each.module):
             yield each

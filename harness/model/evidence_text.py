@@ -72,7 +72,7 @@ def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
 
 
 def files_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
-    """Return the files that `ask` returns, by name. If `ask` fails, return a file `no-WHO.txt` with the error."""
+    """Return the file names and texts that `ask` returns. If `ask` fails, return a file `no-WHO.txt` with the error."""
     found: dict[str, str] = {}
     error = gathered(lambda: found.update(ask()) or "")
     return found or ({f"no-{who}.txt": error} if error else {})

@@ -13,7 +13,7 @@ def enabled_gates(metrics: str) -> dict[str, bool]:
 
 
 SUCCESSORS: Mapping[str, str] = {"endpoint_slice_controller_changes": "endpoint_slice_controller_changes_total"}
-"""The metric that replaces each metric that a later Kubernetes release hides."""
+"""Metrics that later Kubernetes releases hide, each with the metric that replaces it."""
 
 
 class Metrics:
@@ -36,5 +36,5 @@ class Metrics:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of `values`. It is 0 without a sample, because components may omit unused counters."""
+        """Return the sum of `values`. It is 0 if there is no sample, because components may omit unused counters."""
         return sum(self.values(name, **labels))

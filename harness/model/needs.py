@@ -30,7 +30,7 @@ class Needs:
 
 
 def read(place: Path) -> dict[str, Needs]:
-    """Return the needs by requirement from the file in a folder, or {} if there is none. Raises `UsageError`."""
+    """Return the needs of each requirement from the file in a folder, or {} if there is none. Raises `UsageError`."""
     from harness.model import strict_yaml  # noqa: PLC0415  the plugin loads this module in every pytest run
 
     file = place / FILE

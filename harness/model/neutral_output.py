@@ -111,7 +111,7 @@ def neutral_streams() -> Iterator[None]:
 
 
 def terminal_below(stream: Any) -> Any:
-    """Return the terminal below a neutralised stream, for output that moves the cursor and shows no untrusted text."""
+    """Return the unguarded stream if output goes to a terminal. Callers move the cursor, and show no untrusted text."""
     guard = getattr(stream, "buffer", None)
     return guard.below if isinstance(guard, _NeutralStream) and guard.isatty() else stream
 

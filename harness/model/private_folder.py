@@ -1,4 +1,4 @@
-"""A temporary folder of a process. If the process is killed, the next process with an `PrivateFolder` removes it."""
+"""A temporary folder of a process. If the process is killed, the next process with the same prefix removes it."""
 
 import contextlib
 import fcntl

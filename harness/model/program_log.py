@@ -1,4 +1,4 @@
-"""Find the first error in a program's log, and read its last part. Later errors mostly follow from the first."""
+"""Find the first error in a program's log, or read the end of the log. Later errors mostly follow from the first."""
 
 import os
 import re

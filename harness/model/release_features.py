@@ -1,4 +1,4 @@
-"""The features that a Kubernetes release lacks, by version and feature gates. A run does not judge these features."""
+"""The features that a release lacks because of its version and feature gates. A run does not judge these features."""
 
 import re
 from collections.abc import Mapping

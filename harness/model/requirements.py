@@ -117,7 +117,7 @@ def requirement(
     - `unless`: an extended feature; implementations that claim it are exempt.
     - `since`: the first Kubernetes release that satisfies it, if there is no feature gate. Components that are
       configured to behave like an older release are exempt.
-    - `fixes`: the axes of variation that its sentence or its test fixes, and values that it excludes
+    - `fixes`: the axes of variation that must not vary in its test, and values that the test excludes
       ("client=endpoint"), each with the reason.
     - `answers`: the basic checks that its test covers, such as "TCP node-port" (see `harness.plugin.basic_checks`).
       Requirements that depend on a failed basic check are inconclusive, and refer to this requirement.

@@ -20,7 +20,7 @@ def milliseconds(seconds: float) -> float:
 
 
 def thousandths(seconds: float) -> float:
-    """Round the duration of a test or a run, in seconds, to milliseconds, as in all files."""
+    """Round the duration of a test or a run, in seconds, to milliseconds. All files contain this rounded value."""
     return round(seconds, 3)
 
 

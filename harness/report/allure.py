@@ -1,6 +1,6 @@
 """Write Allure results at the end of a run, one result per case, from the same data as all other reports.
 
-Allure identifies cases by `testCaseId` and parameters. Cases with the same id and parameters count as retries.
+Allure identifies a case by `testCaseId` and parameters. Several results of one case count as retries.
 """
 
 import hashlib

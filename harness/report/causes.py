@@ -29,7 +29,7 @@ _rank = list(Level).index  # MUST is first
 
 @dataclass(frozen=True, slots=True)
 class CommonCause:
-    """Requirements that fail in the same way. `mutants` contains pairs of a name and a fault, as a hint."""
+    """Requirements that fail in the same way. `mutants` has the names and faults of mutants that fail similarly."""
 
     headline: str
     requirements: tuple[str, ...]
@@ -132,7 +132,7 @@ def headlines(causes: Iterable[CommonCause]) -> dict[str, str]:
 
 
 def _candidates(failures: Iterable[_Failure]) -> set[_Candidate]:
-    """Return the possible causes: the conditions of each failure, and the common conditions of two failures."""
+    """Return the possible causes, with the conditions of each failure, or the common conditions of two failures."""
     found = {candidate for failure in failures for candidate in failure.candidates()}
     pairs = ((one, other) for one, other in combinations(found, 2) if one.text == other.text)
     return found | {_Candidate(one.text, both) for one, other in pairs if (both := one.conditions & other.conditions)}

@@ -1,6 +1,6 @@
-"""Find verdicts that changed between two nightly runs, and write an issue for each requirement.
+"""Find verdicts that changed between two nightly runs, and write an issue for each requirement with a change.
 
-A new requirement is a change only if it is not met. A requirement that a quick run omits is not a change.
+A new requirement counts as a change only if it is not met. A requirement that a quick run omits does not count.
 """
 
 import textwrap
@@ -39,14 +39,14 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True)
 class NightlyIssue:
-    """An issue for a change. Its title is the same every night."""
+    """An issue about one requirement or about many. The same requirement has the same title every night."""
 
     title: str
     body: str
 
 
 def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[VerdictChange]:
-    """Return the changes from `old` to `new`, by requirement and folder. Skip folders without an old report."""
+    """Return the changes from `old` to `new`, sorted by requirement and folder. Skip folders without an old report."""
     return sorted(
         change for where, report in new.items() if where in old for change in _changes(where, old[where], report)
     )

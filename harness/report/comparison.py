@@ -17,7 +17,7 @@ Report = Mapping[str, Any]
 
 NOT_RUN = "-"
 MARKS = {outcome: NOT_RUN if outcome is Outcome.NOT_RUN else shown.mark for outcome, shown in SHOWN.items()}
-"""Marks by outcome, with the worst outcome first."""
+"""The mark of each outcome, with the worst outcome first."""
 
 MET = MARKS[Outcome.MET]
 KEY = ", ".join(f"{MARKS[each]} {SHOWN[each].meaning}" for each in COLUMNS) + "."

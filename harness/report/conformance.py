@@ -139,7 +139,7 @@ def read_report(place: str) -> dict[str, Any]:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether the path of an artifact is inside the folder. No file is accessed."""
+    """Return whether the path of an artifact is inside the report's folder. No file is accessed."""
     parts = PurePath(path)
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or fault_of_path(path))
 
@@ -151,7 +151,7 @@ def with_levels(catalogue: Sequence[Requirement], report: Mapping[str, Any]) -> 
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:
-    """Return the reports in a folder of runs, by name of the run ("" for a single run). Raises `UsageError`."""
+    """Return a mapping from run name ("" for a single run) to the report in a folder of runs. Raises `UsageError`."""
     if not Path(place).is_dir() or (Path(place) / "report.yaml").exists():
         return {"": read_report(place)}
     found = {path.parent.name: read_report(str(path)) for path in sorted(Path(place).glob("*/report.yaml"))}
@@ -184,7 +184,7 @@ def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -
 
 
 def _level(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the statistics of claimed requirements. A level is partial if a MUST has no definite verdict."""
+    """Return the result and statistics of claimed requirements. "partial" means that a requirement has no verdict."""
     counted = [result for result in results if result.reason != "unsupported"]
     if not counted:
         return {}

@@ -77,7 +77,7 @@ def _version_of(package: str) -> str:
 
 
 def catalogue_digest(requirements: Iterable[Requirement]) -> str:
-    """Return a digest of the whole catalogue, without the claims of a run. Equal digests mean the same catalogue."""
+    """Return a digest of the whole catalogue, which does not depend on claims. Equal digests mean equal catalogues."""
     known = (replace(each, level=Level.SHOULD) if each.must_if else each for each in requirements)
     rows = [requirement_to_json(each) for each in sorted(known, key=lambda each: each.id)]
     return "sha256:" + hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()

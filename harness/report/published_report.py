@@ -1,7 +1,7 @@
 """The format in which `trafficdist shelf add` publishes a report, so that a repository can store many of them.
 
 A published report omits the observations of passed tests, because the history also has these observations.
-evidence.txt has excerpts of the evidence for each other test, with a heading for each original file.
+For each test that did not pass, evidence.txt has excerpts of the evidence, with a heading for each original file.
 """
 
 import re

@@ -24,7 +24,7 @@ NOTES_ON_HINTS = {
     "changesOfHintsAreFollowed": "the proxy applies the hints of a new EndpointSlice, but ignores changes to the hints "
     "of an existing slice. Does it ignore hints when it compares endpoints?",
 }
-"""The notes to show if a fact about the environment is false, by name of the fact."""
+"""Names of facts about the environment, and the note to show if the fact is false."""
 
 _SLOW = 5.0  # minimum seconds of a convergence to be shown
 _MOST_LINES = 60  # maximum number of lines of an explanation; the evidence has the whole text
@@ -227,7 +227,7 @@ def verdict_of(results: Sequence[Result], code: ExitCode, found: Sequence[Common
 
 
 def _undecided(results: Sequence[Result], code: ExitCode) -> str:
-    """Return which MUST requirements have no definite verdict, if this determines the exit code."""
+    """Return how many MUST requirements are inconclusive or did not run, if they determine the exit code, or ""."""
     verdicts = {ExitCode.INCONCLUSIVE: Verdict.INCONCLUSIVE, ExitCode.PARTIAL: Verdict.SKIPPED}
     words = {ExitCode.INCONCLUSIVE: "inconclusive", ExitCode.PARTIAL: "not run"}
     ids = _ids(results, Level.MUST, verdicts[code]) if code in verdicts else []

@@ -41,10 +41,10 @@ CLOCK_SECONDS = 600.0
 """The tolerance in seconds between times in report and history. On a busy machine, a run takes minutes to begin."""
 
 RELEASE = "release"
-"""The name of the version check. A report that fails only this check is valid, but made by another suite version."""
+"""The name of the check for a released suite version. A valid report of an unreleased version fails only this check."""
 
 DERIVED = "derived"
-"""The name of the check of junit.xml and the page. It runs last, and only if the other checks passed."""
+"""The name of the check of junit.xml and the page. It runs only if all checks but `release` and `suite` passed."""
 
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
@@ -76,7 +76,7 @@ class CheckedReport:
 def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
     """Return why the attestation of a report is refused, and a sentence about the attestation ("" if there is none).
 
-    By default, `repository` is that of the implementation. Raises `UsageError` if the folder has no valid report.
+    By default, `repository` is the implementation's repository. Raises `UsageError` if the folder has no valid report.
     """
     repository = repository or attestation.repository_of(conformance.read_report(str(folder)))
     held, text = attestation.check(folder, repository)
@@ -281,7 +281,7 @@ _ALWAYS: Mapping[str, Any] = {
     "connection of ": "Reached",
     "outcomes that are wrong before, during and after a change": {},
 }
-"""The expected values that the harness itself sets, by a pattern of the comparison's subject."""
+"""Patterns for subjects of comparisons, and the expected values that the harness itself sets for these subjects."""
 
 
 def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowRecord) -> bool:

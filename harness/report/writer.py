@@ -27,7 +27,7 @@ from harness.run.run import Run
 def write_reports(
     run: Run, results: Sequence[Result], judged: JudgedRun, recorded: RecordedHistory
 ) -> tuple[Path, list[CommonCause]]:
-    """Write all reports. Return the path of the report, and the causes. Raises `DistrustError` if this fails."""
+    """Write all reports. Return the path of report.yaml, and the causes. Raises `DistrustError`."""
     duration = time.monotonic() - run.started_at
     about = private_values(conformance.describe(run, results, duration))
     _merge_history(run, results, judged, recorded, about)
