@@ -1,4 +1,4 @@
-"""Describe how the observations of a failed scenario differ from what it expects, in words that other scenarios share.
+"""Describe the difference between the observations and the expectations of a failed scenario.
 
 Two requirements that fail with the same difference probably fail for the same reason. A difference states what
 happened to connections (such as "leave the client's zone"), and under which conditions. It names no pod or Service.

@@ -51,7 +51,7 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""The maximum number of wrong observations that one call of `Window.observe` writes. It only counts further ones."""
+"""The maximum number of wrong observations that `Window.observe` writes in full. Others are only counted."""
 
 _CHANGES = 1000  # the number of changes to keep for explanations
 

@@ -184,7 +184,7 @@ def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -
 
 
 def _level(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the result and statistics of claimed requirements. "partial" means that a requirement has no verdict."""
+    """Return the statistics and the result of claimed requirements: "partial" if a MUST has no definite verdict."""
     counted = [result for result in results if result.reason != "unsupported"]
     if not counted:
         return {}

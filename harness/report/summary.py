@@ -93,7 +93,7 @@ def summary(
     missing: Sequence[str] = (),
     found: Sequence[CommonCause] | None = None,
 ) -> list[Line]:
-    """Return the lines of a run's summary. `reasons` prevent its certification. `report` is the path of its report."""
+    """Return the summary of a run. `reasons` explain why it cannot be certified. `report` is the path of the report."""
     chosen = [result for result in results if not result.left_out]
     found = causes.of(chosen) if found is None else found
     return [

@@ -18,7 +18,7 @@ MOST_ARROWS = 24  # if a diagram would have more arrows, correct answers are omi
 
 
 class ConnectionKind(enum.StrEnum):
-    """The kind of a connection, in the order of a map's legend."""
+    """The kinds of connections, in the order of the legend of a map."""
 
     RIGHT = "right"
     UNKNOWN = "unknown"
@@ -57,7 +57,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class MapNode:
-    """A node, with its clients by name and its pods. `unrelated` lists running pods without a role in the scenario."""
+    """A node. `clients` maps client names to kinds. `unrelated` lists running pods without a role in the scenario."""
 
     name: str
     clients: Mapping[str, str]
@@ -72,7 +72,7 @@ class ClusterMap:
 
 
 def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str]) -> tuple[str, str]:
-    """Return the node and kind of the client with this label (`str(Client)` or "pod NAME"), or `NOWHERE`."""
+    """Return the node (or `NOWHERE`) and kind of the client with this label (`str(Client)` or "pod NAME")."""
     known = _clients_on(tuple(nodes))
     for name in (label, label.partition(" in ")[0]):
         pod = name.removeprefix("pod ")
@@ -164,5 +164,5 @@ def _label(client: str, what: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape all characters that have a meaning in Mermaid: replace them with their numbers."""
+    """Escape all characters that have a meaning in Mermaid: replace them with their character codes."""
     return _PLAIN.sub(lambda found: f"#{ord(found[0])};", text)

@@ -32,7 +32,7 @@ MOST_OPEN = 40
 
 MOST_EVIDENCE = 60_000
 MOST_EVIDENCE_OF_ALL = 6_000_000
-"""The maximum number of characters of evidence in the page. The run's folder has the complete evidence."""
+"""The limits of one evidence file and of all evidence in the page, in characters. The run's folder has all evidence."""
 
 MOST_NAMED = 12
 """The maximum number of requirements that the page names for each cause, or lists as inconclusive."""
