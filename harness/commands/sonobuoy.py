@@ -63,7 +63,7 @@ class InterruptibleProcess:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: float = PATIENCE) -> int:
-    """Run the suite, ensure that a JUnit file exists, and write `done`. Return the exit code of the run."""
+    """Run the suite, ensure that a JUnit file exists, and write the file `done`. Return the exit code of the run."""
     results = Path(environment.get("SONOBUOY_RESULTS_DIR") or "/tmp/results").absolute()  # noqa: S108  Sonobuoy's own
     folder = results / "trafficdist"
     child, code = InterruptibleProcess(patience), int(ExitCode.INTERNAL_ERROR)

@@ -8,7 +8,7 @@ failed sync after a second. So the barrier then waits until the queue is empty a
 If the node's change arrives last, the slice shows the old zone until the next sync of the barrier's Service.
 In this case, the barrier changes its Service again. The barrier changes its node only after another node has changed,
 because a node change may make the controller sync other Services, and the harness must not cause such a sync.
-The only exception is a change of a node's CPU, which controllers do not notice (see `Nodes.resize`).
+The only exception: controllers do not notice a change of a node's CPU, so `Nodes.resize` causes a sync.
 
 Proxies ignore the barrier's headless Service. Topology heuristics ignore its Node, which has a control plane label.
 """

@@ -66,7 +66,7 @@ class ControlPlane(Protocol):
 
     @property
     def controller(self) -> str:
-        """The name of the EndpointSlice controller for reports, with its version unless it is the API server's."""
+        """The name of the EndpointSlice controller for reports, and its version if it differs from the API server's."""
 
     def start(self) -> None:
         """Start the API server and the controller, and wait until they are ready."""

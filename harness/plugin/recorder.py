@@ -60,7 +60,7 @@ DISRUPTIVE = frozenset(
 )
 """Abilities whose use would disturb the scenarios of other workers on a real cluster, or be disturbed by them.
 
-Tests that need one of these abilities run last and one at a time. Metrics are included, because they count all traffic.
+Tests that need one of these abilities run last and one at a time. They include metrics, which count all traffic.
 """
 
 

@@ -22,7 +22,7 @@ class Shrinker:
         self._left = SECONDS * time_scale()
 
     def shrink(self, item: pytest.Item, draw: DrawnValues, following: pytest.Item | None) -> DrawnValues | None:
-        """Return the fewest random values with which a test still fails, or None if a repetition was inconclusive."""
+        """Return a reduced set of random values with which a test fails, or None if a repetition was inconclusive."""
         return shrunk(draw, lambda fewer: self._fails(item, fewer, following))
 
     def _fails(self, item: pytest.Item, draw: DrawnValues, following: pytest.Item | None) -> bool | None:
@@ -63,7 +63,7 @@ def _fails(item: pytest.Item, following: pytest.Item | None, seconds: float) -> 
 
 
 def shrunk(draw: DrawnValues, fails: Callable[[DrawnValues], bool | None]) -> DrawnValues | None:
-    """Return the fewest random values with which `fails` is true, or None if a repetition is inconclusive."""
+    """Return a reduced set of random values with which `fails` is true, or None if a repetition is inconclusive."""
     single = [DrawnValues((each,)) for each in draw.values] if len(draw.values) > 1 else []
     for each in (PLAIN, *single):
         if (found := fails(each)) or found is None:

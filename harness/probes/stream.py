@@ -137,7 +137,7 @@ class Stream:
             sock.close()
 
     def _watch(self) -> None:
-        """Start control probes, which send a round if the answer to the current request is late."""
+        """Start the timer that sends control probes if the answer to the current request is late."""
         self._control = ControlProbes(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 

@@ -88,7 +88,7 @@ class ApiServerAccess:
         return path
 
     def start(self, name: str, node: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
-        """Start a command in the sandbox and the netns of a node. `name` is used in errors. Raises `StartError`."""
+        """Start a command in the sandbox and the netns of a node. Errors contain `name`. Raises `StartError`."""
         return process.start(
             name, command, namespace=self.namespace(node), log=log, environment=environment, sandbox=self.sandbox(node)
         )

@@ -139,7 +139,7 @@ class Programs:
         self._connections.close()
 
     def remarks(self) -> list[str]:
-        """Return problems of programs that have been stopped, which do not affect the verdicts."""
+        """Return problems that stopped programs had. These problems do not affect the verdicts."""
         return [each for part in self._all for each in part.processes.remarks]
 
     def synced(self) -> bool:

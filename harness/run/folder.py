@@ -124,7 +124,7 @@ class OutputFolder:
         self.write(name, content)
 
     def leave_part(self, name: str, value: Any) -> None:
-        """Store a value for xdist's controller. Fails if the folder was removed because the controller has ended."""
+        """Store a value for xdist's main process. Fails if the folder was removed because that process has ended."""
         target = self.parts / f"{name}.json"
         with _writing(target):
             write_whole(target, json.dumps(value))

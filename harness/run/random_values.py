@@ -108,7 +108,7 @@ def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mappi
 
 
 def fixed(requirement: Requirement) -> set[str]:
-    """Return the axes and values that a requirement excludes. A sentence about connections always uses TCP."""
+    """Return the axes and values that a requirement excludes. A requirement about connections always uses TCP."""
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
     # A requirement with `answers` is a basic check, and sets its own kind of address.
