@@ -121,14 +121,19 @@ def shut_out(case: Case, zones: Sequence[str]) -> str:
 
 
 def template(case: Case) -> str:
-    """Return the constraint that spreads the pods of a workload over zones where they can start."""
-    shut, features = case.cluster.closed, case.cluster.features
+    """Return the constraint that spreads the pods of a workload over zones where they can start.
+
+    Pods with DoNotSchedule start on no node without a zone, so these nodes are labelled first.
+    """
+    shut, features, nodes = case.cluster.closed, case.cluster.features, case.cluster.nodes.items()
     taints = "nodeTaintsPolicy: Honor, " * (bool(shut) and features.at_least(26))
     when = "ScheduleAnyway" if shut and not taints else "DoNotSchedule"
     selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
+    bare = [] if "nodes" in case.cluster.objects.unread else [name for name, each in nodes if not each.zone]
+    label = f"{case.label(bare)}; then, " if bare and when == "DoNotSchedule" else ""
     spread_out = [each for each in case.owners if not each.startswith("daemonset/")] or case.owners
     return (
-        f"{case.in_template(spread_out)}: topologySpreadConstraints: [{{maxSkew: 1, "
+        f"{label}{case.in_template(spread_out)}: topologySpreadConstraints: [{{maxSkew: 1, "
         f"topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{{selector}}}}}}}]"
     )
 

@@ -420,6 +420,19 @@ _OF_HINTS = {
 }  # fmt: skip
 
 
+def labels_before_constraints(seen: ServiceAnswer) -> Iterator[str]:
+    """Pods that must be spread over zones start on no node without a zone, so all such nodes are labelled first."""
+    bare = {each["metadata"]["name"]: each["metadata"]["labels"] for each in seen.objects.nodes}
+    bare = {name: labels for name, labels in bare.items() if not labels.get(ZONE)}
+    for each in seen.found.findings:
+        before, strict, _ = each.remedy.partition("whenUnsatisfiable: DoNotSchedule")
+        given = re.findall(rf"kubectl label node (?:-l '(\S+)=([^,]*),[^']*'|([^-=][^=]*)) {ZONE}=", before)
+        named = {name for key, value, names in given for name in names.split() if not key}
+        named |= {name for name, labels in bare.items() for key, value, _ in given if key and labels.get(key) == value}
+        if strict and (missing := bare.keys() - named):
+            yield f"{sorted(missing)} have no zone label: {each.remedy}"
+
+
 def _without_ports(says: str) -> str:
     return re.sub(r"^(port |IPv)[^:]*: ", "", says)
 
@@ -432,5 +445,5 @@ RULES = (
     row_of_the_overview, terminating_endpoints, pods_that_exist, tolerations, causes_and_table, removed_annotations,
     one_wish, releases, empty_slices, slice_patches, remedies_with_effect, local_policies, both_policies,
     services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
-    known_zones, headline_causes, closed_zones, hints_of_zones,
+    known_zones, headline_causes, closed_zones, hints_of_zones, labels_before_constraints,
 )  # fmt: skip

@@ -31,6 +31,7 @@ _RESOURCES = {each.resource.singular: each.resource.plural for each in KINDS} | 
     each: f"{each}s" for each in ("service", "node", "pod", "endpointslice", "namespace")
 }
 _SHOWS = {"get", "describe", "logs"}
+_ON_PODS = re.compile(r"^run (\d+) pods of a Deployment$|: topologySpreadConstraints: \[")
 _REPLACE = re.compile(
     r".* \| jq 'del\(\.spec\.clusterIP, \.spec\.clusterIPs\)(?: \| \.spec \+= (.*))?' \| kubectl replace --force -f -"
 )
@@ -99,6 +100,9 @@ class AppliedCluster:
             service["spec"] = kept | json.loads(replaced[1] or "{}")
             self.api.delete("services", *self.name)
             self._create("services", {**service, "metadata": _without_place(service["metadata"])})
+            return True
+        if words := _ON_PODS.search(command):
+            self._scale(int(words[1])) if words[1] else self._restart()
             return True
         words = shlex.split(command)[1:]
         namespace = words[1] if words[0] == "-n" else ""
@@ -204,11 +208,11 @@ def _alone(endpoint_slice: Object, number: int, seen: Objects) -> Object:
 
 
 def alternatives(remedy: str) -> list[list[str]]:
-    """Return the commands of each alternative of a remedy."""
+    """Return the commands of each alternative of a remedy, and its sentences that run or spread pods."""
     found = []
     for one in re.split(r"; or,? |, or ", remedy):
-        parts = [re.sub("^(otherwise|if [^,]*,) ", "", each) for each in one.split("; ")]
-        found.append([each for each in parts if each.startswith("kubectl ")])
+        parts = [re.sub("^(otherwise|and,|then,|if [^,]*,) ", "", each) for each in one.split("; ")]
+        found.append([each for each in parts if each.startswith("kubectl ") or _ON_PODS.search(each)])
     return found
 
 

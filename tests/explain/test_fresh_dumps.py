@@ -23,7 +23,14 @@ def test_answers_about_a_fresh_dump_agree(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)  # generating a dump takes seconds of CPU, and minutes on a busy machine
 @pytest.mark.parametrize(
-    "seed", [*range(660001, 660021), *range(770001, 770021), *range(880001, 880021), *range(9200, 9205)]
+    "seed",
+    [
+        *range(660001, 660021),
+        *range(770001, 770021),
+        *range(880001, 880021),
+        *range(990001, 990011),
+        *range(9200, 9205),
+    ],
 )
 def test_answers_about_a_fresh_dump_keep_the_rules(seed: int, tmp_path: Path) -> None:
     objects.write(fresh_dump(seed), tmp_path / "dump")
