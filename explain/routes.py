@@ -15,6 +15,7 @@ from explain.cluster import Cluster, Node
 from explain.requested_topology import Shortfall, Wish, has_annotation, shortfall, wish_of
 from harness.api.client import Object
 from reference.features import Version
+from reference.objects.endpoints import is_ready
 from reference.objects.topology_keys import Labels
 from reference.proxy.decision import Decision, Endpoint, Family, Forward, OwnNode, Reject, ServicePort, decide, describe
 from reference.proxy.node_labels import NodeLabels
@@ -85,19 +86,23 @@ def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple
         )
     made = [replace(route, nodes=tuple(names)) for route, names in found.items()]
     checked = service["spec"].get("type") == "LoadBalancer" and service["spec"].get("externalTrafficPolicy") == "Local"
-    return tuple(_checked(made) if checked else made)
+    return tuple(_checked(made, slices) if checked else made)
 
 
-def _checked(made: Sequence[Route]) -> Iterator[Route]:
-    """Yield the routes. Mark nodes as excluded that fail the load balancer's health check, which covers all ports."""
-    outside = [each for each in made if each.clients == "external" and each.targets]
-    well = {(name, each.family) for each in outside for name in each.nodes}
-    families = {each.family for each in outside}
+def _checked(made: Sequence[Route], slices: Iterable[Object]) -> Iterator[Route]:
+    """Yield the routes. Mark nodes as excluded that fail the load balancer's health check, which covers all ports.
+
+    It counts ready endpoints (KEP-1669). If no node has one, it depends on the load balancer what happens.
+    """
+    known, ready = nodes_of(made), [(each, one) for one in slices for each in one.get("endpoints") or ()]
+    well = {(each.get("nodeName"), one["addressType"]) for each, one in ready if is_ready(each)}
+    families = {family for name, family in well if name in known}
     for each in made:
-        may_fail = each.clients == "external" and not each.targets and each.family in families
-        if out := tuple(name for name in each.nodes if may_fail and (name, each.family) not in well):
-            because = f"health checks of the load balancer exclude the node {each.because.partition(' ')[2]}"
-            yield replace(each, nodes=out, tier="excluded", because=because, short="")
+        is_checked = each.clients == "external" and each.family in families
+        if out := tuple(name for name in each.nodes if is_checked and (name, each.family) not in well):
+            why = f"({each.because})" if each.targets else each.because.partition(" ")[2]
+            because = f"health checks of the load balancer exclude the node {why}"
+            yield replace(each, nodes=out, tier="excluded", targets=(), crossing=0, because=because, short="")
         if kept := tuple(name for name in each.nodes if name not in out):
             yield replace(each, nodes=kept)
 

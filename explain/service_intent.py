@@ -292,7 +292,7 @@ def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
     enter = "their load balancer sends them" if case.spec.get("type") == "LoadBalancer" else "they enter"
     excluded = _by_nodes(outside, lambda each: each.tier == "excluded") or {(): [*outside]}
     for names, of_nodes in [] if dropped or not outside else excluded.items():
-        checked = f"; its health checks exclude {listed(names)}, without a usable endpoint" * bool(names)
+        checked = f"; its health checks exclude {listed(names)}, without a ready endpoint" * bool(names)
         note = found("external-policy-local", nodes=names, lost=checked, enter=enter)
         yield about(note, of_nodes, outside)
 

@@ -433,6 +433,23 @@ def labels_before_constraints(seen: ServiceAnswer) -> Iterator[str]:
             yield f"{sorted(missing)} have no zone label: {each.remedy}"
 
 
+def health_checks(seen: ServiceAnswer) -> Iterator[str]:
+    """Health checks for externalTrafficPolicy Local count ready endpoints (KEP-1669), so no load balancer uses others.
+
+    If no node has a ready endpoint, no node is well, and it depends on the load balancer what it does.
+    """
+    spec = seen.service["spec"]
+    if spec["type"] != "LoadBalancer" or spec.get("externalTrafficPolicy") != "Local":
+        return
+    for family in spec["ipFamilies"]:
+        mine = [one for one in seen.slices if one["addressType"] == family]
+        well = {each["nodeName"] for one in mine for each in one["endpoints"] if is_ready(each)}
+        for route in seen.found.routes:
+            checked = route.nodes if route.clients == "external" and route.family == family and well else ()
+            if wrong := [name for name in checked if (name in well) is (route.tier == "excluded")]:
+                yield f"health checks of {wrong}: {route}"
+
+
 def _without_ports(says: str) -> str:
     return re.sub(r"^(port |IPv)[^:]*: ", "", says)
 
@@ -445,5 +462,5 @@ RULES = (
     row_of_the_overview, terminating_endpoints, pods_that_exist, tolerations, causes_and_table, removed_annotations,
     one_wish, releases, empty_slices, slice_patches, remedies_with_effect, local_policies, both_policies,
     services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
-    known_zones, headline_causes, closed_zones, hints_of_zones, labels_before_constraints,
+    known_zones, headline_causes, closed_zones, hints_of_zones, labels_before_constraints, health_checks,
 )  # fmt: skip

@@ -314,7 +314,7 @@ def _is_avoided(service: Object, route: Mapping[str, object], slices: Sequence[O
         each["nodeName"]
         for port in ports
         for each in _of_route(service, slices, {**route, "port": port})
-        if is_ready(each) or (each["conditions"].get("terminating") and each["conditions"].get("serving", True))
+        if is_ready(each)
     }
     return bool(nodes) and not nodes & {*route["nodes"]}  # type: ignore[misc]
 

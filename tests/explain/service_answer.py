@@ -48,6 +48,16 @@ class ServiceAnswer:
         ]
 
     @property
+    def pods_read(self) -> set[str]:
+        """The names of all pods that were read, but for those of the system."""
+        return {each["metadata"]["name"] for each in self.objects.pods if each["metadata"]["namespace"] == "shop"}
+
+    def port(self, name: str) -> Object:
+        """Return the name and the protocol of a port like "web/TCP", as slices have them."""
+        short, _, protocol = name.partition("/")
+        return {"name": short, "protocol": protocol}
+
+    @property
     def labels(self) -> set[str]:
         """The ports and IP families of the Service."""
         spec = self.service["spec"]

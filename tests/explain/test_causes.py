@@ -29,7 +29,7 @@ from tests.explain.cluster_builders import (
     proxy,
     service,
 )
-from tests.explain.recorded_cases import AT, EARLY, NO_HINTS, NODE_HINTS, NOTES, ROWS, HarmlessCase, RecordedCase
+from tests.explain.recorded_cases import AT, EARLY, NO_HINTS, NODE_HINTS, NODE_PORT, NOTES, ROWS, HarmlessCase, RecordedCase
 
 
 def diagnosis(seen: Objects, follow: Reading = "released") -> Diagnosis:
@@ -125,6 +125,25 @@ def test_load_balancer_leaves_out_nodes_without_an_endpoint() -> None:
         f"health checks of the load balancer exclude the node ({LOCAL}: no usable endpoint on the node, 3 elsewhere)"
     }
     assert (found.failing, found.unmet) == ((), ())
+
+
+ENDING = {"ready": False, "serving": True, "terminating": True}
+
+
+@pytest.mark.parametrize(
+    ("ready", "expected"),
+    [
+        ("b1", {"a1": "excluded", "b1": "local", "c1": "excluded"}),
+        ("", {"a1": "local", "b1": "nowhere", "c1": "nowhere"}),  # then no node passes the health checks
+    ],
+)
+def test_health_checks_do_not_count_terminating_endpoints(ready: str, expected: dict[str, str]) -> None:
+    others = [endpoint(ready)] if ready else []
+    asked = service(type="LoadBalancer", externalTrafficPolicy="Local", ports=NODE_PORT)
+    found = diagnosis(objects(asked, of_slice(endpoint("a1", **ENDING), *others)))
+    tiers = {name: each.tier for each in found.routes if each.clients == "external" for name in each.nodes}
+    assert {name: tiers[name] for name in expected} == expected
+    assert bool(found.failing) is not bool(ready)
 
 
 def test_request_beside_an_annotation_that_is_off_is_a_note() -> None:
