@@ -16,7 +16,7 @@ from explain.controller_hints import hints
 from explain.hint_patches import not_listed
 from explain.other_causes import oddities, unread
 from explain.proxy_bypass import to_pods
-from explain.proxy_hints import doubts, faults, implementations, merged_policies, of_places, proxies
+from explain.proxy_hints import doubts, faults, implementations, merged_policies, of_places, proxies, unhelped
 from explain.requested_topology import Wish
 from explain.routes import UNPARSED, Route, about, described, is_inside, nodes_of, routes
 from explain.target_ports import partly
@@ -231,7 +231,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     wrong = [*unread(case)]
     yield from wrong
     if not case.wish and unasked and not wrong:
-        yield service_intent.asks_nothing(case)
+        yield service_intent.asks_nothing(case, by_proxies)
     if case.wish == "local":
         yield from merged_policies(case, [*_without(of_all, known)])
     yield from implementations(case)
@@ -288,6 +288,8 @@ def _of_question(case: Case, question: ServicePorts, known: set[str], *, to_hint
             yield not_listed(case, sorted(case.unlisted)).weighing(FAILS)
     elif to_hints:
         yield from of_places(case, question, known, [*hints(case, question.ready)])
+    elif not case.wish and "nodes" not in case.cluster.objects.unread:
+        yield from unhelped(case, question)
 
 
 def _hints_of(family: str, slices: Iterable[Object]) -> str:

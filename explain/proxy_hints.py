@@ -1,7 +1,7 @@
 """Check whether the service proxy of each node uses the hints."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -14,7 +14,7 @@ from explain.components import PROXY
 from explain.hint_patches import give_port, not_listed
 from explain.placement import shut_out, spread, template
 from explain.requested_topology import OFF
-from explain.routes import Route, about
+from explain.routes import Route, about, is_far
 from explain.routes import nodes_of as nodes_of_routes
 from explain.upcoming_risks import ONE_BY_ONE
 from harness.api.client import Object
@@ -89,13 +89,13 @@ def of_places(
 ) -> Iterator[Finding]:
     """Yield why nodes (except `known` nodes) use distant endpoints. `of_hints` are the findings about the hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
-    to_hint, endpoints = seen.pop(("hints", ""), set[str]()), [each for each, _ in question.endpoints]
+    to_hint = seen.pop(("hints", ""), set[str]())
     everywhere = not known and to_hint >= set().union(*seen.values())
     for one in of_hints:
         on = tuple(sorted(to_hint & {*one.nodes} if one.nodes else to_hint))
         scoped = replace(one, nodes=() if everywhere and not one.nodes else on) if on else one.weighing(NOTE)
         yield one if one.cause.weight > CROSSES else scoped
-    alike: dict[str, dict[str, set[str]]] = defaultdict(dict)
+    of_zones = set[str]()
     for (kind, detail), names in seen.items():
         if kind == "gate":
             says = f"{many(len(names), 'node', 'has/have')} gate ServiceTopology on, so the proxy there ignores hints"
@@ -103,13 +103,23 @@ def of_places(
         elif kind == "old":
             yield from _too_old(case, detail, sorted(names))
         else:
-            alike[_cause(case, detail, endpoints)][detail] = names
+            of_zones |= names
     overridden = isinstance(case.decided_by, CpuHeuristic) and case.wish != "cpu"  # see `annotation-overrides-field`
     known_why = not case.by_hand and (overridden or isinstance(case.decided_by, NoHints))
     if not known_why and all(each.cause.weight > CROSSES for each in of_hints):
-        for name in sorted(to_hint):
-            zone = case.cluster.nodes[name].zone
-            alike[_cause(case, zone, endpoints)].setdefault(zone, set()).add(name)
+        of_zones |= to_hint
+    yield from _of_nodes(case, question, of_zones)
+
+
+def unhelped(case: Case, question: Question) -> Iterator[Finding]:
+    """Yield why nodes would use endpoints of other zones even if the Service requested its zone."""
+    yield from (each.weighing(NOTE) for each in _of_nodes(case, question, nodes_of_routes(question.routes, is_far)))
+
+
+def _of_nodes(case: Case, question: Question, names: Iterable[str]) -> Iterator[Finding]:
+    alike, endpoints = defaultdict[str, dict[str, set[str]]](dict), [each for each, _ in question.endpoints]
+    for zone, name in sorted((case.cluster.nodes[each].zone, each) for each in names):
+        alike[_cause(case, zone, endpoints)].setdefault(zone, set()).add(name)
     for cause, zones in alike.items():
         yield _of_zones(case, cause, [*zones], tuple(sorted(set().union(*zones.values()))), question)
 

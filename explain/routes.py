@@ -155,6 +155,11 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool] = lamb
     return tuple(sorted(set().union(*(each.nodes for each in by_proxies if wanted(each)))))
 
 
+def is_far(route: Route) -> bool:
+    """Return whether nodes use other zones because their own has no usable endpoint, or because they have no zone."""
+    return bool(route.crossing) and (not route.zone or route.crossing == len(route.targets))
+
+
 def is_inside(outside: Sequence[Route], known: Sequence[Route]) -> bool:
     """Return whether routes are the external counterparts of known routes, without additional nodes."""
     labels = {f"{each.label} external" for each in known}

@@ -9,7 +9,7 @@ from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
 from explain.placement import admit
 from explain.requested_topology import OFF, read_wish, unread_requests
-from explain.routes import Route, about, is_old, nodes_of
+from explain.routes import Route, about, is_far, is_old, nodes_of
 from explain.target_ports import ports_of
 from harness.api.client import Object
 from harness.netns.addresses import by_family, family_of
@@ -107,15 +107,18 @@ def _switch_on(gate: str, component: str) -> str:
     return f"start {component} with --feature-gates={gate}=true"
 
 
-def asks_nothing(case: Case) -> Finding:
+def asks_nothing(case: Case, by_proxies: Sequence[Route]) -> Finding:
     deaf = [f"{each.name} {each.does}" for each in case.cluster.others if each.of(annotated=False).reads == "none"]
     ready = [(each, one) for each, one in case.endpoints if is_ready(each)]
     remedy = f"{case.ask()}; {give_hints(case, ready)}" if case.by_hand and ready else case.ask()
+    says, crossing = case.decided_by.reason, [each for each in by_proxies if each.crossing]
+    if crossing and all(map(is_far, crossing)) and "nodes" not in case.cluster.objects.unread:
+        says, remedy = f"{says}; a request alone would change nothing", f"if each zone gets a ready endpoint, {remedy}"
     gate = case.cluster.gate_off(API_SERVER, "ServiceTrafficDistribution")
     if gate and case.spec.get("trafficDistribution") is None:
         deaf = [f"feature gate {gate} is off in {API_SERVER}, as its metrics show: it drops trafficDistribution"]
         remedy = f"{_switch_on(gate, API_SERVER)}; then {case.ask('PreferClose')}"
-    return found("asks-for-nothing", case.decided_by.reason, evidence=deaf, remedy=remedy)
+    return found("asks-for-nothing", says, evidence=deaf, remedy=remedy)
 
 
 def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:

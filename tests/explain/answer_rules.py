@@ -450,6 +450,28 @@ def health_checks(seen: ServiceAnswer) -> Iterator[str]:
                 yield f"health checks of {wrong}: {route}"
 
 
+def requests_without_effect(seen: ServiceAnswer) -> Iterator[str]:
+    """A Service without a request: clients in zones without a ready endpoint would leave them with a request as well.
+
+    The answer names these nodes with a cause of their own, and does not recommend a request that has no effect at all.
+    """
+    for each in seen.found.findings:
+        if each.cause.id != "asks-for-nothing":
+            continue
+        crossing = [route for route in seen.found.routes if route.clients == "internal" and route.crossing]
+        helped = False
+        for route in crossing:
+            known = seen.of_port(seen.port(route.port), route.family)
+            zones = {seen.zone_of(one) for one in known if is_ready(one)}
+            helped |= bool(route.zone) and route.zone in zones
+            if not route.zone or (zones and route.zone not in zones):
+                mine = [one for one in seen.found.findings if one is not each and {*route.nodes} <= {*one.nodes}]
+                if not any(not one.ports or route.label.startswith(one.ports) for one in mine):
+                    yield f"{route.nodes} are not named: {route}"
+        if crossing and not helped and "if " not in each.remedy:
+            yield f"a request would change nothing: {each.remedy}"
+
+
 def _without_ports(says: str) -> str:
     return re.sub(r"^(port |IPv)[^:]*: ", "", says)
 
@@ -463,4 +485,5 @@ RULES = (
     one_wish, releases, empty_slices, slice_patches, remedies_with_effect, local_policies, both_policies,
     services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
     known_zones, headline_causes, closed_zones, hints_of_zones, labels_before_constraints, health_checks,
+    requests_without_effect,
 )  # fmt: skip
