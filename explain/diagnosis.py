@@ -249,9 +249,14 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Return the finding that the annotation overrides trafficDistribution, limited to the nodes that it affects."""
-    asked = [each for each in case.questions(by_proxies) if any(is_managed(one) for _, one in each.ready)]
-    lost = set().union(*(faults(case, each).get(("hints", ""), ()) for each in asked if case.wish != "local"))
+    """Return the finding that the annotation overrides trafficDistribution, limited to the nodes that it affects.
+
+    These include nodes where kube-proxy is too old for node hints, which the controller does not write either.
+    """
+    lost = set[str]()
+    for each in case.questions(by_proxies) if case.wish != "local" else ():
+        counts = {"hints": any(is_managed(one) for _, one in each.ready), "old": case.wish == "node"}
+        lost = lost.union(*(names for (kind, _), names in faults(case, each).items() if counts.get(kind)))
     return replace(finding, nodes=tuple(sorted(lost))) if lost else finding.weighing(NOTE)
 
 

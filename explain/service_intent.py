@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from explain.case import PROXY_NAME, Case, ServicePorts, condition, distinct, has_port, port_name
 from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, listed, many
+from explain.choosers import to_pods
 from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
 from explain.placement import admit
@@ -30,11 +31,16 @@ def decides(case: Case, *, balanced: bool) -> str:
         asked = "spec.topologyKeys"
     elif case.by_hand:
         asked = "the hints in the EndpointSlices, by their writer: the Service has no selector, and so no controller"
+    return _by_policy(case, "{} is Local", asked, "the load balancer" if balanced else "")
+
+
+def _by_policy(case: Case, local: str, other: str, balanced: str) -> str:
+    """Return what holds for clients in the cluster and outside: `local` with the policy Local, otherwise `other`."""
     inside, outside = (
-        f"{each} is Local" if case.spec.get(each) == "Local" else asked
+        local.format(each) if case.spec.get(each) == "Local" else other
         for each in ("internalTrafficPolicy", "externalTrafficPolicy")
     )
-    outside = "the load balancer" if balanced else outside
+    outside = balanced or outside
     return inside if inside == outside or not case.is_external else f"{inside}; for external clients, {outside}"
 
 
@@ -163,9 +169,12 @@ def not_ready(case: Case, question: ServicePorts) -> Iterator[Finding]:
     endpoints = [each for each, _ in question.endpoints]
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
     names, count = listed(sorted({name_of(each) for each in endpoints})), len(distinct(endpoints))
-    if serve:
-        yield found("terminating-only", names=listed(sorted({*map(name_of, serve)})))
     failing = nodes_of(question.routes, lambda each: each.fails)
+    if serve and (using := nodes_of(question.routes, lambda each: bool(each.targets))):
+        balanced = "as the load balancer decides" if to_pods(case.service) else ""
+        values = {"from_where": _by_policy(case, "from their own node", "from all zones", balanced)}
+        values["names"] = listed(sorted({*map(name_of, serve)}))
+        yield found("terminating-only", nodes=using if failing else (), **values)
     if failing or not serve:
         nodes = failing if serve else ()
         yield found(

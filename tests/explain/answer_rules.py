@@ -17,7 +17,7 @@ from explain.overview import overview
 from explain.text import answer
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.objects.endpoints import name_of
-from tests.explain.cluster_builders import ZONE
+from tests.explain.cluster_builders import MODE, ZONE
 from tests.explain.generated_clusters import TO_PODS
 from tests.explain.headlines import parts_of
 from tests.explain.service_answer import ServiceAnswer, is_ready
@@ -472,6 +472,37 @@ def requests_without_effect(seen: ServiceAnswer) -> Iterator[str]:
             yield f"a request would change nothing: {each.remedy}"
 
 
+def overriding_annotations(seen: ServiceAnswer) -> Iterator[str]:
+    """Who is to upgrade kube-proxy for node hints reads that the annotation keeps the controller from writing them."""
+    annotations, spec = seen.service["metadata"]["annotations"], seen.service["spec"]
+    if annotations.get(MODE) != "Auto" or not spec.get("trafficDistribution") or not spec.get("selector"):
+        return
+    over = [each for each in seen.found.findings if each.cause.id == "annotation-overrides-field"]
+    old = [each for each in seen.found.findings if each.cause.id == "proxy-too-old" and "hints for nodes" in each.says]
+    for each in old:
+        if not any(one.severity == "warning" and {*each.nodes} <= {*(one.nodes or each.nodes)} for one in over):
+            yield f"the annotation is no warning for {each.nodes}"
+
+
+def terminating_endpoints_and_policies(seen: ServiceAnswer) -> Iterator[str]:
+    """Terminating endpoints take connections from all zones only of those clients that no policy Local limits."""
+    spec = seen.service["spec"]
+    for each in seen.found.findings:
+        if each.cause.id == "terminating-only":
+            mine = [one for one in seen.found.routes if not each.ports or one.label.startswith(each.ports)]
+            mine = [one for one in mine if one.clients == "internal"]
+            local = spec["internalTrafficPolicy"] == "Local"
+            if local and "from all zones" in each.says.partition("external clients")[0]:
+                yield f"the policy is Local: {each.says}"
+            outside = spec["type"] != "ClusterIP" and TO_PODS not in seen.service["metadata"]["annotations"]
+            if outside and local is not (spec["externalTrafficPolicy"] == "Local") and "external" not in each.says:
+                yield f"external clients are treated otherwise: {each.says}"
+            if wrong := {name for one in mine if not one.targets for name in one.nodes if name in each.nodes}:
+                yield f"{sorted(wrong)} use no endpoint: {each.says}"
+            if not each.nodes and (wrong := {name for one in mine if not one.targets for name in one.nodes}):
+                yield f"{sorted(wrong)} use no endpoint, and all nodes are meant: {each.says}"
+
+
 def _without_ports(says: str) -> str:
     return re.sub(r"^(port |IPv)[^:]*: ", "", says)
 
@@ -485,5 +516,5 @@ RULES = (
     one_wish, releases, empty_slices, slice_patches, remedies_with_effect, local_policies, both_policies,
     services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
     known_zones, headline_causes, closed_zones, hints_of_zones, labels_before_constraints, health_checks,
-    requests_without_effect,
+    requests_without_effect, overriding_annotations, terminating_endpoints_and_policies,
 )  # fmt: skip

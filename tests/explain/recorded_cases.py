@@ -698,7 +698,7 @@ ROWS = {
     "only endpoints that end": RecordedCase(
         "terminating-only",
         objects(service(), of_slice(ENDING)),
-        "from 3 of 5 nodes: no endpoint is ready, and terminating endpoints that still serve take connections",
+        "from 3 of 5 nodes: no endpoint is ready, and terminating endpoints that still serve (web-a1) take connections",
         "wait for new pods",
         crossing="b1 b2 c1",
     ),

@@ -17,6 +17,7 @@ from harness.api.client import Object
 from reference.features import Features, Reading
 from tests.explain.causes_page import stale
 from tests.explain.cluster_builders import (
+    AUTO,
     EACH_ZONE,
     ZONES,
     agent,
@@ -144,6 +145,33 @@ def test_health_checks_do_not_count_terminating_endpoints(ready: str, expected: 
     tiers = {name: each.tier for each in found.routes if each.clients == "external" for name in each.nodes}
     assert {name: tiers[name] for name in expected} == expected
     assert bool(found.failing) is not bool(ready)
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "taken"),
+    [
+        ("Cluster", "Cluster", "from all zones"),
+        ("Local", "Local", "from their own node"),
+        ("Local", "Cluster", "from their own node; for external clients, from all zones"),
+        ("Cluster", "Local", "from all zones; for external clients, from their own node"),
+    ],
+)
+def test_terminating_endpoints_take_connections_as_the_policies_say(inside: str, outside: str, taken: str) -> None:
+    policies = {"internalTrafficPolicy": inside, "externalTrafficPolicy": outside}
+    found = diagnosis(
+        objects(service(type="NodePort", ports=NODE_PORT, **policies), of_slice(endpoint("a1", **ENDING)))
+    )
+    (told,) = [each for each in found.findings if each.cause.id == "terminating-only"]
+    assert (told.says.partition(" take connections ")[2], told.nodes) == (taken, ("a1",) if inside == "Local" else ())
+
+
+def test_annotation_that_overrides_node_hints_is_a_warning_beside_an_old_proxy() -> None:
+    on_nodes = of_slice(endpoint("a1", nodes=["a1"]), endpoint("a2", nodes=["a2"]), endpoint("b1", nodes=["b1"]))
+    old = [proxy(each, "v1.33.1") for each in ZONES]
+    asked = service(AUTO, asks="PreferSameNode")
+    found = diagnosis(objects(asked, on_nodes, proxies=old))
+    told = {each.cause.id: (each.severity, each.nodes) for each in found.findings}
+    assert told["annotation-overrides-field"] == ("warning", ("a1", "a2", "b1"))
 
 
 def test_request_beside_an_annotation_that_is_off_is_a_note() -> None:
