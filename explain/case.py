@@ -14,7 +14,9 @@ from harness.api.client import Object
 from reference.endpointslice.endpoints import is_ready as is_pod_ready
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
 from reference.endpointslice.labels import MANAGED_BY, SERVICE_NAME, ZONE, is_headless, is_managed
+from reference.features import Features, Version
 from reference.objects.endpoints import is_ready, name_of
+from reference.proxy.decision import Behaviour
 
 _SPREAD, _BETA_ZONE = "topologySpreadConstraints", "failure-domain.beta.kubernetes.io/zone"
 _SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
@@ -207,14 +209,20 @@ class Case:
     @property
     def unannotate(self) -> str:
         """Return the command that removes the topology annotation."""
-        (key, value), cluster = self.annotation, self.cluster
+        (key, _), cluster = self.annotation, self.cluster
         lost = ["hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"]
-        read = {"unused": False, "any": value not in OFF, "auto": self.annotated}
         does = {version: cluster.behaviour(version) for _, version, _ in cluster.alike}
-        old = {version for version, each in does.items() if each.zone_hints and read[each.annotation]}
+        old = {version for version, each in does.items() if each.annotation != "unused" and self.is_read(each, version)}
         if old and (needed := [name for name, each in cluster.nodes.items() if each.version in old]):
             lost += [f"kube-proxy uses no hints without it on {listed(needed)}"]
         return self._does(self.kubectl(f"annotate {key}-"), "; ".join(lost[not self.annotated :]))
+
+    def is_read(self, behaviour: Behaviour, release: Version) -> bool:
+        """Return whether a kube-proxy uses zone hints of the Service. Some releases do only with the annotation."""
+        if not behaviour.zone_hints or behaviour.annotation == "unused":
+            return behaviour.zone_hints
+        value = topology_annotation(self.service, Features(release))[1]
+        return value in {"Auto", "auto"} if behaviour.annotation == "auto" else value not in OFF
 
     @property
     def by_field(self) -> str:

@@ -156,14 +156,16 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
 
 
 def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Return a finding with its weight reduced to the worst effect on a route in its scope."""
-    weight = finding.cause.weight
-    if weight > CROSSES:
+    """Return a finding with its weight reduced to the worst effect on a route in its scope, and its nodes to those."""
+    if finding.cause.weight > CROSSES:
         return finding
-    shown = {each.short for each in by_proxies if each.short and scope(finding, each)}
-    if weight is FAILS and "fails" in shown:
-        return finding
-    return finding.weighing(CROSSES if shown & {"crosses", "misses"} else NOTE)
+    mine = [replace(each, nodes=names) for each in by_proxies if (names := tuple(scope(finding, each)))]
+    fails = finding.cause.weight is FAILS and any(each.fails for each in mine)
+    short = nodes_of(mine, lambda each: each.fails if fails else bool(each.short and not each.fails))
+    if not short:
+        return finding.weighing(NOTE)
+    named = replace(finding, nodes=() if short == nodes_of(by_proxies) else short)
+    return named if fails else named.weighing(CROSSES)
 
 
 def scope(finding: Finding, route: Route) -> Sequence[str]:

@@ -13,12 +13,11 @@ from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
 from explain.hint_patches import give_port, not_listed
 from explain.placement import shut_out, spread, template
-from explain.requested_topology import OFF
 from explain.routes import Route, about, is_far
 from explain.routes import nodes_of as nodes_of_routes
 from explain.upcoming_risks import ONE_BY_ONE
 from harness.api.client import Object
-from reference.endpointslice.hints import CpuHeuristic, NoHints, topology_annotation
+from reference.endpointslice.hints import CpuHeuristic, NoHints
 from reference.features import NEWEST, OLDEST, Features, Version
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
@@ -69,19 +68,15 @@ def _needed(case: Case, version: Version, here: bool) -> str:
     release counts only if it uses all hints that the Service requests, even without the annotation.
     """
 
-    def uses(behaviour: Behaviour, release: Version, *, by_node: bool) -> bool:
-        if by_node or not behaviour.zone_hints or behaviour.annotation == "unused":
-            return behaviour.node_hints if by_node else behaviour.zone_hints
-        value = topology_annotation(case.service, Features(release))[1]
-        return value in {"Auto", "auto"} if behaviour.annotation == "auto" else value not in OFF
-
-    if uses(case.cluster.behaviour(version), version, by_node=here):
+    now, by_node = case.cluster.behaviour(version), case.wish == "node"
+    if now.node_hints if here else case.is_read(now, version):
         return ""
-    by_node = case.wish == "node"
     releases = ((1, minor) for minor in range(version[1], NEWEST[1] + 1))
     usual = ((each, Behaviour.of(Features(each, follows="released"))) for each in releases)
     lasting = ((each, one) for each, one in usual if by_node or case.wish == "cpu" or one.annotation == "unused")
-    return next((f"1.{each[1]}" for each, one in lasting if uses(one, each, by_node=by_node)), "")
+    return next(
+        (f"1.{each[1]}" for each, one in lasting if (one.node_hints if by_node else case.is_read(one, each))), ""
+    )
 
 
 def of_places(

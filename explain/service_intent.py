@@ -253,12 +253,14 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         instead = "; or ".join([*case.mend_on(nodes, of_nodes), *filter(None, run), patch])
         known = found("internal-policy-local", nodes=nodes, lost=lost, patch=instead)
         yield about(replace(known, clients="internal"), of_nodes, by_proxies)
-    if not dropped:
+    ignoring, every = nodes_of(by_proxies, lambda each: each.tier not in {"local", "nowhere"}), nodes_of(by_proxies)
+    if not dropped and (follow := [each for each in every if each not in ignoring]):
+        nodes = follow if ignoring else ()
         field, cluster = case.spec.get("trafficDistribution"), case.patch({"internalTrafficPolicy": "Cluster"})
         intended = f"nothing, if the policy is intended; otherwise {patch}"
         hides = field and not case.by_hand
-        local = found("internal-policy-local", lost="", patch=intended).weighing(AS_ASKED)
-        yield found("policy-hides-field", field=field, patch=cluster) if hides else local
+        local = found("internal-policy-local", nodes=nodes, lost="", patch=intended).weighing(AS_ASKED)
+        yield found("policy-hides-field", nodes=nodes, field=field, patch=cluster) if hides else local
 
 
 def _by_nodes(
@@ -296,7 +298,11 @@ def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
         return
     if case.spec.get("externalTrafficPolicy") != "Local":
         enter = "" if case.spec.get("type") == "LoadBalancer" else "let clients enter at nodes of their own zone"
-        yield from () if isinstance(case.decided_by, NoHints) else [found("external-clients", remedy=enter)]
+        limited, cluster = nodes_of(outside), case.cluster
+        read = {each for _, each, _ in cluster.alike if case.is_read(cluster.behaviour(each), each)}
+        using = [name for name, each in cluster.nodes.items() if each.version in read and name not in limited]
+        if using and not isinstance(case.decided_by, NoHints):
+            yield found("external-clients", nodes=using if len(using) < len(cluster.nodes) else (), remedy=enter)
         return
     dropped = _by_nodes(outside)
     for lost, of_nodes in dropped.items():

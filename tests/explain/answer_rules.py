@@ -503,6 +503,34 @@ def terminating_endpoints_and_policies(seen: ServiceAnswer) -> Iterator[str]:
                 yield f"{sorted(wrong)} use no endpoint, and all nodes are meant: {each.says}"
 
 
+def nodes_of_causes(seen: ServiceAnswer) -> Iterator[str]:
+    """A cause is said of the nodes that it is about: those that fall short, follow a policy, or use hints."""
+    old = {each["spec"]["nodeName"]: int(re.findall(r":v1\.(\d+)", str(each["spec"]["containers"]))[0])
+           for each in seen.objects.proxies}  # fmt: skip
+    annotated = seen.service["metadata"]["annotations"].get(MODE)
+    unhinted = {node for node, minor in old.items() if minor < 24 or (minor < 27 and annotated != "Auto")
+                or (minor < 31 and not annotated)}  # fmt: skip
+    every = {each["metadata"]["name"] for each in seen.objects.nodes}
+    for each in seen.found.findings:
+        mine = [one for one in seen.found.routes if not each.ports or one.label.startswith(each.ports)]
+        mine = [one for one in mine if each.clients in {"", one.clients}]
+        nodes = {*each.nodes} or every
+        if each.severity in {"warning", "error"}:
+            fails = each.severity == "error"
+            short = {name for one in mine if (one.fails if fails else one.short) for name in one.nodes}
+            if wrong := nodes - short:
+                yield f"{sorted(wrong)} do not fall short, {each.cause.id}: {each.says}"
+        elif each.cause.id in {"internal-policy-local", "policy-hides-field"}:
+            ignored = {name for one in mine if one.clients == "internal" and one.tier not in {"local", "nowhere"}
+                       for name in one.nodes}  # fmt: skip
+            if wrong := nodes & ignored:
+                yield f"{sorted(wrong)} do not follow the policy: {each.says}"
+        elif each.cause.id == "external-clients":
+            limited = {name for one in mine if one.clients == "external" for name in one.nodes}
+            if wrong := nodes & (unhinted | limited):
+                yield f"{sorted(wrong)} use no hints for external clients: {each.says}"
+
+
 def _without_ports(says: str) -> str:
     return re.sub(r"^(port |IPv)[^:]*: ", "", says)
 
@@ -516,5 +544,5 @@ RULES = (
     one_wish, releases, empty_slices, slice_patches, remedies_with_effect, local_policies, both_policies,
     services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
     known_zones, headline_causes, closed_zones, hints_of_zones, labels_before_constraints, health_checks,
-    requests_without_effect, overriding_annotations, terminating_endpoints_and_policies,
+    requests_without_effect, overriding_annotations, terminating_endpoints_and_policies, nodes_of_causes,
 )  # fmt: skip
