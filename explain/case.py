@@ -6,7 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from explain.causes import SHOWN, Finding, Prediction, listed, texts
+from explain.causes import SHOWN, Finding, Prediction, listed, many, texts
 from explain.cluster import Cluster
 from explain.requested_topology import KEYS, OFF, has_annotation, wish_of
 from explain.routes import Route
@@ -96,6 +96,12 @@ class Case:
         names = {str(each["metadata"]["name"]): str(each["spec"].get("nodeName", "")) for each in self.ready_pods}
         return {name: node for name, node in names.items() if name not in known}
 
+    @cached_property
+    def unread(self) -> set[str]:
+        """The pods of endpoints that are not among the pods that were read, if any were. They may not exist."""
+        named = {name_of(each) for each, _ in self.endpoints if (each.get("targetRef") or {}).get("kind") == "Pod"}
+        return named - known if (known := self.cluster.names_of_pods(self.namespace)) else set()
+
     @property
     def ends(self) -> str:
         """The id of the cause if kube-proxy does not route the Service, or "" if kube-proxy routes it."""
@@ -170,16 +176,23 @@ class Case:
         """Return how to find out why endpoints are not ready. Ignore terminating endpoints unless all terminate."""
         stay = [each for each in endpoints if not condition(each, "terminating")]
         targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in stay or endpoints}
-        if pods := sorted(name for name, kind in targets.items() if kind == "Pod"):
-            return f"kubectl -n {self.namespace} describe pod {' '.join(pods[:SHOWN])}"
-        return f"find out why the writer of the EndpointSlices marks {listed(sorted(targets))} as not ready"
+        pods, look = (
+            {name for name, kind in targets.items() if kind == "Pod"},
+            f"kubectl -n {self.namespace} describe pod",
+        )
+        said = [f"{look} {' '.join(known[:SHOWN])}"] if (known := sorted(pods - self.unread)) else []
+        if lost := sorted(pods & self.unread):
+            exists = f"if {many(lost, 'pod', 'exists/exist')} (not read)"
+            said.append(f"{exists}, {look} {' '.join(lost[:SHOWN])}; otherwise {self.show_writers}")
+        others = listed(sorted(targets))
+        return "; ".join(said) or f"find out why the writer of the EndpointSlices marks {others} as not ready"
 
     def mend_on(self, nodes: Sequence[str], routes: Sequence[Route]) -> list[str]:
         """Return how to find out why pods that already run on these nodes are not ready endpoints of these routes."""
         ill = [each for one in self.questions(routes) for each, _ in one.endpoints if not is_ready(each)]
         stay = [each for each in ill if each.get("nodeName") in nodes and not condition(each, "terminating")]
         look = [self.describe(stay)] if stay else []
-        return look + [self.log] * any(each in nodes for each in self.unlisted.values())
+        return look + [self.sync] * any(each in nodes for each in self.unlisted.values())
 
     def further(self, resource: str) -> list[Object]:
         return self.cluster.further[resource, self.namespace]
@@ -348,9 +361,13 @@ class Case:
         return f"find out which client writes them: {look} --show-managed-fields"
 
     @property
-    def log(self) -> str:
-        pods = "-l component=kube-controller-manager --tail=-1"
-        return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}"
+    def sync(self) -> str:
+        """Return how the controller comes to process the Service, or how to find out why it does not."""
+        pods = "-l component=kube-controller-manager"
+        if self.cluster.controller_is_gone:
+            return f"find out why the controller does not run: kubectl -n kube-system get pods {pods}"
+        log = f"kubectl -n kube-system logs {pods} --tail=-1 | grep {self.namespace}/{self.name}"
+        return f"{self.touch}; if that changes nothing, {log}"
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -390,7 +407,7 @@ class Case:
     @property
     def is_bare(self) -> bool:
         """True if no workload owns the pods, so that nothing replaces or scales them."""
-        return bool(self.pods) and not self.owners
+        return bool(self.pods) and not self.owners and not self.unread
 
     def owner(self, pod: Object) -> str:
         """Return the workload that owns a pod, or ""."""

@@ -101,13 +101,13 @@ def _without(case: Case, without: Sequence[tuple[Object, Object]], said: str, *,
         return _no_zone(case, placeless, said, [each for each, _ in without])
     if not bare:
         names = many(sorted({one["metadata"]["name"] for _, one in without}), "slice")
-        return found("slices-disagree", evidence=case.evidence, remedy=case.log, said=said, names=names)
+        return found("slices-disagree", evidence=case.evidence, remedy=case.sync, said=said, names=names)
     if case.cluster.controller_is_gone:
         return found("controller-gone", evidence=case.evidence, said=said)
     if isinstance(case.decided_by, CpuHeuristic) and any("Disabled" in each for each in case.events):
         return found("hints-not-back", evidence=case.evidence, remedy=case.touch, said=said)
     wish = case.decided_by.reason
-    return found("hints-not-written", evidence=case.evidence, remedy=case.log, said=said, wish=wish)
+    return found("hints-not-written", evidence=case.evidence, remedy=case.sync, said=said, wish=wish)
 
 
 def _no_zone(case: Case, endpoint: Object, said: str, without: Sequence[Object]) -> Finding:

@@ -113,7 +113,8 @@ def _causes_of(routes: Sequence[Route], findings: Iterable[Finding], least: Effe
     known = [one for one, of_routes in scopes.items() if any(of_routes)]
     for one in known:
         whole = all(len(on) == len(each.nodes) for on, each in zip(scopes[one], routes, strict=True))
-        if whole and one.cause.weight is known[0].cause.weight:
+        pods = one.cause.id == "pod-in-no-slice" and one is not known[0]  # for all ports, so others explain more
+        if whole and one.cause.weight is known[0].cause.weight and not pods:
             return [(one, ())]
     for one in known:
         mine = [open_ & {*on} for open_, on in zip(left, scopes[one], strict=True)]
@@ -211,6 +212,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if case.ends:
         yield service_intent.ended(case)
         return
+    yield from doubts(case)
     for word in service_intent.words(case):
         yield _overriding(case, word, by_proxies) if word.cause.id == "annotation-overrides-field" else word
     if any(each.because == UNPARSED for each in by_proxies):
@@ -237,14 +239,18 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if case.wish == "local":
         yield from merged_policies(case, [*_without(of_all, known)])
     yield from implementations(case)
-    if case.wish or not unasked:
-        yield from doubts(case)
     to_hints = bool(case.wish or not unasked) and case.wish != "local"
-    yield from _of_ports(case, by_proxies, known, to_hints=to_hints)
+    of_ports = [*_of_ports(case, by_proxies, known, to_hints=to_hints)]
+    unlisted = [each for each in of_ports if each.cause.id == "pod-in-no-slice"]
+    yield from (each for each in of_ports if each not in unlisted)
     if not to_pods(case.service):
         yield from service_intent.external(
             case, [each for each in _without(of_all, known) if each.clients == "external"]
         )
+    if unlisted:  # for all ports, and after other causes of some ports
+        everywhere = not all(each.nodes for each in unlisted)
+        nodes = () if everywhere else sorted(set().union(*(each.nodes for each in unlisted)))
+        yield not_listed(case, nodes).weighing(min(each.cause.weight for each in unlisted))
     yield from oddities(case)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)
@@ -292,7 +298,7 @@ def _of_question(case: Case, question: ServicePorts, known: set[str], *, to_hint
             service_intent.not_ready(case, question) if question.endpoints else service_intent.lacking(case, question)
         )
         if case.unlisted and any(one["addressType"] == question.family for _, one in case.endpoints):
-            yield not_listed(case, sorted(case.unlisted)).weighing(FAILS)
+            yield not_listed(case).weighing(FAILS)
     elif to_hints:
         yield from of_places(case, question, known, [*hints(case, question.ready)])
     elif not case.wish and "nodes" not in case.cluster.objects.unread:

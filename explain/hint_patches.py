@@ -56,7 +56,7 @@ def give_port(case: Case, question: ServicePorts, slices: Sequence[Object]) -> s
     mine = [one for one in slices if one["addressType"] == question.family]
     if not mine:
         return give_family(case, question.family)
-    return case.log if case.selects_pods else add_ports(case, question.ports, mine)
+    return case.sync if case.selects_pods else add_ports(case, question.ports, mine)
 
 
 def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> str:
@@ -77,7 +77,7 @@ def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> 
     return "; ".join(commands)
 
 
-def not_listed(case: Case, pods: Sequence[str], nodes: Sequence[str] = ()) -> Finding:
-    """Return a finding about ready pods that are in no slice."""
-    said = many(pods, "pod", "is/are")
-    return found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, log=case.log)
+def not_listed(case: Case, nodes: Sequence[str] = ()) -> Finding:
+    """Return a finding about ready pods that are in no slice, and so are missing for all ports."""
+    said = many(sorted(case.unlisted), "pod", "is/are")
+    return found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, log=case.sync)

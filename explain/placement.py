@@ -131,7 +131,9 @@ def template(case: Case) -> str:
     selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
     bare = [] if "nodes" in case.cluster.objects.unread else [name for name, each in nodes if not each.zone]
     label = f"{case.label(bare)}; then, " if bare and when == "DoNotSchedule" else ""
-    spread_out = [each for each in case.owners if not each.startswith("daemonset/")] or case.owners
+    spread_out = [each for each in case.owners if not each.startswith("daemonset/")] or [*case.owners]
+    stay = {name_of(each) for each, _ in case.endpoints if not condition(each, "terminating")}
+    spread_out += [listed(sorted(case.unread & stay))] * bool(case.unread & stay)
     return (
         f"{label}{case.in_template(spread_out)}: topologySpreadConstraints: [{{maxSkew: 1, "
         f"topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{{selector}}}}}}}]"

@@ -7,6 +7,7 @@ from explain.causes import Finding, found, listed, many, texts
 from harness.api.client import Object
 
 _WAYPOINT, _LAYER_7 = "istio.io/use-waypoint", "service.cilium.io/lb-l7"
+_AWS_TYPE = "service.beta.kubernetes.io/aws-load-balancer-type"  # counts if the Service has no class
 
 
 def to_pods(service: Object) -> str:
@@ -16,8 +17,9 @@ def to_pods(service: Object) -> str:
 
 
 def _sending(obj: Object) -> Iterator[str]:
-    for key, value in texts("proxy_bypass")["load-balancers"]:
-        if value in _annotations(obj).get(key, "").replace(" ", ""):
+    kind = (obj.get("spec") or {}).get("loadBalancerClass") or _annotations(obj).get(_AWS_TYPE)
+    for key, value, *kinds in texts("proxy_bypass")["load-balancers"]:
+        if value in _annotations(obj).get(key, "").replace(" ", "") and (kind in kinds or not kinds):
             yield key
 
 

@@ -22,6 +22,8 @@ from reference.features import NEWEST, OLDEST, Features, Version
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
+_SKEW = 3  # minor releases that kube-proxy may be older than the API server
+
 Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
 """A reason why connections from a node do not go where the Service requests, with details.
 
@@ -132,13 +134,11 @@ def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding
     what, bare = "use hints for nodes" if case.wish == "node" else "use these hints", case.cluster.in_doubt("missing")
     bare = [name for name in nodes if name in bare]
     if old := [name for name in nodes if name not in {*off, *bare}]:
-        newest = case.cluster.objects.version
-        to = newest if (version_of(newest) or OLDEST) >= (1, int(release[2:])) else f"{release} or newer"
-        yield _upgrade(case, old, what, release, to)
+        yield _upgrade(case, old, what, release)
     if bare:
         ages = listed(sorted({nodes[each].age for each in bare}))
         says = f"no proxy was seen on {listed(bare)}; kube-proxy {ages} would not {what}, as it does since {release}"
-        remedy = f"run kube-proxy {release} or newer on {listed(bare)}"
+        remedy = f"run kube-proxy {_target(case, release)} on {listed(bare)}"
         yield found("proxy-too-old", says, nodes=bare, remedy=remedy, also="Services work there only once a proxy runs")
 
 
@@ -148,17 +148,24 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     what = "follow internalTrafficPolicy Local"
     what += f" next to externalTrafficPolicy Local {issue}" if by_both else ""
     if some := [each for each in of_all if each.clients == "internal" and each.short == "misses"]:
-        yield _upgrade(case, nodes_of_routes(some), what, "1.24", "1.24 or newer")
+        yield _upgrade(case, nodes_of_routes(some), what, "1.24")
     if mine := [each for each in of_all if each.clients == "external" and not by_both]:
         some, what = [each for each in mine if each.fails], f"limit internalTrafficPolicy Local to the cluster {issue}"
-        old = _upgrade(case, nodes_of_routes(some or mine), what, "1.24", "1.24 or newer")
+        old = _upgrade(case, nodes_of_routes(some or mine), what, "1.24")
         yield about(replace(old.weighing(FAILS if some else NOTE), clients="external"), some or mine, mine)
 
 
-def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, to: str) -> Finding:
+def _target(case: Case, needed: str) -> str:
+    """Return the release to which kube-proxy is upgraded: at most three minor ones older than the API server."""
+    newest, least = case.cluster.objects.version, max(int(needed[2:]), case.cluster.features.version[1] - _SKEW)
+    return newest if (version_of(newest) or OLDEST) >= (1, least) else f"1.{least} or newer"
+
+
+def _upgrade(case: Case, names: Sequence[str], what: str, needed: str) -> Finding:
     releases = "; ".join(sorted({_release(case.cluster.nodes[each]) for each in names})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
-    return found("proxy-too-old", nodes=names, remedy=f"upgrade kube-proxy on {listed(names)} to {to}", **values)
+    remedy = f"upgrade kube-proxy on {listed(names)} to {_target(case, needed)}"
+    return found("proxy-too-old", nodes=names, remedy=remedy, **values)
 
 
 def implementations(case: Case) -> Iterator[Finding]:
@@ -190,7 +197,7 @@ def _cause(case: Case, zone: str, known: Sequence[Object]) -> str:
     causes = {
         "client-node-without-zone": not zone,
         "zone-not-hinted": any(map(is_ready, mine)),
-        "pod-in-no-slice": bool(_unlisted(case, [zone])),
+        "pod-in-no-slice": zone in {case.cluster.zone({"nodeName": each}) for each in case.unlisted.values()},
         "zone-not-ready": bool(stay or (others and not any(map(is_ready, here)))),
         "zone-without-port": any(map(is_ready, here)),
         "zone-terminating": bool(mine),
@@ -199,24 +206,19 @@ def _cause(case: Case, zone: str, known: Sequence[Object]) -> str:
     return next(cause for cause, holds in causes.items() if holds)
 
 
-def _unlisted(case: Case, zones: Sequence[str]) -> list[str]:
-    nodes = case.cluster.nodes
-    return sorted(pod for pod, on in case.unlisted.items() if on in nodes and nodes[on].zone in zones)
-
-
 def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], question: ServicePorts) -> Finding:
     known = [each for each, _ in question.endpoints]
     here = [(each, one) for each, one in case.endpoints if case.cluster.zone(each) in zones]
     mine = sorted({name_of(each): each for each in known if case.cluster.zone(each) in zones}.items())
     there = Counter(case.cluster.zone(each) or "(none)" for each in distinct(known) if is_ready(each))
     counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
-    evidence, names, remedy = (case.of_slices(f"ready endpoints: {counted}"),), [name for name, _ in mine], case.log
+    evidence, names, remedy = (case.of_slices(f"ready endpoints: {counted}"),), [name for name, _ in mine], case.sync
     match cause:
         case "client-node-without-zone":
             said = many(on, "", "has no zone label, so it uses/have no zone label, so they use")
             return found(cause, nodes=on, remedy=case.label(on), names=said)
         case "pod-in-no-slice":
-            return not_listed(case, _unlisted(case, zones), on)
+            return not_listed(case, on)
         case "zone-without-port":
             others = [(each, one) for each, one in here if is_ready(each)]
             names = sorted({name_of(each) for each, _ in others})

@@ -54,8 +54,10 @@ def ended(case: Case) -> Finding:
 
 
 def words(case: Case) -> Iterator[Finding]:
-    if case.by_hand:
-        return  # no controller reads them
+    if case.by_hand:  # no controller reads them
+        if case.annotation[1] not in {*OFF, "Auto", "auto"}:
+            yield _unknown_value(case, "the hints in the EndpointSlices decide", _UNREAD).weighing(NOTE)
+        return
     annotations = case.service["metadata"].get("annotations") or {}
     key, value = case.annotation
     field = case.spec.get("trafficDistribution")
@@ -68,9 +70,8 @@ def words(case: Case) -> Iterator[Finding]:
         yield found("annotation-overrides-field", key=key, value=value, field=field, remove=remove)
     elif value not in {*OFF, "Auto", "auto"}:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
-        decides = "internalTrafficPolicy Local decides" if case.wish == "local" else decides
         remedy = remove if field or case.wish == "local" else case.kubectl(f"annotate {key}=Auto --overwrite")
-        unknown = found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
+        unknown = _unknown_value(case, decides, remedy)
         yield unknown.weighing(NOTE) if field else unknown
     if isinstance(case.decided_by, NoHints) and (case.annotated or case.decided_by.unknown):
         yield _not_known(case, case.decided_by)
@@ -84,6 +85,15 @@ def words(case: Case) -> Iterator[Finding]:
         removed = "Kubernetes 1.22 removed it" if features.at_least(22) else "feature gate ServiceTopology is off"
         unheard = found("topology-keys", f"spec.topologyKeys has no effect: {removed}", remedy=case.ask())
         yield unheard.weighing(NOTE if read_wish(case.service, features) else CROSSES)
+
+
+def _unknown_value(case: Case, decides: str, remedy: str) -> Finding:
+    (key, value), local = case.annotation, "internalTrafficPolicy Local decides"
+    decides = local if case.wish == "local" else decides
+    return found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
+
+
+_UNREAD = "nothing: no controller reads the annotation of a Service without a selector"
 
 
 def _not_known(case: Case, decided_by: NoHints) -> Finding:
@@ -156,8 +166,8 @@ def nobody(case: Case) -> Finding | None:
     seen = (pods if statuses else "pods may exist, but they could not be read", *case.evidence)
     if not any(map(is_managed, case.slices)):
         there = "its EndpointSlices are empty, and not by the controller" if case.slices else "it has no EndpointSlice"
-        return found("no-slices", evidence=seen, remedy=case.log, there=there)
-    why, remedy = "the controller has not processed the pods", case.log
+        return found("no-slices", evidence=seen, remedy=case.sync, there=there)
+    why, remedy = "the controller has not processed the pods", case.sync
     if all(each.get("phase") in {"Pending", "Succeeded", "Failed"} for each in statuses):  # or unread
         why = f"the controller knows no pod with {chosen} that has an address and runs"
         remedy = f"kubectl -n {case.namespace} get pods -l {chosen} -o wide"
@@ -231,7 +241,7 @@ def _lacking_port(case: Case, port: Object, of_family: Sequence[Object]) -> Find
         return found("protocol-without-endpoints", protocol=protocol, **values)
     ours = {each.get("name") or "" for each in case.spec["ports"]}
     if case.selects_pods:
-        return found("port-without-endpoints", patch=case.log, **values)
+        return found("port-without-endpoints", patch=case.sync, **values)
     renames = {}
     for one in slices if not empty else ():
         for number, each in enumerate(one.get("ports") or ()):

@@ -18,7 +18,7 @@ from explain.text import answer
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.objects.endpoints import name_of
 from tests.explain.cluster_builders import MODE, ZONE
-from tests.explain.generated_clusters import TO_PODS
+from tests.explain.generated_clusters import sends_to_pods
 from tests.explain.headlines import parts_of
 from tests.explain.service_answer import ServiceAnswer, is_ready
 
@@ -263,7 +263,7 @@ def old_proxies_and_policies(seen: ServiceAnswer) -> Iterator[str]:
         if said in {"drop", "reject"} and (said == "reject") != (old == {*one.nodes}):
             yield f"{one.nodes} {said}, and {old} are old"
     outside = spec["type"] != "ClusterIP" and spec.get("externalTrafficPolicy") != "Local"
-    if not outside or TO_PODS in seen.service["metadata"]["annotations"]:
+    if not outside or sends_to_pods(seen.service):
         return
     for of in seen.slices:
         for port in of["ports"]:
@@ -298,13 +298,13 @@ def workloads(seen: ServiceAnswer) -> Iterator[str]:
     owners = {seen.owner(each) for each in seen.all_pods}
     templates = {each for each in owners if not each.startswith(("job/", "pod/"))}
     for each in seen.found.findings:
-        if seen.all_pods and "/NAME" in each.remedy:
+        if seen.all_pods and "/NAME" in each.remedy and {name_of(one) for one in seen.endpoints} <= seen.pods_read:
             yield f"the pods have owners, or none: {each.remedy}"
         for named in re.findall(r"pod template of ([^:]*): topologySpread", each.remedy):
             if missing := {one for one in templates if one not in named and not one.startswith("daemonset/")}:
                 yield f"{sorted(missing)} also own pods: {each.remedy}"
         for name, number in re.findall(r"(?:scale|rollout restart) (\S+/\S+)(?: --replicas=(\d+))?", each.remedy):
-            if owners and name not in owners:
+            if owners and name not in owners | {"deployment/NAME"}:
                 yield f"{name} owns no pod: {each.remedy}"
             if number and int(number) <= sum(seen.owner(one) == name for one in seen.all_pods):
                 yield f"{name} has so many pods: {each.remedy}"
@@ -494,7 +494,7 @@ def terminating_endpoints_and_policies(seen: ServiceAnswer) -> Iterator[str]:
             local = spec["internalTrafficPolicy"] == "Local"
             if local and "from all zones" in each.says.partition("external clients")[0]:
                 yield f"the policy is Local: {each.says}"
-            outside = spec["type"] != "ClusterIP" and TO_PODS not in seen.service["metadata"]["annotations"]
+            outside = spec["type"] != "ClusterIP" and not sends_to_pods(seen.service)
             if outside and local is not (spec["externalTrafficPolicy"] == "Local") and "external" not in each.says:
                 yield f"external clients are treated otherwise: {each.says}"
             if wrong := {name for one in mine if not one.targets for name in one.nodes if name in each.nodes}:
@@ -531,6 +531,77 @@ def nodes_of_causes(seen: ServiceAnswer) -> Iterator[str]:
                 yield f"{sorted(wrong)} use no hints for external clients: {each.says}"
 
 
+def owners_of_pods(seen: ServiceAnswer) -> Iterator[str]:
+    """Nothing is said of the owner of a pod that was not read, and the owners that are named are not all."""
+    stay = [each for each in seen.endpoints if not each["conditions"].get("terminating")]
+    unread = {name_of(each) for each in stay} - seen.pods_read
+    for each in seen.found.findings if unread and seen.pods_read else ():
+        if "which no workload owns" in each.remedy:
+            yield f"{sorted(unread)} were not read: {each.remedy}"
+        for named in re.findall(r"pod template of ([^:]*): topologySpread", each.remedy):
+            if named != "the workload" and not any(name in named for name in unread):
+                yield f"{sorted(unread)} may have other owners: {each.remedy}"
+
+
+def pods_that_may_be_gone(seen: ServiceAnswer) -> Iterator[str]:
+    """`describe pod` names a pod that was read, or says what to do if it does not exist."""
+    for each in seen.found.findings if seen.pods_read else ():
+        for before, names in re.findall(r"(if [^;]*, )?kubectl -n shop describe pod ([^;]*)", each.remedy):
+            if not before and (wrong := {*names.split()} - seen.pods_read):
+                yield f"{sorted(wrong)} may be gone: {each.remedy}"
+
+
+def pods_in_no_slice(seen: ServiceAnswer) -> Iterator[str]:
+    """A pod that is in no slice is missing for all ports and IP families."""
+    for each in seen.found.findings:
+        if each.cause.id == "pod-in-no-slice" and (each.ports or not each.says.startswith("pod")):
+            yield f"it is missing for all ports: {each.says} {each.ports}"
+
+
+def commands_for_the_controller(seen: ServiceAnswer) -> Iterator[str]:
+    """Whoever is sent to the log of the controller also reads how to make it write."""
+    for each in seen.found.findings:
+        if " logs -l component=kube-controller-manager" in each.remedy and "touched=" not in each.remedy:
+            yield f"{each.cause.id}: {each.remedy}"
+
+
+def version_skew(seen: ServiceAnswer) -> Iterator[str]:
+    """kube-proxy may be three minor releases older than the API server, which is as new as each kubelet at least."""
+    known = [each["status"]["nodeInfo"]["kubeletVersion"] for each in seen.objects.nodes]
+    fields = [each["spec"].get("trafficDistribution", "") for each in seen.objects.services]
+    least = max(int(each.split(".")[1]) for each in known)
+    least = max(least, 34 if any("Same" in each for each in fields) else 0)
+    for each in seen.found.findings:
+        for minor in re.findall(r"kube-proxy (?:on [^;]* to )?1\.(\d+) or newer", each.remedy):
+            if int(minor) < least - 3:
+                yield f"the API server is 1.{least} at least: {each.remedy}"
+
+
+def load_balancers_to_pods(seen: ServiceAnswer) -> Iterator[str]:
+    """The target type counts if the controller of the annotation manages the load balancer, by a class or a type."""
+    to_pods = "load-balancer-to-pods" in {each.cause.id for each in seen.found.findings}
+    by_balancer = "the load balancer" in seen.found.asks
+    if (to_pods or by_balancer) and not sends_to_pods(seen.service):
+        yield f"no controller reads the target type: {seen.found.asks}"
+
+
+def unknown_values(seen: ServiceAnswer) -> Iterator[str]:
+    """A value of the topology annotation that no controller knows is mentioned."""
+    ids = {each.cause.id for each in seen.found.findings}
+    if seen.service["metadata"]["annotations"].get(MODE) == "zone" and "annotation-unknown" not in ids:
+        yield "the annotation is not mentioned"
+
+
+def uncertain_nodes(seen: ServiceAnswer) -> Iterator[str]:
+    """Each node that JSON calls uncertain is named by a cause, and so in the text."""
+    named = {name for each in seen.found.findings if each.cause.id in _OF_PROXIES for name in each.nodes}
+    if missing := {*seen.found.uncertain} - named:
+        yield f"{sorted(missing)} are uncertain, and no cause says why"
+
+
+_OF_PROXIES = {"node-without-proxy", "proxy-not-ready", "not-kube-proxy"}
+
+
 def _without_ports(says: str) -> str:
     return re.sub(r"^(port |IPv)[^:]*: ", "", says)
 
@@ -545,4 +616,6 @@ RULES = (
     services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
     known_zones, headline_causes, closed_zones, hints_of_zones, labels_before_constraints, health_checks,
     requests_without_effect, overriding_annotations, terminating_endpoints_and_policies, nodes_of_causes,
+    owners_of_pods, pods_that_may_be_gone, pods_in_no_slice, commands_for_the_controller, version_skew,
+    load_balancers_to_pods, unknown_values, uncertain_nodes,
 )  # fmt: skip

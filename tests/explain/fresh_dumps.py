@@ -23,7 +23,7 @@ from harness.api.client import Object
 from harness.commands.main import main
 from tests.explain.cluster_builders import ZONE
 from tests.explain.dump_formats import SHAPES
-from tests.explain.generated_clusters import TO_PODS, WAYPOINT, fresh
+from tests.explain.generated_clusters import WAYPOINT, fresh, sends_to_pods
 from tests.explain.headlines import has_ports_and_nodes
 from tests.explain.service_answer import is_ready
 
@@ -230,7 +230,7 @@ def limited(service: Object, slices: Sequence[Object], seen: Objects) -> set[tup
     """
     spec = service["spec"]
     apart = spec["type"] == "ClusterIP" or spec.get("externalTrafficPolicy") == "Local"
-    if apart or TO_PODS in service["metadata"]["annotations"] or spec.get("internalTrafficPolicy") != "Local":
+    if apart or sends_to_pods(service) or spec.get("internalTrafficPolicy") != "Local":
         return set()
     old = [each["spec"]["nodeName"] for each in seen.proxies if "v1.22" in each["spec"]["containers"][0]["image"]]
     ports = [(f"{port.get('name') or port['port']}/{port['protocol']}", family)
@@ -252,7 +252,7 @@ def _coverage(
 ) -> str:
     spec = service["spec"]
     local = spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local"
-    local = local and TO_PODS not in service["metadata"]["annotations"]
+    local = local and not sends_to_pods(service)
     wanted = sorted(
         [
             (name, f"{port.get('name') or port['port']}/{port['protocol']}", family, clients)

@@ -42,6 +42,11 @@ _ANNOTATIONS = ({}, {}, {}, {"service.kubernetes.io/topology-mode": "Auto"},
                 {"service.kubernetes.io/topology-mode": "zone"})  # fmt: skip
 
 
+def sends_to_pods(service: Object) -> bool:
+    """Return whether the load balancer of a Service sends to pods, which the controller of its class decides."""
+    return TO_PODS in service["metadata"]["annotations"] and "loadBalancerClass" in service["spec"]
+
+
 def corpus(of_seed: int) -> Iterator[Objects]:
     """Yield the clusters of the fixed lifecycles that each run plays, with releases and writers of a seed."""
     yield from _clusters(fixed_lifecycles(), of_seed)
@@ -54,11 +59,12 @@ def fresh(of_seed: int) -> Iterator[Objects]:
 
 def _clusters(lifecycles: Iterable[Lifecycle], of_seed: int) -> Iterator[Objects]:
     drawn, others, served = (random.Random(each) for each in (of_seed, -of_seed, f"proxies {of_seed}"))
+    classes = random.Random(f"load balancers {of_seed}")
     for lifecycle in lifecycles:
         for state in lifecycle.states:
             if state.exists:
                 yield _with_choosers(
-                    _with_proxies(_with_further(_cluster(lifecycle, state, drawn), others), served), served
+                    _with_proxies(_with_further(_cluster(lifecycle, state, drawn), others), served), served, classes
                 )
 
 
@@ -74,15 +80,16 @@ def _with_proxies(seen: Objects, drawn: random.Random) -> Objects:
     return replace(seen, proxies=[] if share == 0 else ready)
 
 
-def _with_choosers(seen: Objects, drawn: random.Random) -> Objects:
-    """Return some clusters with a waypoint, or with a load balancer that sends to pods."""
+def _with_choosers(seen: Objects, drawn: random.Random, classes: random.Random) -> Objects:
+    """Return some clusters with a waypoint, or with a load balancer that sends to pods, if it has a class."""
     service = seen.services[0]
     labels = {WAYPOINT: "gate"} if drawn.random() < 0.1 else {}
     to_pods = {TO_PODS: "ip"} if service["spec"]["type"] == "LoadBalancer" and drawn.random() < 0.3 else {}
-    metadata = service["metadata"] | {"labels": labels}
-    return replace(
-        seen, services=[service | {"metadata": metadata | {"annotations": metadata["annotations"] | to_pods}}]
+    metadata = service["metadata"] | {"labels": labels, "annotations": service["metadata"]["annotations"] | to_pods}
+    spec = service["spec"] | (
+        {"loadBalancerClass": "service.k8s.aws/nlb"} if to_pods and classes.random() < 0.7 else {}
     )
+    return replace(seen, services=[service | {"metadata": metadata, "spec": spec}])
 
 
 def _with_further(seen: Objects, drawn: random.Random) -> Objects:

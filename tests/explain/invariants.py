@@ -11,7 +11,7 @@ from explain.objects import Objects
 from explain.routes import Route
 from harness.api.client import Object
 from tests.explain.cluster_builders import ZONE
-from tests.explain.generated_clusters import TO_PODS
+from tests.explain.generated_clusters import sends_to_pods
 from tests.explain.headlines import parts_of
 from tests.explain.service_answer import is_ready
 
@@ -52,7 +52,7 @@ def _without_a_selector(found: Diagnosis, service: Object) -> Iterator[str]:
 def _policies(found: Diagnosis, service: Object) -> Iterator[str]:
     spec = service["spec"]
     outside = spec["type"] != "ClusterIP"
-    at_nodes = outside and TO_PODS not in service["metadata"]["annotations"]
+    at_nodes = outside and not sends_to_pods(service)
     expected = (
         spec["internalTrafficPolicy"] == "Local",
         at_nodes and spec.get("externalTrafficPolicy") == "Local",
@@ -112,7 +112,7 @@ def _places(found: Diagnosis, route: Route, seen: Objects) -> Iterator[str]:
     here = {each["nodeName"] for each in ready} if found.wish == "node" else set()
     for node in {*route.nodes} - here if ready else ():  # see `terminating-only`
         if not labels[node] or labels[node] not in zones:
-            mine = [each for each in found.findings if node in each.nodes and each.cause.id in _OF_PLACES]
+            mine = [each for each in found.findings if node in (each.nodes or {node}) and each.cause.id in _OF_PLACES]
             if not any(not each.ports or route.label.startswith(each.ports) for each in mine):
                 yield f"{node} is not named for its place: {route}"
 

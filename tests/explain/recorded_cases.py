@@ -570,7 +570,7 @@ ROWS = {
         ),
         "1 node runs a proxy that does not follow internalTrafficPolicy Local next to externalTrafficPolicy Local "
         "(kubernetes/kubernetes#105470), as kube-proxy does since 1.24",
-        "upgrade kube-proxy on c1 to 1.24 or newer",
+        "upgrade kube-proxy on c1 to v1.37.0",
         nodes="c1",
         crossing="c1",
     ),
@@ -584,7 +584,7 @@ ROWS = {
         ),
         "no proxy was seen on b1; kube-proxy of the release of kubelet v1.33.0 would not use hints for nodes, as it "
         "does since 1.34",
-        "run kube-proxy 1.34 or newer on b1",
+        "run kube-proxy v1.37.0 on b1",
         nodes="b1",
     ),
     "a zone that no hint names": RecordedCase(
@@ -842,7 +842,7 @@ ROWS |= {
         objects(
             service(),
             of_slice(endpoint("a1"), endpoint("a2"), endpoint("b1")),
-            pods=[owned("web-a1", "a1", by="StatefulSet/web")],
+            pods=[owned(f"web-{each}", each, by="StatefulSet/web") for each in ("a1", "a2", "b1")],
         ),
         remedy=CONSTRAINT("statefulset/web"),
         nodes="c1",
@@ -1017,7 +1017,15 @@ NOTES = {
     ),
     "a load balancer of AWS to pods": HarmlessCase(
         "load-balancer-to-pods",
-        objects(service({"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}, type="LoadBalancer")),
+        objects(
+            service(
+                {
+                    "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip",
+                    "service.beta.kubernetes.io/aws-load-balancer-type": "external",
+                },
+                type="LoadBalancer",
+            )
+        ),
         "check the zone settings of the load balancer",
     ),
     "a load balancer of an Ingress to pods": HarmlessCase(
@@ -1208,7 +1216,10 @@ NOTES = {
     ),
     "a cordoned zone with another node": HarmlessCase(
         "drain-empties-a-zone",
-        objects(on=nodes(c1=cordoned("c1", "c"), c2=node("c2", "c")), pods=PODS),
+        objects(
+            on=nodes(c1=cordoned("c1", "c"), c2=node("c2", "c")),
+            pods=[owned(f"web-{each}", each) for each in ("a1", "b1", "c1")],
+        ),
         "before the drain, " + CONSTRAINT("deployment/web"),
         "c1 c2",
     ),

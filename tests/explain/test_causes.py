@@ -95,8 +95,9 @@ def test_nothing_is_promised_for_a_node_without_a_ready_proxy(asks: str, doubtfu
 
 @pytest.mark.parametrize("policy", ["Local", "Cluster"])
 def test_load_balancer_that_sends_to_pods_has_no_clients_at_nodes(policy: str) -> None:
-    to_pods = {"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}
-    found = diagnosis(objects(service(to_pods, type="LoadBalancer", externalTrafficPolicy=policy)))
+    to_pods, of = {"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}, "service.k8s.aws/nlb"
+    asked = service(to_pods, type="LoadBalancer", externalTrafficPolicy=policy, loadBalancerClass=of)
+    found = diagnosis(objects(asked))
     assert {each.clients for each in found.routes} == {"internal"}
     assert [each.cause.id for each in found.findings] == ["load-balancer-to-pods"]
 

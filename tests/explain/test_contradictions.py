@@ -14,7 +14,7 @@ from explain.objects import Objects
 from explain.overview import overview
 from explain.text import answer, as_json
 from tests.explain.fresh_dumps import in_doubt, limited
-from tests.explain.generated_clusters import TO_PODS, WAYPOINT, corpus, fresh
+from tests.explain.generated_clusters import WAYPOINT, corpus, fresh, sends_to_pods
 from tests.explain.headlines import has_ports_and_nodes
 from tests.explain.invariants import broken
 
@@ -66,7 +66,7 @@ def contradictions(seen: Objects) -> list[str]:
 
 def _covers(found: Diagnosis, seen: Objects) -> bool:
     spec = seen.services[0]["spec"]
-    to_pods = TO_PODS in seen.services[0]["metadata"]["annotations"]
+    to_pods = sends_to_pods(seen.services[0])
     kinds = 2 if spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local" and not to_pods else 1
     places = Counter((name, each.label) for each in found.routes for name in each.nodes)
     by_old = len(limited(seen.services[0], seen.endpointslices, seen))

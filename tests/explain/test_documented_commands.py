@@ -23,7 +23,7 @@ OFFLINE = sorted({each for each in COMMANDS if "--record" not in each and "--pro
 SEEN = objects(
     service(),
     of_slice(endpoint("a1"), endpoint("a2"), endpoint("b1")),
-    pods=[owned("web-a1", "a1")],
+    pods=[owned(f"web-{each}", each) for each in ("a1", "a2", "b1")],
     proxies=[proxy(each) for each in ZONES],
     further={"deployments": [deployment(3, 3)]},
 )
