@@ -176,16 +176,14 @@ class Case:
         """Return how to find out why endpoints are not ready. Ignore terminating endpoints unless all terminate."""
         stay = [each for each in endpoints if not condition(each, "terminating")]
         targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in stay or endpoints}
-        pods, look = (
-            {name for name, kind in targets.items() if kind == "Pod"},
-            f"kubectl -n {self.namespace} describe pod",
-        )
+        look, pods = f"kubectl -n {self.namespace} describe pod", {name for name in targets if targets[name] == "Pod"}
         said = [f"{look} {' '.join(known[:SHOWN])}"] if (known := sorted(pods - self.unread)) else []
         if lost := sorted(pods & self.unread):
             exists = f"if {many(lost, 'pod', 'exists/exist')} (not read)"
             said.append(f"{exists}, {look} {' '.join(lost[:SHOWN])}; otherwise {self.show_writers}")
-        others = listed(sorted(targets))
-        return "; ".join(said) or f"find out why the writer of the EndpointSlices marks {others} as not ready"
+        return (
+            "; ".join(said) or f"find out why the writer of the EndpointSlices marks {listed([*targets])} as not ready"
+        )
 
     def mend_on(self, nodes: Sequence[str], routes: Sequence[Route]) -> list[str]:
         """Return how to find out why pods that already run on these nodes are not ready endpoints of these routes."""

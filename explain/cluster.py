@@ -98,7 +98,9 @@ class Cluster:
         for each in objects.endpointslices:
             self.slices[service_of(each)].append(each)
         self.behaviour = lru_cache(self._behaviour)
-        self.names_of_pods = lru_cache(self._names_of_pods)
+        self.names_of_pods = lru_cache(
+            lambda space: {str(each["metadata"]["name"]) for each in self.further["pods", space]}
+        )
         self.in_doubt, self.uncertain = lru_cache(self._in_doubt), lru_cache(self._uncertain)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
@@ -232,10 +234,6 @@ class Cluster:
     def ingress_controllers(self) -> set[str]:
         labels = (each["metadata"].get("labels") or {} for each in self.objects.pods)
         return _INGRESSES & {str(each.get("app.kubernetes.io/name", "")) for each in labels}
-
-    def _names_of_pods(self, namespace: str) -> set[str]:
-        """Return the names of the pods of a namespace that were read."""
-        return {str(each["metadata"]["name"]) for each in self.further["pods", namespace]}
 
     def pods(self, service: Object) -> list[Object] | None:
         """Return the pods that a Service selects, or None if the pods are unknown."""

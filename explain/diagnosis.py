@@ -248,8 +248,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
             case, [each for each in _without(of_all, known) if each.clients == "external"]
         )
     if unlisted:  # for all ports, and after other causes of some ports
-        everywhere = not all(each.nodes for each in unlisted)
-        nodes = () if everywhere else sorted(set().union(*(each.nodes for each in unlisted)))
+        nodes = sorted(set().union(*(each.nodes for each in unlisted)))
         yield not_listed(case, nodes).weighing(min(each.cause.weight for each in unlisted))
     yield from oddities(case)
     if case.wish != "local" and not unasked:
@@ -298,7 +297,7 @@ def _of_question(case: Case, question: ServicePorts, known: set[str], *, to_hint
             service_intent.not_ready(case, question) if question.endpoints else service_intent.lacking(case, question)
         )
         if case.unlisted and any(one["addressType"] == question.family for _, one in case.endpoints):
-            yield not_listed(case).weighing(FAILS)
+            yield not_listed(case, nodes_of(question.routes)).weighing(FAILS)
     elif to_hints:
         yield from of_places(case, question, known, [*hints(case, question.ready)])
     elif not case.wish and "nodes" not in case.cluster.objects.unread:

@@ -77,7 +77,7 @@ def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> 
     return "; ".join(commands)
 
 
-def not_listed(case: Case, nodes: Sequence[str] = ()) -> Finding:
+def not_listed(case: Case, nodes: Sequence[str]) -> Finding:
     """Return a finding about ready pods that are in no slice, and so are missing for all ports."""
     said = many(sorted(case.unlisted), "pod", "is/are")
     return found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, log=case.sync)

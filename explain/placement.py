@@ -132,8 +132,7 @@ def template(case: Case) -> str:
     bare = [] if "nodes" in case.cluster.objects.unread else [name for name, each in nodes if not each.zone]
     label = f"{case.label(bare)}; then, " if bare and when == "DoNotSchedule" else ""
     spread_out = [each for each in case.owners if not each.startswith("daemonset/")] or [*case.owners]
-    stay = {name_of(each) for each, _ in case.endpoints if not condition(each, "terminating")}
-    spread_out += [listed(sorted(case.unread & stay))] * bool(case.unread & stay)
+    spread_out += [listed(sorted(case.unread))] * bool(case.unread)
     return (
         f"{label}{case.in_template(spread_out)}: topologySpreadConstraints: [{{maxSkew: 1, "
         f"topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{{selector}}}}}}}]"

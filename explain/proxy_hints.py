@@ -22,8 +22,6 @@ from reference.features import NEWEST, OLDEST, Features, Version
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
-_SKEW = 3  # minor releases that kube-proxy may be older than the API server
-
 Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
 """A reason why connections from a node do not go where the Service requests, with details.
 
@@ -73,12 +71,12 @@ def _needed(case: Case, version: Version, here: bool) -> str:
     now, by_node = case.cluster.behaviour(version), case.wish == "node"
     if now.node_hints if here else case.is_read(now, version):
         return ""
-    releases = ((1, minor) for minor in range(version[1], NEWEST[1] + 1))
-    usual = ((each, Behaviour.of(Features(each, follows="released"))) for each in releases)
-    lasting = ((each, one) for each, one in usual if by_node or case.wish == "cpu" or one.annotation == "unused")
-    return next(
-        (f"1.{each[1]}" for each, one in lasting if (one.node_hints if by_node else case.is_read(one, each))), ""
-    )
+    for minor in range(version[1], NEWEST[1] + 1):
+        later = Behaviour.of(Features((1, minor), follows="released"))
+        lasts = case.wish == "cpu" or later.annotation == "unused"
+        if later.node_hints if by_node else lasts and case.is_read(later, (1, minor)):
+            return f"1.{minor}"
+    return ""
 
 
 def of_places(
@@ -87,10 +85,9 @@ def of_places(
     """Yield why nodes (except `known` nodes) use distant endpoints. `of_hints` are the findings about the hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
     to_hint = seen.pop(("hints", ""), set[str]())
-    everywhere = not known and to_hint >= set().union(*seen.values())
     for one in of_hints:
         on = tuple(sorted(to_hint & {*one.nodes} if one.nodes else to_hint))
-        scoped = replace(one, nodes=() if everywhere and not one.nodes else on) if on else one.weighing(NOTE)
+        scoped = replace(one, nodes=on) if on else one.weighing(NOTE)
         yield one if one.cause.weight > CROSSES else scoped
     of_zones = set[str]()
     for (kind, detail), names in seen.items():
@@ -157,15 +154,15 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 def _target(case: Case, needed: str) -> str:
     """Return the release to which kube-proxy is upgraded: at most three minor ones older than the API server."""
-    newest, least = case.cluster.objects.version, max(int(needed[2:]), case.cluster.features.version[1] - _SKEW)
+    newest, least = case.cluster.objects.version, max(int(needed[2:]), case.cluster.features.version[1] - 3)
     return newest if (version_of(newest) or OLDEST) >= (1, least) else f"1.{least} or newer"
 
 
 def _upgrade(case: Case, names: Sequence[str], what: str, needed: str) -> Finding:
     releases = "; ".join(sorted({_release(case.cluster.nodes[each]) for each in names})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
-    remedy = f"upgrade kube-proxy on {listed(names)} to {_target(case, needed)}"
-    return found("proxy-too-old", nodes=names, remedy=remedy, **values)
+    to = _target(case, needed)
+    return found("proxy-too-old", nodes=names, remedy=f"upgrade kube-proxy on {listed(names)} to {to}", **values)
 
 
 def implementations(case: Case) -> Iterator[Finding]:

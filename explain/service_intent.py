@@ -54,25 +54,25 @@ def ended(case: Case) -> Finding:
 
 
 def words(case: Case) -> Iterator[Finding]:
-    if case.by_hand:  # no controller reads them
-        if case.annotation[1] not in {*OFF, "Auto", "auto"}:
-            yield _unknown_value(case, "the hints in the EndpointSlices decide", _UNREAD).weighing(NOTE)
-        return
     annotations = case.service["metadata"].get("annotations") or {}
-    key, value = case.annotation
-    field = case.spec.get("trafficDistribution")
+    (key, value), field = case.annotation, case.spec.get("trafficDistribution")
     remove = case.unannotate
+    if value not in {*OFF, "Auto", "auto"}:
+        decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
+        decides = "the hints in the EndpointSlices decide" if case.by_hand else decides
+        decides = "internalTrafficPolicy Local decides" if case.wish == "local" else decides
+        remedy = remove if field or case.wish == "local" else case.kubectl(f"annotate {key}=Auto --overwrite")
+        remedy = "nothing: no controller reads it without a selector" if case.by_hand else remedy
+        unknown = found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
+        yield unknown.weighing(NOTE) if field or case.by_hand else unknown
+    if case.by_hand:
+        return  # no controller reads other annotations
     if TOPOLOGY_AWARE_HINTS in annotations and annotations.get(TOPOLOGY_MODE, value) != value:
         hidden = {"value": repr(value), "hidden": repr(annotations[TOPOLOGY_MODE])}
         known = found("annotation-hidden", **hidden, remove=remove)
         yield known.weighing(NOTE) if read_wish(case.service, case.cluster.features) else known
     if case.annotated and field is not None:
         yield found("annotation-overrides-field", key=key, value=value, field=field, remove=remove)
-    elif value not in {*OFF, "Auto", "auto"}:
-        decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
-        remedy = remove if field or case.wish == "local" else case.kubectl(f"annotate {key}=Auto --overwrite")
-        unknown = _unknown_value(case, decides, remedy)
-        yield unknown.weighing(NOTE) if field else unknown
     if isinstance(case.decided_by, NoHints) and (case.annotated or case.decided_by.unknown):
         yield _not_known(case, case.decided_by)
     unread, features = unread_requests(case.service, case.cluster.features), case.cluster.features
@@ -85,15 +85,6 @@ def words(case: Case) -> Iterator[Finding]:
         removed = "Kubernetes 1.22 removed it" if features.at_least(22) else "feature gate ServiceTopology is off"
         unheard = found("topology-keys", f"spec.topologyKeys has no effect: {removed}", remedy=case.ask())
         yield unheard.weighing(NOTE if read_wish(case.service, features) else CROSSES)
-
-
-def _unknown_value(case: Case, decides: str, remedy: str) -> Finding:
-    (key, value), local = case.annotation, "internalTrafficPolicy Local decides"
-    decides = local if case.wish == "local" else decides
-    return found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
-
-
-_UNREAD = "nothing: no controller reads the annotation of a Service without a selector"
 
 
 def _not_known(case: Case, decided_by: NoHints) -> Finding:
@@ -186,10 +177,8 @@ def not_ready(case: Case, question: ServicePorts) -> Iterator[Finding]:
         values["names"] = listed(sorted({*map(name_of, serve)}))
         yield found("terminating-only", nodes=using if failing else (), **values)
     if failing or not serve:
-        nodes = failing if serve else ()
         yield found(
             "no-ready-endpoint",
-            nodes=nodes,
             count=f"none of {many(count, 'endpoint')} is" if count > 1 else "the one endpoint is not",
             names=names,
             describe=case.describe(endpoints),
@@ -263,9 +252,9 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         instead = "; or ".join([*case.mend_on(nodes, of_nodes), *filter(None, run), patch])
         known = found("internal-policy-local", nodes=nodes, lost=lost, patch=instead)
         yield about(replace(known, clients="internal"), of_nodes, by_proxies)
-    ignoring, every = nodes_of(by_proxies, lambda each: each.tier not in {"local", "nowhere"}), nodes_of(by_proxies)
-    if not dropped and (follow := [each for each in every if each not in ignoring]):
-        nodes = follow if ignoring else ()
+    ignored = any(each.tier not in {"local", "nowhere"} for each in by_proxies)
+    nodes = nodes_of(by_proxies, lambda each: each.tier == "local") if ignored else ()
+    if not dropped and (nodes or not ignored):
         field, cluster = case.spec.get("trafficDistribution"), case.patch({"internalTrafficPolicy": "Cluster"})
         intended = f"nothing, if the policy is intended; otherwise {patch}"
         hides = field and not case.by_hand
