@@ -181,9 +181,7 @@ class Case:
         if lost := sorted(pods & self.unread):
             exists = f"if {many(lost, 'pod', 'exists/exist')} (not read)"
             said.append(f"{exists}, {look} {' '.join(lost[:SHOWN])}; otherwise {self.show_writers}")
-        return (
-            "; ".join(said) or f"find out why the writer of the EndpointSlices marks {listed([*targets])} as not ready"
-        )
+        return "; ".join(said) or f"find out why the writer of the slices marks {listed([*targets])} as not ready"
 
     def mend_on(self, nodes: Sequence[str], routes: Sequence[Route]) -> list[str]:
         """Return how to find out why pods that already run on these nodes are not ready endpoints of these routes."""

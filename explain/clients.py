@@ -52,9 +52,8 @@ def ask(
     Raises `UsageError` if the Service has no cluster IP, `DistrustError` while a run uses the cluster,
     `UnavailableError`, and `InconclusiveError`.
     """
-    wanted = plan(
-        diagnosis, cluster, [str(each["metadata"]["name"]) for each in cluster.objects.nodes if takes_pods(each)]
-    )
+    ready = [str(each["metadata"]["name"]) for each in cluster.objects.nodes if takes_pods(each)]
+    wanted = plan(diagnosis, cluster, ready)
     preflight(kubeconfig, context, rules=PERMISSIONS)
     signals = SignalHandler()
     with signals.heard(), contextlib.ExitStack() as begun:

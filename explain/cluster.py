@@ -98,9 +98,7 @@ class Cluster:
         for each in objects.endpointslices:
             self.slices[service_of(each)].append(each)
         self.behaviour = lru_cache(self._behaviour)
-        self.names_of_pods = lru_cache(
-            lambda space: {str(each["metadata"]["name"]) for each in self.further["pods", space]}
-        )
+        self.names_of_pods = lru_cache(lambda space: {each["metadata"]["name"] for each in self.further["pods", space]})
         self.in_doubt, self.uncertain = lru_cache(self._in_doubt), lru_cache(self._uncertain)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 

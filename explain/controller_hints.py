@@ -137,10 +137,10 @@ def _refused(case: Case, ready: Sequence[Object], bare: int) -> Finding | None:
     if isinstance(shares, NoHintsReason):
         return _too_little_known(case, shares)
     if isinstance(refusal, NoHintsReason):
-        return _overloaded(case, refusal, shares, len(ready))
+        cause = "too-few-endpoints" if refusal.why == "TooFewEndpoints" else "overload"
+        return _overloaded(case, cause, shares, len(ready))
     if not hinted and floating_point_refuses(cluster, len(ready)):
-        evidence, remedy = (_cpu(case, shares), *case.events), _instead(case)
-        return found("floating-point", evidence=evidence, remedy=remedy, overload=overloads(shares, len(ready)))
+        return _overloaded(case, "floating-point", shares, len(ready))
     return None
 
 
@@ -161,24 +161,14 @@ def _too_little_known(case: Case, refusal: NoHintsReason) -> Finding:
     return found("one-zone", where + more, evidence=evidence, remedy=f"kubectl get nodes -L {ZONE}")
 
 
-def _overloaded(case: Case, refusal: NoHintsReason, shares: ZoneShares, endpoints: int) -> Finding:
-    remedy, zones = _instead(case), len(shares.weights)
-    if refusal.why == "TooFewEndpoints":
-        count = many(endpoints, "ready endpoint", "is/are")
-        return found("too-few-endpoints", evidence=case.events, remedy=remedy, count=count, zones=zones)
-    evidence = (_cpu(case, shares), *case.events)
-    return found("overload", evidence=evidence, remedy=remedy, overload=overloads(shares, endpoints))
-
-
-def _cpu(case: Case, shares: ZoneShares) -> str:
+def _overloaded(case: Case, cause: str, shares: ZoneShares, endpoints: int) -> Finding:
     of_zones = ", ".join(f"{zone} {weight / shares.total:.0%}" for zone, weight in shares.weights.items())
-    said = f"CPU of the zones: {of_zones}"
-    return Prediction(said) if case.cluster.objects.supposed else said
-
-
-def _instead(case: Case) -> str:
-    scale = more(case)
-    return f"{scale}; or {case.by_field}" if scale else case.by_field
+    cpu = (Predicted if case.cluster.objects.supposed else str)(f"CPU of the zones: {of_zones}")
+    evidence = (*([] if cause == "too-few-endpoints" else [cpu]), *case.events)
+    remedy = "; or ".join(filter(None, [more(case), case.by_field]))
+    count, zones = many(endpoints, "ready endpoint", "is/are"), len(shares.weights)
+    overload = overloads(shares, endpoints)
+    return found(cause, evidence=evidence, remedy=remedy, count=count, zones=zones, overload=overload)
 
 
 def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> Finding:

@@ -16,9 +16,9 @@ from explain.controller_hints import hints
 from explain.hint_patches import not_listed
 from explain.other_causes import oddities, unread
 from explain.proxy_bypass import to_pods
-from explain.proxy_hints import doubts, faults, implementations, merged_policies, of_places, proxies, unhelped
+from explain.proxy_hints import doubts, faults, implementations, merged_policies, of_nodes, of_places, proxies
 from explain.requested_topology import Wish
-from explain.routes import UNPARSED, Route, about, described, is_inside, nodes_of, routes
+from explain.routes import UNPARSED, Route, about, described, is_far, is_inside, nodes_of, routes
 from explain.target_ports import partly
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints
@@ -244,9 +244,8 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     unlisted = [each for each in of_ports if each.cause.id == "pod-in-no-slice"]
     yield from (each for each in of_ports if each not in unlisted)
     if not to_pods(case.service):
-        yield from service_intent.external(
-            case, [each for each in _without(of_all, known) if each.clients == "external"]
-        )
+        outside = [each for each in _without(of_all, known) if each.clients == "external"]
+        yield from service_intent.external(case, outside)
     if unlisted:  # for all ports, and after other causes of some ports
         nodes = sorted(set().union(*(each.nodes for each in unlisted)))
         yield not_listed(case, nodes).weighing(min(each.cause.weight for each in unlisted))
@@ -256,10 +255,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Return the finding that the annotation overrides trafficDistribution, limited to the nodes that it affects.
-
-    These include nodes where kube-proxy is too old for node hints, which the controller does not write either.
-    """
+    """Return the finding that the annotation overrides the field, limited to nodes that need other hints (or could)."""
     lost = set[str]()
     for each in case.questions(by_proxies) if case.wish != "local" else ():
         counts = {"hints": any(is_managed(one) for _, one in each.ready), "old": case.wish == "node"}
@@ -293,15 +289,15 @@ def _of_ports(
 
 def _of_question(case: Case, question: ServicePorts, known: set[str], *, to_hints: bool) -> Iterator[Finding]:
     if not question.ready:
-        yield from (
-            service_intent.not_ready(case, question) if question.endpoints else service_intent.lacking(case, question)
-        )
+        why = service_intent.not_ready if question.endpoints else service_intent.lacking
+        yield from why(case, question)
         if case.unlisted and any(one["addressType"] == question.family for _, one in case.endpoints):
             yield not_listed(case, nodes_of(question.routes)).weighing(FAILS)
     elif to_hints:
         yield from of_places(case, question, known, [*hints(case, question.ready)])
     elif not case.wish and "nodes" not in case.cluster.objects.unread:
-        yield from unhelped(case, question)
+        far = nodes_of(question.routes, is_far)  # also with a request
+        yield from (each.weighing(NOTE) for each in of_nodes(case, question, far))
 
 
 def _hints_of(family: str, slices: Iterable[Object]) -> str:

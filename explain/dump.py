@@ -52,11 +52,8 @@ def read(source: str) -> Objects:
                 found[kind].append(_small(each) if kind == "pods" else each)
     if not found["services"]:
         raise UsageError(f"--from {source}: it has no Service; add the output of `kubectl get services -A -o json`")
-    unread = {
-        name: f"there are none in {source}"
-        for name in (*objects.NEEDED, *objects.EVIDENCE)
-        if not found[name] and name not in stems
-    }
+    missing = [each for each in (*objects.NEEDED, *objects.EVIDENCE) if not found[each] and each not in stems]
+    unread = dict.fromkeys(missing, f"there are none in {source}")
     if not found["nodes"]:
         found["nodes"] = _nodes_of(found["endpointslices"])
         unread["nodes"] = f"there are none in {source}: only nodes with endpoints are known, and no release"
@@ -164,12 +161,8 @@ def _small(pod: Object) -> Object:
 
 
 def _nodes_of(slices: Sequence[Object]) -> list[Object]:
-    zones = {
-        str(each["nodeName"]): str(each.get("zone") or "")
-        for one in slices
-        for each in one.get("endpoints") or ()
-        if each.get("nodeName")
-    }
+    endpoints = (each for one in slices for each in one.get("endpoints") or () if each.get("nodeName"))
+    zones = {str(each["nodeName"]): str(each.get("zone") or "") for each in endpoints}
     return [{"metadata": {"name": name, "labels": {ZONE: zone} if zone else {}}} for name, zone in zones.items()]
 
 
@@ -177,9 +170,7 @@ def _gates(path: Path) -> Gates:
     content = _loaded(path) if path.is_file() else {}
     gates = content.values() if isinstance(content, dict) else [None]
     if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
-        raise UsageError(
-            f'{path}: expected gates by component, like {{"kube-apiserver": {{"TopologyAwareHints": true}}}}'
-        )
+        raise UsageError(f'{path}: expected gates by component: {{"kube-apiserver": {{"TopologyAwareHints": true}}}}')
     return dict(content)
 
 

@@ -199,9 +199,8 @@ def about_pod(pod: Object) -> Object:
     kept_of = ("name", "image", "ports")
     spec = {"containers": [{key: each[key] for key in kept_of if key in each} | settings(each) for each in containers]}
     if running := sidecars(pod):
-        spec["initContainers"] = [
-            {key: each[key] for key in ("name", "ports", "restartPolicy") if key in each} for each in running
-        ]
+        of_sidecars = ("name", "ports", "restartPolicy")
+        spec["initContainers"] = [{key: each[key] for key in of_sidecars if key in each} for each in running]
     return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept.get("spec", {}), **spec}}
 
 

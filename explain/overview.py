@@ -122,7 +122,7 @@ def _text(view: Overview) -> str:
 def _json(view: Overview) -> str:
     rows = [asdict(each) for each in view.rows]
     counts = fields(view, "silent nodes wanting failing unread")
-    return json.dumps({"services": rows, **counts}, indent=2, ensure_ascii=False)
+    return for_json(json.dumps({"services": rows, **counts}, indent=2, ensure_ascii=False))
 
 
 def _markdown(view: Overview) -> str:
@@ -141,10 +141,5 @@ def _html(view: Overview) -> str:
     return page.format(head=row("th", _HEAD), rows=rows, total=html.escape(view.total), unread=unread)
 
 
-FORMATS: dict[str, Callable[[Overview], str]] = {
-    "text": _text,
-    "json": lambda view: for_json(_json(view)),
-    "md": _markdown,
-    "html": _html,
-}
+FORMATS: dict[str, Callable[[Overview], str]] = {"text": _text, "json": _json, "md": _markdown, "html": _html}
 """The output formats of an overview."""

@@ -121,16 +121,13 @@ def shut_out(case: Case, zones: Sequence[str]) -> str:
 
 
 def template(case: Case) -> str:
-    """Return the constraint that spreads the pods of a workload over zones where they can start.
-
-    Pods with DoNotSchedule start on no node without a zone, so these nodes are labelled first.
-    """
+    """Return the constraint that spreads the pods of a workload over zones where they can start."""
     shut, features, nodes = case.cluster.closed, case.cluster.features, case.cluster.nodes.items()
     taints = "nodeTaintsPolicy: Honor, " * (bool(shut) and features.at_least(26))
     when = "ScheduleAnyway" if shut and not taints else "DoNotSchedule"
     selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
     bare = [] if "nodes" in case.cluster.objects.unread else [name for name, each in nodes if not each.zone]
-    label = f"{case.label(bare)}; then, " if bare and when == "DoNotSchedule" else ""
+    label = f"{case.label(bare)}; then, " if bare and when == "DoNotSchedule" else ""  # no pod starts elsewhere
     spread_out = [each for each in case.owners if not each.startswith("daemonset/")] or [*case.owners]
     spread_out += [listed(sorted(case.unread))] * bool(case.unread)
     return (

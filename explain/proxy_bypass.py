@@ -47,12 +47,9 @@ def _meshes(case: Case) -> Iterator[Finding]:
         key, value = mesh["key"], mesh["value"]
         given = {each: (_annotations(spaces[each]) | _labels(spaces[each])).get(key) for each in names}
         if enrolled := [each for each in names if given[each] and given[each] == (value or given[each])]:
-            of = {
-                "label": f"{key}={given[enrolled[0]]}",
-                "namespaces": many(enrolled, "namespace"),
-                "first": enrolled[0],
-            }
-            out = f"kubectl {mesh['verb']} namespace {enrolled[0]} {key}-"
+            first = enrolled[0]
+            of = {"label": f"{key}={given[first]}", "namespaces": many(enrolled, "namespace"), "first": first}
+            out = f"kubectl {mesh['verb']} namespace {first} {key}-"
             yield found(mesh["cause"], take_out=out, program=mesh["program"], does=mesh["does"], **of)
 
 

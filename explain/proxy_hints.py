@@ -13,7 +13,7 @@ from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
 from explain.hint_patches import give_port, not_listed
 from explain.placement import shut_out, spread, template
-from explain.routes import Route, about, is_far
+from explain.routes import Route, about
 from explain.routes import nodes_of as nodes_of_routes
 from explain.upcoming_risks import ONE_BY_ONE
 from harness.api.client import Object
@@ -67,7 +67,6 @@ def _needed(case: Case, version: Version, here: bool) -> str:
     If the node has an endpoint (`here`) and the Service prefers the node, then the node needs node hints. A newer
     release counts only if it uses all hints that the Service requests, even without the annotation.
     """
-
     now, by_node = case.cluster.behaviour(version), case.wish == "node"
     if now.node_hints if here else case.is_read(now, version):
         return ""
@@ -102,15 +101,11 @@ def of_places(
     known_why = not case.by_hand and (overridden or isinstance(case.decided_by, NoHints))
     if not known_why and all(each.cause.weight > CROSSES for each in of_hints):
         of_zones |= to_hint
-    yield from _of_nodes(case, question, of_zones)
+    yield from of_nodes(case, question, of_zones)
 
 
-def unhelped(case: Case, question: Question) -> Iterator[Finding]:
-    """Yield why nodes would use endpoints of other zones even if the Service requested its zone."""
-    yield from (each.weighing(NOTE) for each in _of_nodes(case, question, nodes_of_routes(question.routes, is_far)))
-
-
-def _of_nodes(case: Case, question: Question, names: Iterable[str]) -> Iterator[Finding]:
+def of_nodes(case: Case, question: Question, names: Iterable[str]) -> Iterator[Finding]:
+    """Yield why these nodes use endpoints of other zones: they have no zone, or it has no usable endpoint."""
     alike, endpoints = defaultdict[str, dict[str, set[str]]](dict), [each for each, _ in question.endpoints]
     for zone, name in sorted((case.cluster.nodes[each].zone, each) for each in names):
         alike[_cause(case, zone, endpoints)].setdefault(zone, set()).add(name)
@@ -171,9 +166,8 @@ def implementations(case: Case) -> Iterator[Finding]:
         each = one.of(annotated=case.annotated)
         refused = each.refuses(case.wish, case.spec.get("trafficDistribution"))
         values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
-        values |= {
-            "so": f", {'but' if each.reads == 'field' else 'and'} {refused}" if refused else "" if each.reads else _SO
-        }
+        but = f", {'but' if each.reads == 'field' else 'and'} {refused}"
+        values["so"] = but if refused else "" if each.reads else _SO
         probe = f"trafficdist explain {case.namespace}/{case.name} --probe"
         remedy, count = each.remedy(refused, case.ask("PreferClose"), probe), many(len(nodes), "node")
         yield found("not-kube-proxy", nodes=nodes, remedy=remedy, count=count, **values)
@@ -206,10 +200,10 @@ def _cause(case: Case, zone: str, known: Sequence[Object]) -> str:
 def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], question: ServicePorts) -> Finding:
     known = [each for each, _ in question.endpoints]
     here = [(each, one) for each, one in case.endpoints if case.cluster.zone(each) in zones]
-    mine = sorted({name_of(each): each for each in known if case.cluster.zone(each) in zones}.items())
+    mine = {name_of(each): is_ready(each) for each in known if case.cluster.zone(each) in zones}
     there = Counter(case.cluster.zone(each) or "(none)" for each in distinct(known) if is_ready(each))
     counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
-    evidence, names, remedy = (case.of_slices(f"ready endpoints: {counted}"),), [name for name, _ in mine], case.sync
+    evidence, names, remedy = (case.of_slices(f"ready endpoints: {counted}"),), sorted(mine), case.sync
     match cause:
         case "client-node-without-zone":
             said = many(on, "", "has no zone label, so it uses/have no zone label, so they use")
@@ -219,7 +213,6 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "zone-without-port":
             others = [(each, one) for each, one in here if is_ready(each)]
             names = sorted({name_of(each) for each, _ in others})
-            mine = []
             remedy = give_port(case, question, [one for _, one in others])
         case "zone-without-endpoint":
             remedy = spread(case, zones)
@@ -228,12 +221,11 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
             remedy = spread(case, zones) if closed else _one_by_one(case)
         case "zone-not-ready":
             ill = [each for each, _ in here if not is_ready(each)]
-            mine = sorted({name_of(each): each for each in ill}.items())
-            names, remedy = [name for name, _ in mine], case.describe(ill)
+            names, remedy = sorted({name_of(each) for each in ill}), case.describe(ill)
     values = {"zones": many(zones, "zone"), "whose": "its" if len(zones) == 1 else "their", "names": listed(names)}
     values |= {"has": "has" if len(zones) == 1 else "have", "it": "it" if len(zones) == 1 else "them"}
-    values |= {"count": many(len([each for _, each in mine if is_ready(each)]), "ready endpoint")}
-    return found(cause, nodes=on, evidence=evidence, remedy=remedy, **values)
+    count = many(sum(mine.values()), "ready endpoint")
+    return found(cause, nodes=on, evidence=evidence, remedy=remedy, count=count, **values)
 
 
 def _one_by_one(case: Case) -> str:

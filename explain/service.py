@@ -56,11 +56,8 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
     if plan:
         found = probe_evidence.with_seen(found, plan, answers, cluster)
     if form == "json":
-        told = as_json(found) | {
-            "gates": cluster.objects.gates,
-            "served_by": [*programs_as_json(cluster)],
-            "unread": cluster.objects.unread,
-        }
+        seen = cluster.objects
+        told = as_json(found) | {"gates": seen.gates, "served_by": [*programs_as_json(cluster)], "unread": seen.unread}
         _print_json(told | ({"probe": probe_evidence.as_json(plan, answers)} if plan else {}), console)
         return found
     show(parts(found, cluster), console)

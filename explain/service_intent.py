@@ -36,10 +36,8 @@ def decides(case: Case, *, balanced: bool) -> str:
 
 def _by_policy(case: Case, local: str, other: str, balanced: str) -> str:
     """Return what holds for clients in the cluster and outside: `local` with the policy Local, otherwise `other`."""
-    inside, outside = (
-        local.format(each) if case.spec.get(each) == "Local" else other
-        for each in ("internalTrafficPolicy", "externalTrafficPolicy")
-    )
+    policies = ("internalTrafficPolicy", "externalTrafficPolicy")
+    inside, outside = (local.format(each) if case.spec.get(each) == "Local" else other for each in policies)
     outside = balanced or outside
     return inside if inside == outside or not case.is_external else f"{inside}; for external clients, {outside}"
 
@@ -77,9 +75,7 @@ def words(case: Case) -> Iterator[Finding]:
         yield _not_known(case, case.decided_by)
     unread, features = unread_requests(case.service, case.cluster.features), case.cluster.features
     if unread and not field and not features.enabled("TopologyAwareHints"):
-        says = (
-            f"feature gate TopologyAwareHints is off in {CONTROLLER} 1.{features.version[1]}: no annotation has effect"
-        )
+        says = f"feature gate TopologyAwareHints is off in {CONTROLLER} 1.{features.version[1]}: no annotation counts"
         yield found("gate-off", says, remedy=_newer(24, "TopologyAwareHints", features))
     if topology_keys(case.service) and not features.enabled("ServiceTopology"):
         removed = "Kubernetes 1.22 removed it" if features.at_least(22) else "feature gate ServiceTopology is off"
@@ -315,9 +311,7 @@ def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _unanswered(case: Case, lost: Sequence[str], of_nodes: Sequence[Route]) -> Finding:
-    old = any(
-        is_old(each.version, case.cluster) for each in case.cluster.nodes.values()
-    )  # internal Local would apply there
+    old = any(is_old(version, case.cluster) for _, version, _ in case.cluster.alike)  # internal Local would apply there
     both = old and case.spec.get("internalTrafficPolicy") == "Local"
     patch = case.patch({"externalTrafficPolicy": "Cluster"} | ({"internalTrafficPolicy": "Cluster"} if both else {}))
     run = "run a pod" if case.selects_pods else "let the writer of the EndpointSlices add an endpoint"

@@ -203,9 +203,7 @@ def supposition(
         yield _bears(bears)
 
 
-ASSUMES = (
-    "pods are ready, and spread evenly over the zones and then over their nodes; each component has the same release"
-)
+ASSUMES = "pods are ready, and spread evenly over the zones and then over their nodes; all have the same release"
 
 
 def _bears(bears: Sequence[ZoneLoad]) -> Table:
