@@ -98,9 +98,9 @@ class Case:
 
     @cached_property
     def unread(self) -> set[str]:
-        """The pods of endpoints that are not among the pods that were read, if any were. They may not exist."""
+        """The pods of endpoints that are not among the pods that were read. They may not exist."""
         named = {name_of(each) for each, _ in self.endpoints if (each.get("targetRef") or {}).get("kind") == "Pod"}
-        return named - known if (known := self.cluster.names_of_pods(self.namespace)) else set()
+        return named - self.cluster.names_of_pods(self.namespace) if self.cluster.objects.pods else set()
 
     @property
     def ends(self) -> str:

@@ -161,14 +161,13 @@ def _too_little_known(case: Case, refusal: NoHintsReason) -> Finding:
     return found("one-zone", where + more, evidence=evidence, remedy=f"kubectl get nodes -L {ZONE}")
 
 
-def _overloaded(case: Case, cause: str, shares: ZoneShares, endpoints: int) -> Finding:
+def _overloaded(case: Case, cause: str, shares: ZoneShares, ready: int) -> Finding:
     of_zones = ", ".join(f"{zone} {weight / shares.total:.0%}" for zone, weight in shares.weights.items())
     cpu = (Predicted if case.cluster.objects.supposed else str)(f"CPU of the zones: {of_zones}")
     evidence = (*([] if cause == "too-few-endpoints" else [cpu]), *case.events)
-    remedy = "; or ".join(filter(None, [more(case), case.by_field]))
-    count, zones = many(endpoints, "ready endpoint", "is/are"), len(shares.weights)
-    overload = overloads(shares, endpoints)
-    return found(cause, evidence=evidence, remedy=remedy, count=count, zones=zones, overload=overload)
+    remedy, count = "; or ".join(filter(None, [more(case), case.by_field])), many(ready, "ready endpoint", "is/are")
+    values = {"count": count, "zones": str(len(shares.weights)), "overload": overloads(shares, ready)}
+    return found(cause, evidence=evidence, remedy=remedy, **values)
 
 
 def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> Finding:

@@ -243,7 +243,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     of_ports = [*_of_ports(case, by_proxies, known, to_hints=to_hints)]
     unlisted = [each for each in of_ports if each.cause.id == "pod-in-no-slice"]
     yield from (each for each in of_ports if each not in unlisted)
-    if not to_pods(case.service):
+    if case.is_external and not to_pods(case.service):
         outside = [each for each in _without(of_all, known) if each.clients == "external"]
         yield from service_intent.external(case, outside)
     if unlisted:  # for all ports, and after other causes of some ports

@@ -142,9 +142,9 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if some := [each for each in of_all if each.clients == "internal" and each.short == "misses"]:
         yield _upgrade(case, nodes_of_routes(some), what, "1.24")
     if mine := [each for each in of_all if each.clients == "external" and not by_both]:
-        some, what = [each for each in mine if each.fails], f"limit internalTrafficPolicy Local to the cluster {issue}"
-        old = _upgrade(case, nodes_of_routes(some or mine), what, "1.24")
-        yield about(replace(old.weighing(FAILS if some else NOTE), clients="external"), some or mine, mine)
+        fails, what = any(each.fails for each in mine), f"limit internalTrafficPolicy Local to the cluster {issue}"
+        old = _upgrade(case, nodes_of_routes(mine), what, "1.24")
+        yield about(replace(old.weighing(FAILS if fails else NOTE), clients="external"), mine, mine)
 
 
 def _target(case: Case, needed: str) -> str:

@@ -289,8 +289,6 @@ def _prefer_node(case: Case) -> str:
 
 def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
     """Yield findings about external clients: where their traffic goes, and which nodes drop it with policy `Local`."""
-    if not case.is_external:
-        return
     if case.spec.get("externalTrafficPolicy") != "Local":
         enter = "" if case.spec.get("type") == "LoadBalancer" else "let clients enter at nodes of their own zone"
         limited, cluster = nodes_of(outside), case.cluster

@@ -276,7 +276,7 @@ def old_proxies_and_policies(seen: ServiceAnswer) -> Iterator[str]:
                 mine = [one for one in seen.found.routes if one.label == f"{label} external" and node in one.nodes]
                 if [one.fails for one in mine] != [node not in ready]:
                     yield f"external clients of {node}, {label}: {mine}"
-                causes = [each for each in seen.found.findings if node in each.nodes and "#105470" in each.says]
+                causes = [each for each in seen.found.findings if node in each.remedy and "#105470" in each.says]
                 if not causes:
                     yield f"no cause says why external clients of {node} are limited"
 
@@ -405,7 +405,7 @@ def hints_of_zones(seen: ServiceAnswer) -> Iterator[str]:
         known = seen.of_port({"name": name, "protocol": protocol}, route.family)
         ready = [one for one in known if is_ready(one)]
         hinted = {zone["name"] for one in ready for zone in one.get("hints", {}).get("forZones", ())}
-        for node in route.nodes if route.zone in {seen.zone_of(one) for one in ready} - hinted else ():
+        for node in route.nodes if route.zone in {seen.zone_of(one) for one in ready} - hinted - {""} else ():
             mine = [each for each in seen.found.findings if not each.nodes or node in each.nodes]
             mine = [each for each in mine if not each.ports or route.label.startswith(each.ports)]
             if not {each.cause.id for each in mine if each.severity == "warning"} & _OF_HINTS:
@@ -535,7 +535,7 @@ def owners_of_pods(seen: ServiceAnswer) -> Iterator[str]:
     """Nothing is said of the owner of a pod that was not read, and the owners that are named are not all."""
     stay = [each for each in seen.endpoints if not each["conditions"].get("terminating")]
     unread = {name_of(each) for each in stay} - seen.pods_read
-    for each in seen.found.findings if unread and seen.pods_read else ():
+    for each in seen.found.findings if unread and seen.objects.pods else ():
         if "which no workload owns" in each.remedy:
             yield f"{sorted(unread)} were not read: {each.remedy}"
         for named in re.findall(r"pod template of ([^:]*): topologySpread", each.remedy):
@@ -545,7 +545,7 @@ def owners_of_pods(seen: ServiceAnswer) -> Iterator[str]:
 
 def pods_that_may_be_gone(seen: ServiceAnswer) -> Iterator[str]:
     """`describe pod` names a pod that was read, or says what to do if it does not exist."""
-    for each in seen.found.findings if seen.pods_read else ():
+    for each in seen.found.findings if seen.objects.pods else ():
         for before, names in re.findall(r"(if [^;]*, )?kubectl -n shop describe pod ([^;]*)", each.remedy):
             if not before and (wrong := {*names.split()} - seen.pods_read):
                 yield f"{sorted(wrong)} may be gone: {each.remedy}"
