@@ -163,7 +163,7 @@ def _too_little_known(case: Case, refusal: NoHintsReason) -> Finding:
 
 def _overloaded(case: Case, cause: str, shares: ZoneShares, ready: int) -> Finding:
     of_zones = ", ".join(f"{zone} {weight / shares.total:.0%}" for zone, weight in shares.weights.items())
-    cpu = (Predicted if case.cluster.objects.supposed else str)(f"CPU of the zones: {of_zones}")
+    cpu = (Prediction if case.cluster.objects.supposed else str)(f"CPU of the zones: {of_zones}")
     evidence = (*([] if cause == "too-few-endpoints" else [cpu]), *case.events)
     remedy, count = "; or ".join(filter(None, [more(case), case.by_field])), many(ready, "ready endpoint", "is/are")
     values = {"count": count, "zones": str(len(shares.weights)), "overload": overloads(shares, ready)}

@@ -104,7 +104,7 @@ def of_places(
     yield from of_nodes(case, question, of_zones)
 
 
-def of_nodes(case: Case, question: Question, names: Iterable[str]) -> Iterator[Finding]:
+def of_nodes(case: Case, question: ServicePorts, names: Iterable[str]) -> Iterator[Finding]:
     """Yield why these nodes use endpoints of other zones: they have no zone, or it has no usable endpoint."""
     alike, endpoints = defaultdict[str, dict[str, set[str]]](dict), [each for each, _ in question.endpoints]
     for zone, name in sorted((case.cluster.nodes[each].zone, each) for each in names):

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from explain.case import PROXY_NAME, Case, ServicePorts, condition, distinct, has_port, port_name
 from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, listed, many
-from explain.choosers import to_pods
 from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
 from explain.placement import admit
+from explain.proxy_bypass import to_pods
 from explain.requested_topology import OFF, read_wish, unread_requests
 from explain.routes import Route, about, is_far, is_old, nodes_of
 from explain.target_ports import ports_of

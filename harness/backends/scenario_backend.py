@@ -71,7 +71,7 @@ class ScenarioBackend:
         return part_of(self.restored, protocol, *abilities)
 
     def find(self, protocol: type[P]) -> P | None:
-        """Return the backend, typed as this protocol, or None if it does not implement the protocol. Record no needs."""
+        """Return the backend, typed as this protocol, or None if the backend lacks the protocol. Record no needs."""
         return self.booted if isinstance(self.booted, protocol) else None
 
     def settle(self) -> float:

@@ -1,4 +1,4 @@
-"""Distinguishes hung, slow and idle programs with the kernel's counters.
+"""Uses the kernel's counters to distinguish hung, slow and idle programs.
 
 A slow program runs, or waits for a CPU or a disk. A program is hung if it neither runs nor waits for a CPU or a disk
 in several consecutive samples, although it has not read all data that was sent to it. A hung thread is not detected
@@ -71,7 +71,7 @@ class _ActivitySampler:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Sample each netns. List threads only in netns with unread data if `unread`, else in the other netns."""
+        """Sample each netns. If `unread`, list threads only in netns with unread data, else only in those without."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])

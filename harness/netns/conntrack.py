@@ -1,6 +1,6 @@
 """Reads and flushes the conntrack entries of one network namespace.
 
-All namespaces of a machine share one hash table. Each deletion with a filter walks the whole table. The proxy deletes
+All netns of a machine share one hash table. Each deletion with a filter walks the whole table. The proxy deletes
 entries when its endpoints change, and the kernel deletes entries when an address is deleted. Half a minute of probes
 leaves 50,000 entries, which make every later change ten times as slow. The kernel skips the walk for a netns without
 entries, so each scenario flushes its entries before it deletes its pods.

@@ -30,7 +30,17 @@ from tests.explain.cluster_builders import (
     proxy,
     service,
 )
-from tests.explain.recorded_cases import AT, EARLY, NO_HINTS, NODE_HINTS, NODE_PORT, NOTES, ROWS, HarmlessCase, RecordedCase
+from tests.explain.recorded_cases import (
+    AT,
+    EARLY,
+    NO_HINTS,
+    NODE_HINTS,
+    NODE_PORT,
+    NOTES,
+    ROWS,
+    HarmlessCase,
+    RecordedCase,
+)
 
 
 def diagnosis(seen: Objects, follow: Reading = "released") -> Diagnosis:

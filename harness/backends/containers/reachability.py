@@ -44,7 +44,7 @@ class Reachability:
 
 
 def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Reachability:
-    """Return how to send probes from these nodes. Raises `UnavailableError` if `wanted` is `PACKETS` but impossible."""
+    """Return how to send probes from these nodes. Raises `UnavailableError` if `PACKETS` is wanted but not possible."""
     if wanted == AGNHOST:
         return Reachability(AGNHOST, "as set by option probes")
     try:
