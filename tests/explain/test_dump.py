@@ -118,7 +118,7 @@ def test_without_nodes_and_endpoints_the_cause_is_told() -> None:
 
 def test_without_nodes_no_number_of_pods_is_supposed() -> None:
     result = run("-", "shop/web", "--if", "scale=3", stdin=json.dumps({"items": everything("nodes")}))
-    assert (result.exit_code, "nodes were not read" in result.output) == (4, True), result.output
+    assert (result.exit_code, "Nodes were not read" in result.output) == (4, True), result.output
 
 
 def test_program_that_was_not_seen_is_not_named() -> None:

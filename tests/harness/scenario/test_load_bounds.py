@@ -23,5 +23,5 @@ def test_an_endpoint_far_beyond_its_bound_is_found(count: int, percent: int) -> 
 
 
 def test_too_few_endpoints_have_no_such_bound() -> None:
-    with pytest.raises(ValueError, match="1 endpoints are too few"):
+    with pytest.raises(ValueError, match="with 1 endpoints, no number of probes"):
         bounded_load(1, 20)
