@@ -236,7 +236,13 @@ EXIT_CODES = {
     " --draw names=cloud": 1,
     "trafficdist doctor": 11,  # an embedded cluster lacks some abilities
     "trafficdist run --mutant skips-zone-tier": 1,  # it detects the fault
-    "trafficdist explain shop/web": 1,  # the Service has no pods
+    "trafficdist explain --all": 1,  # the Service shop/web has no pods
+    "trafficdist explain --all --format md": 1,
+    "trafficdist explain --all --record here": 1,
+    "trafficdist explain --all --from all.yaml": 1,
+    "trafficdist explain --all --record before": 1,
+    "trafficdist explain --all --record after": 1,
+    "trafficdist explain shop/web": 1,
     "trafficdist explain shop/web --probe": 1,
     "trafficdist explain shop/web --from here": 1,
     "trafficdist explain shop/web --if without-zone=b --clients a=5,c=1": 1,
