@@ -1,8 +1,7 @@
 """Find the service proxy of a node from its pods, and how the proxy uses hints.
 
-docs/implementation-differences.md has the sources for proxies other than kube-proxy. Some of these proxies route the
-connections of pods
-even if kube-proxy also runs on the node.
+docs/implementation-differences.md has the sources for proxies other than kube-proxy. Some of these proxies route
+connections of pods even if kube-proxy also runs on the node.
 """
 
 import re

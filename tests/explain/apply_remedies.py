@@ -156,13 +156,13 @@ class AppliedCluster:
         """
         service, nodes = (
             self.api.get("services", *self.name),
-            {each["metadata"]["name"]: each for each in self.api.list("nodes")},
+            {each["metadata"]["name"]: each for each in listed(self.api, "nodes")},
         )
         wanted = (service["spec"].get("selector") or {}).items()
-        slices = self.api.list("endpointslices")
-        listed = {name_of(each) for one in slices for each in one["endpoints"] or ()}
-        pods = [each for each in self.api.list("pods") if wanted and wanted <= each["metadata"]["labels"].items()]
-        pods = [each for each in pods if is_pod_ready(each) and each["metadata"]["name"] not in listed]
+        slices = listed(self.api, "endpointslices")
+        known = {name_of(each) for one in slices for each in one["endpoints"] or ()}
+        pods = [each for each in listed(self.api, "pods") if wanted and wanted <= each["metadata"]["labels"].items()]
+        pods = [each for each in pods if is_pod_ready(each) and each["metadata"]["name"] not in known]
         own = [one for one in slices if is_managed(one)]
         if not wanted or not (own or pods):
             return

@@ -495,6 +495,7 @@ ROWS = {
         in_turn(served(on="", selector=None), lambda shop: shop.publish("a1 a", "b1 c", "c1 b")),
         commands,
         "kubectl -n shop-",
+        nodes="b1 b2 c1",
     ),
     "hints for nodes": LiveCase(
         "node-hints-not-asked", _node_hints, by(_republish), "nothing, if they are intended", EACH_ZONE, note=True

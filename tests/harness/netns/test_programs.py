@@ -51,7 +51,7 @@ def test_exit_status_and_errors_come_from_the_program(namespace: Namespace) -> N
 def test_missing_program_is_named(namespace: Namespace) -> None:
     with pytest.raises(UnavailableError, match="no-such-program is not installed"):
         run(namespace, ["no-such-program"])
-    with pytest.raises(UnavailableError, match="/etc/none cannot be replaced"):
+    with pytest.raises(UnavailableError, match="cannot mount a replacement for /etc/none"):
         run(namespace, ["true"], files={"/etc/none": ""})
 
 
