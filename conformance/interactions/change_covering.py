@@ -1,7 +1,7 @@
 """Choose a small set of live changes that covers each ordered pair of values of each dimension.
 
 The changes of a dimension also cover each value of the other dimensions. The algorithm is greedy and deterministic.
-Clients can distinguish the two cells of each change, unless the change is between equivalent values.
+Clients can observe each change, unless it is between equivalent values.
 """
 
 from __future__ import annotations

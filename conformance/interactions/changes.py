@@ -96,7 +96,7 @@ class Change:
 
     @property
     def asked_from(self) -> tuple[str, ...]:
-        """The nodes of all clients that can distinguish the two cells, and of one client that cannot."""
+        """The nodes of all clients that can observe the change, and of one client that cannot."""
         tells = [node for node in cells.ASKED_FROM if any(_differs(self, front, node) for front in self.fronts)]
         others = [node for node in cells.ASKED_FROM if node not in tells]
         return (*tells, *others[:1]) if tells else cells.ASKED_FROM
@@ -219,7 +219,7 @@ def name_in(cell: Cell, pod: str) -> str:
 
 
 def shows(change: Change) -> bool:
-    """Return whether any client can distinguish the two cells."""
+    """Return whether any client can observe the change."""
     return any(_differs(change, front, node) for front in change.fronts for node in cells.ASKED_FROM)
 
 

@@ -14,7 +14,7 @@ from harness.commands.cli import examples
 def components() -> None:
     """Manage real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd and kind.
 
-    Runs look up components in a cache, by version.
+    `trafficdist run` looks up components in a cache by version.
     """
 
 

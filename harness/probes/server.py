@@ -214,7 +214,7 @@ class Server:
             self._reactor.call(self.shut)
 
     def open(self, namespace: SocketSource, ports: tuple[ServerPort, ...]) -> None:
-        """Open all ports on the loop's thread, or none after an error. Raises `OSError` and `UsageError`."""
+        """Open all ports, or none if one fails. For the loop's thread. Raises `OSError` and `UsageError`."""
         try:
             for port in ports:
                 sock = port.open(namespace)
