@@ -177,7 +177,7 @@ def passes_clients_on_the_node_by(family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=()) if chain.name == "output" else chain
 
 
-class _KeepsStaleFlowsTable(Table):
+class _ReportsNoStaleFlows(Table):
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
         return [replace(changes, stale=[]) for changes in super().take_changes(most)]
 
@@ -187,7 +187,7 @@ class LeavesUdpFlows(State):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.tables = {family: _KeepsStaleFlowsTable(family) for family in FAMILIES}
+        self.tables = {family: _ReportsNoStaleFlows(family) for family in FAMILIES}
 
 
 _register(

@@ -35,7 +35,7 @@ Left = Callable[[frozenset[Destination] | None], bool]
 """Whether flows stay, given the endpoints of their service address; None if no Service has the address any more."""
 
 
-class _KeepsStaleFlowsTable(Table):
+class _OmitsSomeStaleFlows(Table):
     def __init__(self, family: Family, left: Left) -> None:
         super().__init__(family)
         self._left = left
@@ -50,7 +50,7 @@ class _KeepsStaleFlowsTable(Table):
 class _KeepsFlows(State):
     def __init__(self, *arguments: Any, left: Left) -> None:
         super().__init__(*arguments)
-        self.tables = {family: _KeepsStaleFlowsTable(family, left) for family in FAMILIES}
+        self.tables = {family: _OmitsSomeStaleFlows(family, left) for family in FAMILIES}
 
 
 _register(

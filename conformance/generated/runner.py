@@ -1,4 +1,4 @@
-"""Run the fixed scenarios, scenarios from a file, or newly generated ones. Shrink failing ones that are not fixed."""
+"""Run the fixed scenarios, scenarios from a file, or new ones. Shrink failing scenarios of the last two kinds."""
 
 from __future__ import annotations
 

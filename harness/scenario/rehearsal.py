@@ -417,7 +417,7 @@ _NOTED: Mapping[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def _replaced(tests: Iterable[FunctionType], packages: Collection[str]) -> Iterator[None]:
-    """Replace `harness.scenario` functions that take a cluster with stand-ins, in the tests' modules and packages."""
+    """In these modules, put stand-ins in place of the functions of `harness.scenario` that take a cluster."""
     modules = [vars(module) for name, module in sys.modules.items() if name.partition(".")[0] in packages]
     before = [
         (space, name, value)
