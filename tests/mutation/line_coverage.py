@@ -28,7 +28,7 @@ from harness.run.folder import write_whole
 from tests.conformance.mutant_trials import SCENARIOS
 from tests.mutation.evaluation import FORKS, booted
 from tests.mutation.mutations import Mutation
-from tests.mutation.patched_import import ROOT, text_of
+from tests.mutation.patched_import import ROOT, module_file, text_of
 
 READINGS = ("kep", "released")
 _READ_THE_KEPS = {Profile.ENDPOINTSLICE_CONTROLLER, Profile.API_SERVER}
@@ -66,7 +66,7 @@ class ExecutedLines:
 
 
 def known(file: Path, *, anew: bool = False) -> ExecutedLines:
-    """Read the map from a file, or measure it, which takes minutes. Modules that have changed are left out."""
+    """Read the map from a file, or measure it, which takes minutes. Changed and deleted modules are left out."""
     if anew or not file.exists():
         sys.stdout.write("measuring which requirements run which lines of the reference\n")
         sys.stdout.flush()
@@ -76,7 +76,7 @@ def known(file: Path, *, anew: bool = False) -> ExecutedLines:
     modules = {
         module: {requirement: frozenset(lines) for requirement, lines in of["lines"].items()}
         for module, of in measured["modules"].items()
-        if of["digest"] == _digest(module)
+        if module_file(module).exists() and of["digest"] == _digest(module)
     }
     return ExecutedLines(frozenset(measured["requirements"]), modules)
 

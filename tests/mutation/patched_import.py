@@ -12,9 +12,14 @@ from types import CodeType, ModuleType
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def module_file(module: str) -> Path:
+    """Return the file in this checkout that has or had the source text of a module."""
+    return ROOT.joinpath(*module.split(".")).with_suffix(".py")
+
+
 def text_of(module: str) -> str:
     """Return the source text of a module in this checkout."""
-    return ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+    return module_file(module).read_text(encoding="utf-8")
 
 
 def instead(module: str, text: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,6 +105,15 @@ def test_test_that_does_not_run_a_line_is_not_tried_on_it() -> None:
     at_boot = line_coverage.ExecutedLines(known, {HINTS: {"a": lines, line_coverage.ALWAYS: lines}})
     assert at_boot.executing(mutation, ["a", "b"]) == ["a", "b"]
     assert line_coverage.ExecutedLines(known).executing(mutation, ["a", "b"]) == ["a", "b"]
+
+
+def test_changed_and_deleted_modules_of_a_measurement_are_left_out(tmp_path: Path) -> None:
+    digest = hashlib.sha256(text_of(HINTS).encode()).hexdigest()[:12]
+    measured = {HINTS: digest, "reference.deleted": digest, "reference.proxy.plan": digest}
+    file = tmp_path / "reach.json"
+    modules = {module: {"digest": digest, "lines": {"a": [1, 2]}} for module, digest in measured.items()}
+    file.write_text(json.dumps({"requirements": ["a"], "modules": modules}))
+    assert line_coverage.known(file) == line_coverage.ExecutedLines({"a"}, {HINTS: {"a": {1, 2}}})
 
 
 @pytest.mark.parametrize("kind", survivors.KINDS)
