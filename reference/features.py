@@ -1,7 +1,7 @@
 """Kubernetes versions and feature gates, with the defaults of each release.
 
-Every reference component takes a `Features` and reads gates by name. To test version skew, two components in one
-process are created with different `Features`. `GATES` lists the gates that this project tests, and when they changed.
+Components take a `Features`, and look up gates by name. To test version skew, two components in one process are created
+with different `Features`. `GATES` lists the gates that this project tests, and when they changed.
 """
 
 import re

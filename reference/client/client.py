@@ -48,7 +48,7 @@ class Subscription(Protocol):
 
 
 class Client(Protocol):
-    """Accesses the API server. A resource is named by its plural ("services", "endpointslices", "nodes", …).
+    """Accesses the API server. Resources are named by their plurals ("services", "endpointslices", "nodes", …).
 
     Every call may raise `ApiError`: NotFound, AlreadyExists, Conflict (the object's resourceVersion is not the current
     one) or Invalid. `namespace` is empty for cluster-scoped resources.

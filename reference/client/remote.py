@@ -83,7 +83,7 @@ class RemoteClient:
     def caught_up(self) -> bool:
         """Return whether subscribers have received the events of all writes that were made before this call.
 
-        Compare a list of each resource with the known objects. If the server refuses connections, return True.
+        If the server refuses connections, return True. After any other error, return False.
         """
         with self._lock:
             names = list(self._reflectors)

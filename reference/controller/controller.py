@@ -25,7 +25,7 @@ class Index(Protocol):
     """The cluster state that a controller has received."""
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Apply one event, which is never SYNCED. Return the keys that may need a sync."""
+        """Apply one event of any type except SYNCED. Return the keys that may need a sync."""
 
     def keys(self) -> Collection[Key]:
         """Return all keys that may need a sync."""
@@ -34,7 +34,7 @@ class Index(Protocol):
 class Controller:
     """Syncs one key at a time in its own thread, always after it has read all queued events.
 
-    Call `start` once and `stop` at the end, from one thread. Any thread may call `synced`.
+    Call `start` once and then `stop`, from the same thread. Any thread may call `synced`.
 
     Errors do not end the thread. An unreadable event is logged and skipped, and failed work is retried after a pause.
     """
@@ -60,7 +60,7 @@ class Controller:
         self._subscription = self._client.subscribe(self._resources, self._deliver)
 
     def stop(self) -> None:
-        """End the watch, and end the thread after the sync in progress. Written objects remain. Idempotent."""
+        """End the watch, and end the thread after the sync in progress. Delete no objects. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -92,7 +92,6 @@ class Controller:
         return all(queue.is_idle for queue in self._queues)
 
     def _take_in(self, event: Event) -> None:
-        """Queue the keys that an event affects."""
         if event.type == "SYNCED":
             for key in self._state.keys():  # noqa: SIM118  not a mapping
                 self._work.add(key)
@@ -130,7 +129,7 @@ class Controller:
         raise NotImplementedError
 
     def _deliver(self, event: Event) -> None:
-        """Queue and count an event. The client calls this while it holds a lock, so no increment is lost."""
+        """Queue and count an event. The client holds a lock during this call, so no increment is lost."""
         self._delivered += 1
         self._events.put(event)
 
@@ -161,7 +160,7 @@ class Controller:
         return True
 
     def _patience(self) -> float | None:
-        """Return the number of seconds until a key is due, or None if the thread must wait for an event."""
+        """Return the maximum number of seconds to wait for an event, or None if there is no limit."""
         if not self._has_state:
             return None
         if self._broken_off:
@@ -170,7 +169,7 @@ class Controller:
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _read(self, event: Event) -> None:
-        """Read one event. Count the event last, so that `synced` is not true before the resulting work is queued."""
+        """Read one event. Count it only after its keys are queued, so that `synced` does not return True too early."""
         try:
             self._take_in(event)
         except Exception:

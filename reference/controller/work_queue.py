@@ -1,4 +1,4 @@
-"""The queue of keys that a controller has to process. It contains a key only once. Failures are retried later.
+"""The queue of keys that a controller has to process.
 
 Callers pass the current time. Only the controller's thread changes a queue, but any thread may read `is_idle`.
 """
@@ -16,7 +16,7 @@ _PERMANENT = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "Metho
 
 
 def is_retriable(error: ApiError | OSError) -> bool:
-    """Return whether a retry of a failed request can succeed although no other object has changed."""
+    """Return whether a retry of a failed request can succeed even if no other object changes."""
     return isinstance(error, OSError) or error.reason not in _PERMANENT
 
 
@@ -36,13 +36,13 @@ class WorkQueue:
         return not self._unfinished
 
     def add(self, key: Key) -> None:
-        """Add `key` as due now."""
+        """Queue `key` for processing now."""
         self._unfinished.add(key)
         self._due.pop(key, None)
         self._ready[key] = None
 
     def add_at(self, key: Key, due: float) -> None:
-        """Add `key` as due at the time `due`, unless it is already due earlier."""
+        """Queue `key` for processing at the time `due`, unless it is already due earlier."""
         self._unfinished.add(key)
         if key not in self._ready and self._due.get(key, due) >= due:
             self._due[key] = due
@@ -78,8 +78,8 @@ class WorkQueue:
         """Retry failed work on `key` later, at most 15 times in a row.
 
         Retriable failures (a conflict, an unreachable server) can disappear without other changes. They are retried
-        soon, and the queue is not idle until then. Other failures may end when another object changes, and its event
-        adds the key again. They are retried after a longer delay, as in Kubernetes, and the queue counts as idle.
+        soon, and the queue is not idle until then. Other failures can disappear when another object changes, whose
+        event adds the key again. They are retried after a longer delay, as in Kubernetes, and the queue counts as idle.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

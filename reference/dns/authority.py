@@ -28,7 +28,7 @@ RRsets = list[dns.rrset.RRset]
 
 
 class _AnswerRecords(NamedTuple):
-    """The records for a name. A or AAAA records are only in `ips`, as addresses; all other records are in `answers`."""
+    """The records for a name. `ips` contains the addresses of A or AAAA records, `answers` all other records."""
 
     answers: RRsets
     additional: Sequence[dns.rrset.RRset] = ()
@@ -47,7 +47,7 @@ class ZoneAuthority:
         largest: int = 4096,
         find: Find = find,
     ) -> None:
-        """`ttl` is in seconds, for records and negative answers. `largest` is the maximum UDP size in bytes."""
+        """`ttl` is in seconds, for records and negative answers. `largest` limits the size of UDP messages in bytes."""
         self._index = index
         self._zone = dns.name.from_text(zone)
         self._ttl = ttl
@@ -74,7 +74,7 @@ class ZoneAuthority:
         return subject([each.decode("latin-1") for each in name.relativize(self._zone).labels])
 
     def _body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> AnswerBody:
-        """Return the answer to a question, for a client on a node with these labels (None: unknown)."""
+        """`where` contains the labels of the client's node, or is None if they are unknown."""
         about = self._subject(name)
         kinds = (dns.rdatatype.A, dns.rdatatype.AAAA) if kind == dns.rdatatype.ANY else (kind,)  # RFC 8482, 4.1
         for each in kinds:

@@ -25,11 +25,11 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> None:
-        """Apply one event, which is never SYNCED."""
+        """Apply one event of any type except SYNCED."""
         self._take[event.resource](event.object, event.type == "DELETED")
 
     def has_namespace(self, namespace: str) -> bool:
-        """Return whether a namespace has a Service. The namespace "" stands for the name `svc`, which always exists."""
+        """Return whether a namespace contains a Service. Return True for "", which stands for the DNS name `svc`."""
         return not namespace or any(key[0] == namespace for key in self._services)
 
     def labels_at(self, address: str) -> Labels | None:

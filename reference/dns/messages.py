@@ -1,4 +1,4 @@
-"""DNS messages: parsed queries, and answers as bytes. This module uses dnspython."""
+"""Parses DNS queries and encodes answers, with dnspython."""
 
 import random
 import struct
@@ -31,7 +31,7 @@ _QUESTION_END = 4  # type and class
 class Query:
     """A valid query: its name and type, and the parts of the answer that do not depend on records.
 
-    `head` is the header (without its id) and the question. `tail` is the EDNS record. `limit` is for UDP, in bytes.
+    `head` is the header (without its id) and the question, `tail` the EDNS record, `limit` the UDP size limit in bytes.
     """
 
     name: dns.name.Name
@@ -45,7 +45,7 @@ class Query:
 class AnswerBody:
     """The records of an answer as bytes.
 
-    If all answers are address records, which may be sent in any order, `size` is the size of one record, or else 0.
+    `size` is the size of each address record, if all answers are address records. Otherwise it is 0.
     """
 
     rcode: int = dns.rcode.NOERROR
@@ -59,7 +59,7 @@ class AnswerBody:
 
 
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
-    """Parse a packet. Return an error answer if the query is invalid or unsupported, or None if it is not a query.
+    """Parse a packet. Return an error answer to an invalid or unsupported query, or None if the packet is not a query.
 
     `largest` is the maximum size in bytes of the UDP datagrams that this server sends and accepts.
     """

@@ -36,7 +36,7 @@ def topology_keys(service: Object) -> tuple[str, ...]:
 
 
 def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family, list[Endpoint]]) -> Service:
-    """Return the DNS data of a Service. `endpoints` are the result of `read_endpoints`."""
+    """Return the DNS data of a Service. `endpoints` is the result of `read_endpoints`."""
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         return Service(False, (), alias=spec.get("externalName", ""))

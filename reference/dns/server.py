@@ -34,7 +34,7 @@ class DnsServer:
     """Answers queries for the DNS zone of a cluster, on sockets in any network namespace.
 
     Source: KEP-536, DNS server changes. Names and records follow Kubernetes' DNS-Based Service Discovery. Call `start`
-    once and `stop` at the end, from one thread; `listen` and `synced` may be called from any thread.
+    once and then `stop`, from the same thread. Any thread may call `listen` and `synced`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class DnsServer:
         return self._has_state and self._taken_in >= delivered
 
     def _deliver(self, event: Event) -> None:
-        """Queue and count an event. The client calls this while it holds a lock, so no increment is lost."""
+        """Queue and count an event. The client holds a lock during this call, so no increment is lost."""
         self._delivered += 1
         self._events.put(event)
         if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # otherwise a call is already scheduled
@@ -135,7 +135,6 @@ class DnsServer:
             _log.exception("%s %s cannot be read and is skipped", event.resource, name)
 
     def _receive(self, sock: socket.socket) -> None:
-        """Answer datagrams until none is left in the socket's receive buffer, but at most _AT_ONCE of them."""
         answer, receive, send = self._answer, sock.recvfrom, sock.sendto
         for _ in range(_AT_ONCE):
             try:

@@ -1,13 +1,13 @@
 """The heuristic of KEP-2433: allocates endpoints to zones, or returns the reason why this is not possible.
 
-The overload of a zone is the amount by which its CPU share exceeds its endpoint share. Released Kubernetes has one
-threshold: the overload of a zone may reach 20 %. The KEP has two thresholds: hints are added only below 20 %, and are
-removed at 30 %. The gap between them prevents frequent changes for a Service near the limit.
+The overload of a zone is the percentage by which its share of the CPU exceeds its share of the endpoints. Released
+Kubernetes has one threshold: the overload of a zone may reach 20 %. The KEP has two thresholds: hints are added only
+below 20 %, and are removed at 30 %. The gap between them prevents frequent changes for a Service near the limit.
 
 All numbers are integers, even with `--follow released`. kube-controller-manager uses floating point, so it sometimes
 refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the CPU, they
-should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in these
-cases. `floating_point_refuses` detects these cases, for explanations. No requirement depends on these cases.
+should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in such
+cases, and no requirement depends on them. `floating_point_refuses` detects them, for explanations.
 """
 
 import math
@@ -26,7 +26,7 @@ class Threshold:
     may_be_reached: bool
 
     def minimum(self, weight: int, total: int, endpoints: int) -> int:
-        """Return how many of the `endpoints` a zone with this `weight` must have at least."""
+        """Return the minimum number of endpoints for a zone with `weight` of the `total` CPU, out of `endpoints`."""
         dividend, divisor = 100 * weight * endpoints, (100 + self.percent) * total
         return -(-dividend // divisor) if self.may_be_reached else dividend // divisor + 1
 

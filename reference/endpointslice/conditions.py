@@ -87,10 +87,10 @@ def honored(is_programmed: Condition, behind: Collection[str], silent: Collectio
 
 
 def merged(present: Sequence[Object], wanted: Sequence[Condition], *, generation: Any, now: str) -> list[Object] | None:
-    """Return all conditions, with those of this controller replaced by `wanted`, or None if nothing changes.
+    """Return all conditions, with `wanted` instead of this controller's old conditions, or None if nothing changes.
 
     Conditions of other writers keep their position. `lastTransitionTime` changes only when the status changes. If the
-    object has no generation, its conditions have no observedGeneration.
+    Service has no generation, its conditions have no observedGeneration.
     """
     old = {str(each.get("type")): each for each in present}
     ours = {each.type: _written(each, old.get(each.type), generation, now) for each in wanted}
@@ -113,7 +113,7 @@ def _written(condition: Condition, old: Object | None, generation: Any, now: str
 
 
 def listed(names: Iterable[str]) -> str:
-    """Format the first 10 names in alphabetical order, and the number of all other names."""
+    """Format the first 10 names in alphabetical order, and the number of further names."""
     ordered = sorted(names)
     more = len(ordered) - _MOST_NAMES
     return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -56,7 +56,8 @@ class EndpointSliceController(Controller):
         """`heuristics` maps `trafficDistribution` values to plug-ins; None means the installed plug-ins.
 
         With `conditions`, the controller reports the state of `trafficDistribution` in the status of each Service
-        (KEP-4444, Status Reporting). `node_level` is used with the gate NodeLevelTopology; None means `manual`.
+        (KEP-4444, Status Reporting). `node_level` is used with the gate NodeLevelTopology; None means the approach
+        `manual`.
         """
         self.registry = CollectorRegistry()
         self._features = features or Features()
@@ -191,7 +192,6 @@ class EndpointSliceController(Controller):
             raise SyncError(str(error), topic=topic, retriable=is_retriable(error)) from error
 
     def _report(self, key: Key, failure: SyncError) -> None:
-        """Write an Event if the failure has a new topic. Queue a status update if the failure is not retriable."""
         if self._status is not None and not failure.retriable:
             self._status.synced(key, str(failure))
         service = self._index.services.get(key)

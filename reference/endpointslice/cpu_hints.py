@@ -20,10 +20,10 @@ from reference.objects.endpoints import is_ready
 
 @dataclass(frozen=True, slots=True)
 class CpuOutcome:
-    """The outcome of the heuristic for one address family, which has `endpoints` endpoints.
+    """The outcome of the heuristic for one address family.
 
-    `zones` contains the number of endpoints that are hinted for each zone. `refusal` is the reason why there are no
-    hints. `had_hints` is true if the slices had hints before.
+    `endpoints` is the number of endpoints that can have hints. `zones` contains the number of endpoints hinted for each
+    zone. `refusal` is the reason why there are no hints. `had_hints` is true if the slices had hints before.
     """
 
     endpoints: int
@@ -34,7 +34,7 @@ class CpuOutcome:
 
 @dataclass(slots=True)
 class _OpenSlice:
-    """A slice that will be written, with the zone for which each endpoint is hinted (None: no hint)."""
+    """A slice that will be written, with the zone in the hint of each endpoint (None for no hint)."""
 
     draft: SliceDraft
     zones: list[str | None]
@@ -42,7 +42,7 @@ class _OpenSlice:
 
 @dataclass(slots=True)
 class _HintState:
-    """The unchanged slices (`standing`), the slices to write (`open`), and the number of endpoints hinted per zone."""
+    """The unchanged slices (`standing`), the slices to write (`open`), and the number of hinted endpoints by zone."""
 
     standing: list[SliceDraft] = field(default_factory=list)
     open: list[_OpenSlice] = field(default_factory=list)
@@ -108,7 +108,7 @@ def _own_zone(endpoint: Object, rules: HintRules) -> str | None:
 
 
 def _hinted_zone(endpoint: Object) -> str | None:
-    """Return the only zone in the hints of `endpoint`. Return None without hints, and "" for any other hints."""
+    """Return the zone if the hints are exactly one zone, None if there are no hints, or "" for any other hints."""
     if "hints" not in endpoint:
         return None
     hints = endpoint["hints"] or {}
@@ -117,7 +117,7 @@ def _hinted_zone(endpoint: Object) -> str | None:
 
 
 def _stands(draft: SliceDraft, allocation: Allocation, counts: Counter[str], rules: HintRules) -> bool:
-    """Return whether a slice may stay unchanged: its hints are complete and valid. If so, add them to `counts`."""
+    """Return whether the hints of a slice are complete and valid. If so, add its endpoints to `counts`."""
     mine: Counter[str] = Counter()
     for endpoint in draft.endpoints:
         zone = _hinted_zone(endpoint)
@@ -136,7 +136,7 @@ def _stands(draft: SliceDraft, allocation: Allocation, counts: Counter[str], rul
 def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
     """Return the number of endpoints that each zone gives to other zones and receives from other zones.
 
-    Each move is from the zone with the largest surplus to the zone with the largest deficit, while a move helps.
+    Each move is from the zone with the largest surplus to the zone with the largest deficit.
     """
     unit = allocation.unit
     over = {zone: counts[zone] * unit - portion.desired for zone, portion in allocation.portions.items()}
@@ -165,7 +165,6 @@ def _advance(heap: list[tuple[int, str]], amount: int, zone: str) -> None:
 
 
 def _move(state: _HintState, moves: tuple[Counter[str], Counter[str]]) -> None:
-    """Change hints from giving zones to receiving zones, only on the endpoints of open slices."""
     gives, takes = moves
     receivers = sorted(takes)
     for each in state.open:
@@ -190,7 +189,7 @@ def _hand_over(state: _HintState, holder: _OpenSlice, number: int, receiver: str
 
 
 def _rehome(state: _HintState, allocation: Allocation) -> None:
-    """Assign each endpoint in a zone without a share to the zone that lacks the most endpoints."""
+    """Assign each endpoint whose zone has no portion to the zone that lacks the most endpoints."""
     for each in state.open:
         for number, zone in enumerate(each.zones):
             if zone is not None and zone not in allocation.portions:
@@ -202,7 +201,7 @@ def _rehome(state: _HintState, allocation: Allocation) -> None:
 
 
 def _fill_up(state: _HintState, allocation: Allocation) -> None:
-    """Give every zone its minimum. Use endpoints of unchanged slices only if no open slice has a spare one."""
+    """Give every zone its minimum. Take endpoints from unchanged slices only if open slices have no spare endpoints."""
     needy = [zone for zone, portion in allocation.portions.items() if state.counts[zone] < portion.minimum]
     if not needy:
         return

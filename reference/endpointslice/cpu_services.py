@@ -1,4 +1,4 @@
-"""The Services with CPU hints: the outcome of their last sync, and the last Event for their users.
+"""Records the outcome of the last sync, and the last Event, of each Service with CPU hints.
 
 After a node change, the controller only compares a few recorded numbers for each Service, and syncs a Service only if
 its hints can change. An Event is written only when hints appear, disappear, or are refused for a different reason.
@@ -40,9 +40,9 @@ class CpuServices:
         self._services: dict[Key, _Service] = {}
 
     def note(self, key: Key, plan: SlicePlan, *, first_look: bool) -> list[EventContent]:
-        """Record the outcome of a sync. Return the notices to write as Events.
+        """Record the outcome of a sync. Return the Events to write.
 
-        Hints that existed before the first sync of this controller cause no notice.
+        Hints that existed before the first sync of this controller cause no Event.
         """
         outcomes = {
             family: each.outcome for family, each in plan.families.items() if isinstance(each.outcome, CpuOutcome)
@@ -72,7 +72,7 @@ class CpuServices:
         self._services.pop(key, None)
 
     def affected(self, shares: ZoneShares | NoHintsReason) -> Iterator[Key]:
-        """Yield the Services whose hints could change now that zones have these CPU weights."""
+        """Yield the Services whose hints could change if the zones have these `shares` of the CPU."""
         for key, service in self._services.items():
             if any(may_change(outcome, shares, self._rules) for outcome in service.outcomes.values()):
                 yield key

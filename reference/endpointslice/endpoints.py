@@ -21,7 +21,7 @@ _NOBODY: Identity = ((), "", "", "")
 
 
 def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -> Object:
-    """Return a pod's endpoint, which is always ready with publishNotReadyAddresses. `zone` is "" if unknown."""
+    """Return a pod's endpoint. With publishNotReadyAddresses, it is always ready. `zone` is "" if unknown."""
     metadata, spec = pod["metadata"], pod["spec"]
     serving = is_ready(pod)
     terminating = metadata.get("deletionTimestamp") is not None
@@ -90,7 +90,7 @@ def endpoint_ports(service: Object, pod: Object) -> list[Object]:
 
 
 def port_key(ports: Iterable[Object] | None) -> PortKey:
-    """Return a key for a set of ports. The order of the ports does not matter, nor whether defaults are explicit."""
+    """Return a key for a set of ports. Neither the order of the ports nor explicit defaults change the key."""
     return tuple(
         sorted(
             (
@@ -280,7 +280,7 @@ def _add(desired: DesiredEndpoints, result: _Result) -> None:
 
 
 def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
-    """Return a function that reads a pod in a zone. Ports are resolved only once if no targetPort is a name."""
+    """Return a function that reads a pod, given its zone. If no targetPort is a name, ports are resolved only once."""
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
     common = [] if named else endpoint_ports(service, {})
@@ -304,6 +304,5 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
 
 
 def _has_no_endpoint(pod: Object) -> bool:
-    """Return whether a pod has ended, or has no address yet."""
     status = pod.get("status", {})
     return status.get("phase") in {"Succeeded", "Failed"} or not (status.get("podIP") or status.get("podIPs"))

@@ -60,10 +60,10 @@ class NoHints:
 Mechanism = CpuHeuristic | SameZoneOrNode | PluginHeuristic | NoHints
 
 Outcome = CpuOutcome | HeuristicError | None
-"""The outcome of the CPU heuristic, or the error of a plug-in, for one address family. None for other mechanisms."""
+"""The outcome of the CPU heuristic in one address family, the error of a failed plug-in, or None in all other cases."""
 
 Hinter = Callable[[Sequence[SliceDraft], Sequence[Object]], Outcome]
-"""A function that sets hints on the drafts of one address family, given its stored slices. Returns the outcome."""
+"""A function that takes the drafts and the stored slices of one address family, sets hints, and returns the outcome."""
 
 
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
@@ -93,7 +93,7 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
 
 def topology_annotation(service: Object, features: Features) -> tuple[str, str | None]:
-    """Return the key and the value of the effective topology annotation. The value is None if it is not set.
+    """Return the key and the value of the effective topology annotation. If it is not set, the value is None.
 
     The old key takes precedence over the new key, which was added in 1.27.
     """
@@ -110,7 +110,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """Return a function that sets hints with the mechanism `decided_by`. `zones` is an optional table of `nodes`."""
+    """Return a function that sets hints with the mechanism `decided_by`. `zones` may be a table of `nodes`."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares
@@ -143,7 +143,7 @@ def endpoint_hints(endpoint: Object, decided_by: SameZoneOrNode | NoHints) -> Ob
 
 
 def _by_annotation(annotation: str, features: Features) -> Mechanism:
-    """Return the mechanism of the annotation, which overrides trafficDistribution even if TopologyAwareHints is off."""
+    """The annotation overrides trafficDistribution even if the gate TopologyAwareHints is disabled."""
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but the TopologyAwareHints gate is disabled")
     return CpuHeuristic(f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")

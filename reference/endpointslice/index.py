@@ -34,7 +34,7 @@ class SliceIndex:
         return tuple(self._by_service.get(service, {}).values())
 
     def services(self) -> Collection[Key]:
-        """Return all Services that the labels of managed slices name, whether or not the Services exist."""
+        """Return all Services to which managed slices belong, even if a Service does not exist."""
         return tuple(self._by_service)
 
     def written(self, endpoint_slice: Object) -> None:
@@ -50,7 +50,7 @@ class SliceIndex:
         self._drop(key_of(endpoint_slice))
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Apply an event of a slice. Return the Services to sync, because another client has changed their slices."""
+        """Apply an event of a slice. Return the Services whose slices another client has changed."""
         new = event.object
         old = self._slices.get(key_of(new))
         if new["metadata"]["uid"] in self._deleted:
@@ -70,7 +70,7 @@ class SliceIndex:
         return {_service(each) for each in (old, new) if each is not None}
 
     def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
-        """Remove a slice that another client deleted, and return its Service. Ignore slices with another uid."""
+        """Remove a deleted slice, and return its Service, unless the stored slice has another uid."""
         if old is None or old["metadata"]["uid"] != new["metadata"]["uid"]:
             return ()
         self._drop(key_of(old))
@@ -113,13 +113,13 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Apply one event, except SYNCED. Return the Services whose slices may need a change."""
+        """Apply one event of any type except SYNCED. Return the Services whose slices may need a change."""
         if event.resource == "endpointslices":
             return self.slices.apply(event)
         return self._take[event.resource](key_of(event.object), None if event.type == "DELETED" else event.object)
 
     def keys(self) -> Collection[Key]:
-        """Return all Services that exist, and all Services that the labels of managed slices name."""
+        """Return all existing Services, and all Services to which managed slices belong."""
         return {*self.services, *self.slices.services()}
 
     def pods_of(self, service: Key) -> Iterable[Object]:
@@ -212,7 +212,7 @@ def _selector(service: Object | None) -> Mapping[str, str]:
 
 
 def _relevant_parts(service: Object) -> tuple[object, ...]:
-    """Return the parts of a Service that slices depend on. The status is not included."""
+    """Return the parts of a Service that slices depend on."""
     metadata = service["metadata"]
     parts = ("uid", "deletionTimestamp", "labels", "annotations")
     return service["spec"], *(metadata.get(part) for part in parts)
@@ -223,7 +223,6 @@ def _labels(obj: Object) -> Mapping[str, str]:
 
 
 def _remove(sets: dict[Member, set[Key]], member: Member, key: Key) -> None:
-    """Remove `key` from the set of `member`. Remove this set too if it becomes empty."""
     keys = sets.get(member)
     if keys is not None:
         keys.discard(key)

@@ -19,7 +19,7 @@ RESERVED = frozenset({MANAGED_BY, SERVICE_NAME, HEADLESS})
 
 
 def slice_labels(service: Object) -> dict[str, str]:
-    """Return the labels of all slices of `service`: its labels without reserved keys, and the reserved labels."""
+    """Return the labels for the slices of `service`: its own labels except reserved ones, and the reserved labels."""
     own: dict[str, str] = service["metadata"].get("labels") or {}
     labels = {key: value for key, value in own.items() if key not in RESERVED}
     if is_headless(service):
@@ -35,7 +35,7 @@ def is_headless(service: Object) -> bool:
 
 
 def is_managed(endpoint_slice: Object) -> bool:
-    """Return whether this controller manages the slice. Other slices stay unchanged."""
+    """Return whether this controller manages the slice."""
     labels = endpoint_slice["metadata"].get("labels") or {}
     return bool(labels.get(MANAGED_BY) == CONTROLLER)
 

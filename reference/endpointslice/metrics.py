@@ -83,7 +83,7 @@ class Metrics(Collector):
         self._distribute(key, "")
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics that the Kubernetes release has. Metrics without a value are left out."""
+        """Yield the metrics of this Kubernetes release."""
         for name, histogram in (("added", self._added), ("removed", self._removed)):
             text = f"Number of endpoints {name} on each Service sync"
             yield _histograms(f"endpoints_{name}_per_sync", text, {(): histogram})
@@ -114,7 +114,7 @@ class Metrics(Collector):
             self._totals = tuple(total + new - old for total, new, old in changes)
 
     def _distribute(self, key: Key, value: str) -> None:
-        """Count the Service under `value`, unless it is "". A value that is no longer used keeps the count 0."""
+        """Count the Service under `value`, unless it is "". A value that no Service uses any more keeps the count 0."""
         before = self._distribution.get(key, "")
         if value == before:
             return
@@ -163,7 +163,7 @@ def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> Met
 
 
 def _histograms(name: str, text: str, histograms: Mapping[_Labels, Histogram]) -> Metric:
-    """Return one metric with all `histograms`, which have the same label names."""
+    """All `histograms` must have the same label names."""
     names = next(([label for label, _ in labels] for labels in histograms), [])
     family = HistogramMetricFamily(_PREFIX + name, text, labels=names)
     for labels, histogram in sorted(histograms.items()):

@@ -1,8 +1,8 @@
 """Node-level topology of KEP-3015 (2022): chooses the Services that get node hints, and sets these hints.
 
 No release implements that version of the KEP. The KEP compares several approaches: Services opt in, the controller
-decides, or both. All approaches are implemented, and the controller's configuration selects one. Node hints are added
-to the other hints (see `hints`), so proxies on nodes without an endpoint use the other hints.
+decides, or both. This controller implements all approaches, and its configuration selects one. Node hints are added to
+the other hints (see `hints`), so proxies on nodes without an endpoint use the other hints.
 """
 
 import re
@@ -112,7 +112,6 @@ class NodeHints:
         return both
 
     def _may_hint(self, endpoints: Sequence[Object]) -> bool:
-        """Return whether these endpoints receive node hints."""
         config = self._config
         if self._excluded or config.approach == "manual":
             return not self._excluded
@@ -125,7 +124,7 @@ class NodeHints:
 
 
 def daemon_set_of(pod: Object) -> str:
-    """Return the uid of the DaemonSet that owns a pod, or "" if there is none."""
+    """Return the uid of the DaemonSet that owns a pod, or "" if no DaemonSet owns it."""
     for owner in pod["metadata"].get("ownerReferences") or ():
         if owner.get("kind") == "DaemonSet" and owner.get("apiVersion", "").startswith("apps/"):
             return str(owner.get("uid", ""))
@@ -133,7 +132,6 @@ def daemon_set_of(pod: Object) -> str:
 
 
 def _excluded(service: Object, features: Features, config: NodeLevel) -> bool:
-    """Return whether the approach excludes a Service from node hints."""
     _, value = topology_annotation(service, features)
     match config.approach:
         case "manual":

@@ -25,7 +25,7 @@ class SliceDraft:
     changed: bool = True
 
     def set_hints(self, wanted: Sequence[Object | None]) -> None:
-        """Set the hints of each endpoint; None removes its hints. The slice is written only if some hints change."""
+        """Set the hints of each endpoint; None removes hints. If any hints change, mark the slice as changed."""
         wrong = [
             number
             for number, (endpoint, hints) in enumerate(zip(self.endpoints, wanted, strict=True))
@@ -73,7 +73,7 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
 
 
 def same_beyond_hints(one: Object, other: Object) -> bool:
-    """Return whether two endpoints of equal identity agree in all fields that the controller writes, except hints."""
+    """Return whether two versions of an endpoint agree in all fields that the controller writes, except hints."""
     return bool(
         one.get("conditions") == other.get("conditions")
         and one.get("nodeName") == other.get("nodeName")
@@ -90,7 +90,7 @@ def _same_target(one: Object | None, other: Object | None) -> bool:
 
 
 def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packing) -> None:
-    """Add a draft of `existing` with only its desired endpoints to `packed`, and remove these from `missing`."""
+    """Add a draft of `existing` with only desired endpoints to `packed`. Remove these endpoints from `missing`."""
     present: list[Object] = existing.get("endpoints") or []
     kept = []
     changed = False
@@ -126,7 +126,6 @@ def _place(drafts: list[SliceDraft], rest: list[Object], ports: list[Object], ma
 
 
 def _tightest(drafts: Sequence[SliceDraft], count: int, max_endpoints: int) -> SliceDraft | None:
-    """Return the fullest unchanged slice with space for `count` more endpoints, or None."""
     fitting = [draft for draft in drafts if not draft.changed and len(draft.endpoints) + count <= max_endpoints]
     return max(fitting, key=lambda draft: len(draft.endpoints), default=None)
 

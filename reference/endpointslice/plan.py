@@ -32,10 +32,10 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
-    """The plan for one address family. The controller's metrics include the numbers in the plan.
+    """The plan for one address family.
 
     `slices` contains the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of
-    slices. `outcome` is the outcome of the Service's heuristic, if there is one.
+    slices. `outcome` is the result of the `Hinter`.
     """
 
     slices: tuple[Sequence[Object], ...]
@@ -108,8 +108,8 @@ def plan_service(
 
     `pods` are the pods that the selector matches. `nodes` contains all nodes by name. `existing` contains the slices
     with this controller's managed-by label and the Service's name. Only `memo` is changed: it is a cache that the
-    caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` maps `trafficDistribution`
-    values to plug-ins. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
+    caller keeps for each Service. `zones` may be a table of `nodes`. `heuristics` maps `trafficDistribution` values to
+    plug-ins. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
     """
     missing: dict[ExcludedPod, None] = {}
     heuristics = heuristics or {}
@@ -181,7 +181,7 @@ def selects_pods(service: Object) -> bool:
 
 
 def _divide(service: Object, existing: Iterable[Object]) -> tuple[dict[AddressType, list[Object]], list[Object]]:
-    """Return the slices of this Service by address family, and those of an earlier Service with the same name."""
+    """Return the slices that `service` owns, by address family, and all others. Skip slices that are being deleted."""
     owned: dict[AddressType, list[Object]] = {}
     foreign: list[Object] = []
     for each in sorted(existing, key=lambda each: str(each["metadata"]["name"])):

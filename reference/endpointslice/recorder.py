@@ -1,4 +1,4 @@
-"""Events on Services, for users of the controller.
+"""Writes Events about Services.
 
 Reasons and messages are the same as in Kubernetes' controller, so that existing alerts also work with this controller.
 """

@@ -1,8 +1,8 @@
 """The CPU of a cluster by zone, updated for each node event.
 
 The heuristic of the topology annotation needs no other data about nodes. Thousands of nodes update their status every
-few seconds, and hardly any update changes a total, so this module stores the totals. Sources: KEP-2433, Assumptions;
-`kube-controller-manager` 1.21 and newer.
+few seconds, and hardly any update changes the CPU of a zone, so this module stores the totals. Sources: KEP-2433,
+Assumptions; `kube-controller-manager` 1.21 and newer.
 """
 
 from collections import Counter

@@ -24,7 +24,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Node, ready or not. `zone` is empty if it has no zone label."""
+    """A Node, ready or not. `zone` is "" if the Node has no zone label."""
 
     name: str
     zone: str
@@ -33,9 +33,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The zones and nodes whose clients should use an endpoint. There may be at most eight of each, without duplicates.
+    """The zones and nodes whose clients should use an endpoint. At most eight of each are allowed.
 
-    Proxies prefer node hints to zone hints. They ignore a kind of hints unless every ready endpoint has this kind.
+    Proxies prefer node hints to zone hints, and ignore any kind of hints that a ready endpoint lacks.
     """
 
     zones: Sequence[str] = ()
@@ -48,8 +48,8 @@ class Heuristic(Protocol):
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
         """Return the hints of each of `endpoints`, which are all ready endpoints of a Service in one address family.
 
-        An endpoint that is left out receives no hints, and proxies then ignore all hints of the address family.
-        `hints` must be a pure function, because it is called again only when an argument changes. If it raises an
-        exception, or returns hints for unknown endpoints or invalid names, the address family has no hints.
+        An endpoint that is missing from the result receives no hints, and proxies then ignore all hints of the address
+        family. `hints` must be a pure function, because it is called again only when an argument changes. If it raises
+        an exception, or returns hints for unknown endpoints or invalid names, the address family has no hints.
         """
         ...

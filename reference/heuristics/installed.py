@@ -14,7 +14,7 @@ GROUP = "trafficdist.heuristics"
 
 
 class _Installed(Mapping[str, Heuristic]):
-    """Heuristics by value of `trafficDistribution`. Access raises `HeuristicError` if a heuristic cannot be loaded."""
+    """Heuristics by value of `trafficDistribution`. A lookup raises `HeuristicError` if loading fails."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Heuristic] = {}
@@ -35,7 +35,7 @@ class _Installed(Mapping[str, Heuristic]):
 
 
 def installed_heuristics() -> Mapping[str, Heuristic]:
-    """Return all heuristics in this Python environment. Packages that are installed later are not found."""
+    """Return all installed heuristics. Packages that are installed after the first lookup are not found."""
     return _Installed()
 
 

@@ -13,7 +13,7 @@ class PreferNextZone:
     """`trafficdist.dev/PreferNextZone`: use the client's own zone, or else the next zone that has endpoints."""
 
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
-        """Return hints. If an endpoint has no zone, it gets no hints, and proxies ignore all hints of the Service."""
+        """Return the zone hints. If any endpoint has no zone, it gets no hints, and proxies ignore all hints."""
         serving = sorted({endpoint.zone for endpoint in endpoints} - {""})
         lent_to = {zone: [zone] for zone in serving}
         for zone in sorted({node.zone for node in nodes.values()} - {"", *serving}):

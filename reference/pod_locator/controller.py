@@ -29,7 +29,7 @@ class PodLocatorIndex:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Apply one event, except SYNCED. Return the keys of the PodLocators that may need a change."""
+        """Apply one event of any type except SYNCED. Return the keys of the PodLocators that may need a change."""
         return self._take[event.resource](event.object, event.type == "DELETED")
 
     def keys(self) -> Collection[Key]:
@@ -45,7 +45,7 @@ class PodLocatorIndex:
         return self._locators.get(key)
 
     def written(self, locator: Object) -> None:
-        """Record the result of a write by this controller, so that its event does not count as a change."""
+        """Record the result of a write by this controller, so that the event of this write is ignored."""
         self._locators[key_of(locator)] = locator
 
     def deleted(self, locator: Object) -> None:
@@ -75,7 +75,7 @@ class PodLocatorIndex:
         return self._by_node.get(name, ())
 
     def _take_locator(self, locator: Object, gone: bool) -> Collection[Key]:
-        """Apply an event of a PodLocator. Events of this controller's own writes may be outdated."""
+        """Apply an event of a PodLocator, unless it is older than the last write by this controller."""
         key, known = key_of(locator), self._locators.get(key_of(locator))
         if locator["metadata"]["uid"] in self._deleted:
             if gone:

@@ -1,8 +1,8 @@
 """The content of a pod's PodLocator, as a function of the pod and its Node (KEP-536, New PodLocator controller).
 
 The content depends only on these two objects and not on their history, so a restart of the controller causes no
-additional writes. A pod whose Node does not exist has no node name, whether the Node was deleted (as in the KEP) or has
-not been created yet (a case that the KEP does not mention).
+additional writes. If the pod's Node does not exist, `nodeName` is empty, whether the Node was deleted (as in the KEP)
+or has not been created yet (a case that the KEP does not mention).
 """
 
 from collections.abc import Mapping

@@ -3,9 +3,10 @@
 A test loads the expressions into the kernel and compares the output of `nft` with the text.
 
 All chains that make decisions have the type nat, so they see only the first packet of a connection. Drop and reject
-verdicts work in these chains, in prerouting and output (since Linux 5.9). They leave no conntrack entry, because an
-entry is confirmed only when its packet passes. A packet whose endpoint is not found is dropped. If such a packet
-passed, its conntrack entry would prevent new connections from the same client port to the Service for 30 seconds.
+verdicts work in these chains, in prerouting and output (since Linux 5.9). Dropped and rejected packets leave no
+conntrack entry, because an entry is confirmed only when its packet passes. A packet whose endpoint is not found is
+dropped. If such a packet passed, its conntrack entry would prevent new connections from the same client port to the
+Service for 30 seconds.
 """
 
 import struct
@@ -41,7 +42,7 @@ _ORIGINAL_DESTINATION = {"IPv4": uapi.NFT_CT_DST_IP, "IPv6": uapi.NFT_CT_DST_IP6
 class SetSpec:
     """A named set or map. `type` is nft text, `key_type` and `data_type` are nft's type IDs, and lengths are in bytes.
 
-    If `size` is not 0, the rules add the elements, up to this number, and elements may have a timeout.
+    If `size` is not 0, rules in the kernel add the elements, at most `size`, and elements may have a timeout.
     """
 
     name: str
@@ -197,7 +198,7 @@ def _external(family: Family) -> tuple[Rule, ...]:
     """Return the rules for external traffic, and for traffic from pods on other nodes to this node's node ports.
 
     According to ServiceSpec.externalTrafficPolicy (core/v1), all in-cluster clients get Cluster semantics for external
-    IPs and load balancer IPs, but not for node ports: a node without endpoints drops this traffic.
+    IPs and load balancer IPs, but not for node ports: a node without endpoints drops traffic from pods on other nodes.
     """
     rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]
     source = load_source(family, first)
@@ -281,7 +282,8 @@ def _masquerading(family: Family) -> tuple[Rule, ...]:
     """Return the rules that masquerade connections whose replies would otherwise not return through this node.
 
     They masquerade connections of an endpoint to itself. They skip other connections from this node and its pods, whose
-    replies return through this node, and from clients whose address must be preserved. They masquerade all others.
+    replies return through this node, and from clients whose address must be preserved. They masquerade all other
+    connections.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)

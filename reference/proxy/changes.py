@@ -84,7 +84,7 @@ class Changes:
 
 
 def forwarding(name: MapName, service: ServiceAddress, action: RuleAction | None) -> list[Element]:
-    """Return the elements of `endpoints` and `identities` for an action that the map `name` has for `service`."""
+    """Return the elements of `endpoints` and `identities` for the action of `service` in the map `name`."""
     first, endpoints = first_index(name), endpoints_of(action)
     if not isinstance(action, StickyEndpoints):
         return [EndpointElement(service, slot, each) for slot, each in enumerate(endpoints, first)]

@@ -6,7 +6,7 @@ before the rules, its packets are never translated. TCP needs no deletions, beca
 closed connection.
 
 Linux 6.8 and newer can delete entries that match a filter. A deletion takes 0.5 ms, or 10 ms with 50,000 connections in
-all network namespaces, which share one table and block each other. Without entries in this netns, no deletion is sent.
+all network namespaces, which share one table and block each other. If this netns has no entries, no deletion is sent.
 On older kernels, and for many deletions, this module dumps the table and searches it. A dump takes 16 ms even for an
 empty table, because the kernel locks 262,144 buckets. So `KernelWriter` requests deletions only for recorded tags.
 """
@@ -76,9 +76,9 @@ class Conntrack(NetlinkSocket):
                 self._delete(family, flow)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
-        """Delete the UDP connections that go to endpoints that `allowed` does not contain for their service.
+        """Delete the UDP connections whose endpoint is not among the endpoints of their service in `allowed`.
 
-        Return the remaining connections to the services in `allowed`, in which a removed service has the value None.
+        Return the remaining connections to services in `allowed`. A removed service has the value None.
         """
         packed: dict[bytes, frozenset[bytes]] = {}
         for family, services in allowed.items():

@@ -2,13 +2,14 @@
 
 This module implements all of topology-aware routing as a pure function. It follows kube-proxy's CategorizeEndpoints.
 The hints of all *ready* endpoints together select one mode for the node, such as PreferSameZone (KEP-2433, KEP-4444,
-KEP-3015). If no endpoint in a list is ready, those that are terminating but still serving are used (KEP-1669). The
+KEP-3015). If no endpoint in a list is ready, endpoints that are terminating but still serving are used (KEP-1669). The
 Local list (the endpoints on this node, for the traffic policy `Local`) is never filtered by hints (KEP-2086).
 
 `spec.trafficDistribution` and an endpoint's own zone and node do not influence the mode; only hints do. The node of an
 endpoint is used only for the Local lists, and to choose among duplicates.
 
-If the ServiceTopology gate is enabled, topology keys (KEP-536) replace hints on Services that have them. The order is:
+If the ServiceTopology gate is enabled, topology keys (KEP-536) replace hints on Services with keys. The order of
+precedence is:
 
 1. The traffic policy `Local`: traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids keys
    together with externalTrafficPolicy `Local`. internalTrafficPolicy, which is newer, is treated in the same way.
@@ -117,9 +118,10 @@ class Behaviour:
 
     @classmethod
     def of(cls, features: Features) -> "Behaviour":
-        """Return the behaviour of a release with these gates (KEP-2433 up to 1.29; KEP-4444 if its gate is enabled).
+        """Return the behaviour of a proxy with these `features`.
 
-        Node hints are the same in the versions of KEP-3015 from 2022 and 2025.
+        If the gate of KEP-4444 is enabled, a proxy ignores the topology annotation of KEP-2433. Both versions of
+        KEP-3015 (2022 and 2025) use node hints in the same way.
         """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
         keys = features.enabled("ServiceTopology")
@@ -243,7 +245,7 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: OwnNode, beh
 def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
     """Return one endpoint for each address and port. Prefer ready, then non-terminating, then serving, then local ones.
 
-    A network may assign the address of a terminating pod to a new pod while the slices still contain both pods.
+    A network plugin may assign the address of a terminating pod to a new pod while the slices still contain both pods.
     """
     endpoints = list(endpoints)
     if len({each.address for each in endpoints}) == len(endpoints):
@@ -306,7 +308,6 @@ def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str
 def _keyed_list(
     port: ServicePort, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], place: OwnNode
 ) -> Forward | Reject:
-    """Return the action for a Service with topology keys: forward to the endpoints that they select, or reject."""
     for usable, state in ((ready, "ready"), (terminating, "terminating, still serving")):
         key, chosen = first_match(port.topology_keys, place.labels, usable, lambda each: each.labels)
         if chosen:

@@ -1,6 +1,6 @@
-"""Packs elements of maps and sets by inserting keys and data into bytes templates, one for each kind of element.
+"""Packs elements of maps and sets by inserting keys and data into byte templates, one for each kind of element.
 
-A full load spends most of its time in this module. A key or a value is a concatenation of fields that are padded to a
+Loading a whole table spends most of its time here. A key or a value is a concatenation of fields that are padded to a
 multiple of 4 bytes. As in nft, addresses and ports are in network byte order, and marks are in host byte order.
 """
 
@@ -50,7 +50,7 @@ class ElementPacker:
     def pack(self, element: Element) -> tuple[str, bytes]:
         """Return the name of the element's set or map, and the packed element.
 
-        The method uses type tests, because pattern matching would take longer than the packing.
+        This method uses `isinstance`, because pattern matching would take longer than the packing.
         """
         if isinstance(element, EndpointElement):
             service, slot, (address, port) = element
@@ -72,7 +72,7 @@ class ElementPacker:
     def endpoints(self, service: ServiceAddress, first: int, endpoints: Iterable[Endpoint]) -> list[bytes]:
         """Pack the elements of the map `endpoints` for one service address, with slots that begin at `first`.
 
-        This method is for full loads. Creating an `EndpointElement` for each endpoint would double the time.
+        This method is for loading whole tables. Creating an `EndpointElement` for each endpoint would double the time.
         """
         head, between = self._endpoint_heads
         head += self.service(service)
@@ -115,7 +115,8 @@ def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
 
     A dump of a hash table that has just grown can be incomplete. The kernel moves elements in a work queue while it
     sends a long reply in parts. It then returns some elements twice and skips others, without NLM_F_DUMP_INTR (seen on
-    Linux 6.18). So dumps are repeated until one contains no new element. Duplicates stay in the list, oldest first.
+    Linux 6.18). So dumps are repeated until one contains no new element. Duplicates stay in the list, in the order of
+    the dumps.
     """
     found: list[Parts] = []
     known: set[bytes] = set()

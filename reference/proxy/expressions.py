@@ -76,7 +76,7 @@ def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
 
 
 def mask_bytes(register: int, bits: bytes, flip: bytes) -> bytes:
-    """Like `mask`, but for `len(bits)` bytes that begin at `register`. `bits` and `flip` have the same length."""
+    """Like `mask`, but for `len(bits)` bytes that begin at `register`. `bits` and `flip` must have equal lengths."""
     return expression(
         "bitwise",
         number(uapi.NFTA_BITWISE_SREG, register),

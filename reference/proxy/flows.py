@@ -36,7 +36,7 @@ _WORD = 0xFFFF_FFFF
 
 
 class Flow(NamedTuple):
-    """One UDP connection. `key` identifies its conntrack entry, and `rest` has other attributes, parsed on demand.
+    """One UDP connection. `key` identifies its conntrack entry, and `rest` contains its other attributes.
 
     `sent` (the client's destination) and `answered` (the replies' source) are address and port in network byte order.
     """

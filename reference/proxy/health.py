@@ -1,8 +1,8 @@
 """The health of a proxy, and whether its node should receive traffic: /healthz and /livez.
 
 Like kube-proxy on port 10256, a proxy is unhealthy if a change has waited too long. /healthz, but not /livez, also
-fails if the node is about to be deleted, so that load balancers can remove the node in time (KEP-3836). Reads never
-block, so a proxy that hangs is reported as unhealthy.
+fails if the node is about to be deleted, so that load balancers can remove the node in time (KEP-3836). Health checks
+never wait for the proxy's thread, so a proxy that hangs is reported as unhealthy.
 """
 
 import json

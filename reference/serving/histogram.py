@@ -11,7 +11,7 @@ from prometheus_client.core import HistogramMetricFamily
 
 
 class Histogram:
-    """The number of observations in each bucket, and above the last bucket. `bounds` are ascending upper bounds."""
+    """Counts observations in buckets and above the last bucket. `bounds` are ascending upper bounds of the buckets."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 

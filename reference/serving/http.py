@@ -23,7 +23,7 @@ Handler = Callable[[str], Response]
 """A function that returns the response for a path, which does not include the query."""
 
 TIMEOUT_SECONDS = 5.0
-"""The time in seconds that a client has to send its request, and then the same time to read the response."""
+"""A client has this many seconds to send its request, and then as many to read the response."""
 
 MOST_HEAD_BYTES = 16 << 10
 
@@ -74,14 +74,14 @@ class HttpThread:
             self._order(self._listen(listener, handler))
 
     def remove(self, listener: socket.socket) -> None:
-        """Close a listening socket. When this returns, its port is free. Do nothing if the socket is already closed."""
+        """Close a listening socket, unless it is already closed. When `remove` returns, the port is free."""
         if self._early.pop(listener, None):
             listener.close()
         elif listener.fileno() >= 0:
             self._order(self._remove(listener))
 
     def _order(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the server thread, and wait for it."""
+        """Run a coroutine in the server thread. Wait until it is done or the thread has ended."""
         done = asyncio.run_coroutine_threadsafe(work, self._loop)
         while self.thread.is_alive():
             with contextlib.suppress(TimeoutError):
@@ -121,7 +121,7 @@ class HttpThread:
 
 
 async def end(servers: Iterable[asyncio.Server], connections: Collection[asyncio.Task[None]]) -> None:
-    """Close servers, and wait for their connections to end. Each task is in `connections` while it runs."""
+    """Close servers, and cancel the tasks of their connections. `connections` must contain every running task."""
     for server in servers:
         server.close()
     await asyncio.sleep(0)  # connections that were just accepted get their tasks
