@@ -43,7 +43,7 @@ class Acknowledgement:
             self.thread.join(_STOP_SECONDS)
 
     def worked_on(self, event: Event) -> None:
-        """Record an event before it is written to the kernel. Slices that lose their hints also cause a Lease write."""
+        """Record an event before its change is in the kernel. A slice that loses its hints also causes a write."""
         metadata = event.object.get("metadata") or {}
         version = metadata.get("resourceVersion") or ""
         self._revision = max(self._revision, int(version) if version.isdecimal() else 0)

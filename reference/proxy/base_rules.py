@@ -2,11 +2,10 @@
 
 A test loads the expressions into the kernel and compares the output of `nft` with the text.
 
-All chains that make decisions have the type nat, so they see only the first packet of a connection. Drop and reject
-verdicts work in these chains, in prerouting and output (since Linux 5.9). Dropped and rejected packets leave no
-conntrack entry, because an entry is confirmed only when its packet passes. A packet whose endpoint is not found is
-dropped. If such a packet passed, its conntrack entry would prevent new connections from the same client port to the
-Service for 30 seconds.
+All chains that make decisions have the type nat, so they see only the first packet of a connection. Since Linux 5.9,
+they can drop and reject packets in prerouting and output. These packets leave no conntrack entry, because an entry is
+confirmed only when its packet passes. A packet whose endpoint is not found is dropped. If such a packet passed, its
+conntrack entry would prevent new connections from the same client port to the Service for 30 seconds.
 """
 
 import struct
@@ -197,8 +196,8 @@ def _by_ranges(family: Family) -> Rule:
 def _external(family: Family) -> tuple[Rule, ...]:
     """Return the rules for external traffic, and for traffic from pods on other nodes to this node's node ports.
 
-    According to ServiceSpec.externalTrafficPolicy (core/v1), all in-cluster clients get Cluster semantics for external
-    IPs and load balancer IPs, but not for node ports: a node without endpoints drops traffic from pods on other nodes.
+    According to ServiceSpec.externalTrafficPolicy (core/v1), in-cluster clients get Cluster semantics for external IPs
+    and load balancer IPs, but a node without endpoints drops traffic from pods on other nodes to its node ports.
     """
     rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]
     source = load_source(family, first)
@@ -281,9 +280,8 @@ def _awaited() -> tuple[Rule, ...]:
 def _masquerading(family: Family) -> tuple[Rule, ...]:
     """Return the rules that masquerade connections whose replies would otherwise not return through this node.
 
-    They masquerade connections of an endpoint to itself. They skip other connections from this node and its pods, whose
-    replies return through this node, and from clients whose address must be preserved. They masquerade all other
-    connections.
+    They masquerade connections of an endpoint to itself, and all connections except those from this node and its pods,
+    whose replies return through this node, and those whose client address must be preserved.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)

@@ -8,8 +8,7 @@ Local list (the endpoints on this node, for the traffic policy `Local`) is never
 `spec.trafficDistribution` and an endpoint's own zone and node do not influence the mode; only hints do. The node of an
 endpoint is used only for the Local lists, and to choose among duplicates.
 
-If the ServiceTopology gate is enabled, topology keys (KEP-536) replace hints on Services with keys. The order of
-precedence is:
+If the ServiceTopology gate is enabled, a Service's topology keys (KEP-536) replace hints. The order of precedence is:
 
 1. The traffic policy `Local`: traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids keys
    together with externalTrafficPolicy `Local`. internalTrafficPolicy, which is newer, is treated in the same way.
@@ -19,8 +18,8 @@ precedence is:
 
 An endpoint that is terminating but still serving matches a key only if no ready endpoint matches any key.
 
-The KEPs do not state this order explicitly; it is our interpretation. While the gate was enabled, released kube-proxy
-used only topology keys. It ignored internalTrafficPolicy and hints, even for Services without keys.
+The KEPs do not state this order explicitly; it is our interpretation. With this gate, released kube-proxy used only
+topology keys. It ignored internalTrafficPolicy and hints, even for Services without keys.
 """
 
 from collections.abc import Iterable, Sequence
@@ -120,8 +119,7 @@ class Behaviour:
     def of(cls, features: Features) -> "Behaviour":
         """Return the behaviour of a proxy with these `features`.
 
-        If the gate of KEP-4444 is enabled, a proxy ignores the topology annotation of KEP-2433. Both versions of
-        KEP-3015 (2022 and 2025) use node hints in the same way.
+        The 2022 and 2025 versions of KEP-3015 have the same node hints.
         """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
         keys = features.enabled("ServiceTopology")

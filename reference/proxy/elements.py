@@ -115,8 +115,7 @@ def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
 
     A dump of a hash table that has just grown can be incomplete. The kernel moves elements in a work queue while it
     sends a long reply in parts. It then returns some elements twice and skips others, without NLM_F_DUMP_INTR (seen on
-    Linux 6.18). So dumps are repeated until one contains no new element. Duplicates stay in the list, in the order of
-    the dumps.
+    Linux 6.18). So dumps are repeated until one contains no new element. Duplicates stay in the list.
     """
     found: list[Parts] = []
     known: set[bytes] = set()
@@ -135,10 +134,10 @@ def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
 def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
     """Return the elements of the map `affinity`, packed with their remaining time so that they can be added again.
 
-    Elements in the format of another proxy version are left out. If several elements have equal keys, the most recently
-    used one is returned: a packet that arrives while a table is replaced does not see the old element and adds a new
-    one (seen on Linux 6.18). A rule may extend the lifetime of an element beyond the element's own timeout. The timeout
-    is then increased, because the kernel would otherwise refuse the element.
+    Elements in the format of another proxy version are omitted. Of several elements with equal keys, only the most
+    recently used one is returned: a packet that arrives while a table is replaced does not see the old element and adds
+    a new one (seen on Linux 6.18). A rule may extend the lifetime of an element beyond the element's own timeout. The
+    timeout is then increased, because the kernel would otherwise refuse the element.
     """
     client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}

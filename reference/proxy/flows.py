@@ -75,7 +75,7 @@ def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
 
 
 def matching(family: Family, stale: StaleUdp, *, awaited: bool) -> bytes:
-    """Return a filter for the translated connections `stale`, except (without `awaited`) any that await a reply."""
+    """Return a filter for translated `stale` connections. Without `awaited`, skip connections that await a reply."""
     mask = TAGS if awaited else TAGS | AWAITED
     return (
         nested(uapi.CTA_TUPLE_ORIG, _udp(uapi.CTA_PROTO_DST_PORT, stale.service.port))

@@ -1,4 +1,4 @@
-"""Writes to the kernel: the rules of both IP families, and deletions of stale UDP connections.
+"""Writes the rules of both IP families to the kernel, and deletes stale UDP connections.
 
 The constructor opens the sockets in the network namespace of the calling thread.
 """
@@ -18,13 +18,13 @@ from reference.proxy.ruleset import Ruleset, StaleUdp
 from reference.proxy.state import FAMILIES, State
 
 SECOND_CHECK = 0.1
-"""The number of seconds between the two deletions of UDP connections to an endpoint that has left.
+"""The number of seconds between the two deletions of UDP connections to an endpoint that has left its Service.
 
-The first deletion keeps connections that await a reply. The second one deletes them, and also the connections that are
+The first deletion keeps connections that await a reply. The second one also deletes these, and connections that are
 older than their Service, which have no tag, because no rule translated them. One dump finds all these connections."""
 
 BATCH = 0.01
-"""The maximum delay of a second deletion, in seconds. The delay lets one search cover several deletions."""
+"""The maximum number of seconds by which a second deletion is late, so that one search can cover several deletions."""
 
 
 class KernelWriter:
@@ -109,7 +109,7 @@ class KernelWriter:
                 self._later.append((left, family, stale))
 
     def _forget(self, family: Family, stale: list[StaleUdp], *, awaited: bool) -> None:
-        """Delete the connections `stale`; only with `awaited`, also connections that await a reply, and the tags."""
+        """Delete the connections `stale`. With `awaited`, also delete their tags and connections that await a reply."""
         if not awaited and not self._conntrack.entries():
             return
         endpoints, kernel, older = self._state.tables[family].endpoints, self._kernel[family], self._older[family]
@@ -125,7 +125,7 @@ class KernelWriter:
             kernel.forget_tags({tags[each] for each in recorded & gone})
 
     def _forget_wrong(self) -> None:
-        """Check all UDP connections after a full load, because the new rules have not recorded any of them yet."""
+        """Check all UDP connections after a reload, because the new table contains no tags yet."""
         self._older = {family: set() for family in FAMILIES}
         allowed: dict[Family, Allowed] = {
             family: {each: table.endpoints(each) for each in table.services() if each.protocol == "UDP"}

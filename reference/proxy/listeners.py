@@ -20,7 +20,7 @@ METRICS_PORT = 10249
 
 
 class Listeners:
-    """The listening sockets of one proxy. Opening a port is retried after an error, and `fail` is called once."""
+    """The listening sockets of one proxy. After an error, opening a port is retried, and `fail` is called only once."""
 
     def __init__(
         self, serving: HttpThread, healthy: Callable[[], bool], fail: Callable[[str, Exception], None]

@@ -1,6 +1,6 @@
 """Netlink messages packed by hand, and sockets that send them to netfilter.
 
-With thousands of map elements, packing takes most of the time, and a bytes template is 300 times as fast as message
+With thousands of map elements, packing takes most of the time, and byte templates are 300 times as fast as message
 classes. The kernel processes a batch during `send`. When `send` returns, the batch is committed or the errors are
 queued, so the caller does not need to wait for an acknowledgement.
 """
@@ -183,8 +183,8 @@ class NftSocket(NetlinkSocket):
 def _grow_send_buffer(sock: socket.socket) -> int:
     """Set the largest permitted send buffer, and return the size of the largest transaction in bytes.
 
-    Only the administrator of the initial user namespace may exceed net.core.wmem_max. For all other users, this limits
-    a transaction to about 400 KiB on most machines.
+    Only the administrator of the initial user namespace may exceed net.core.wmem_max. For all other users, this setting
+    limits a transaction to about 400 KiB on most machines.
     """
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, WANTED_SEND_BUFFER)

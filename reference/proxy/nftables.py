@@ -1,4 +1,4 @@
-"""The kernel's table of one IP family. It is loaded from a complete ruleset, or updated with changes.
+"""Loads the kernel's table of one IP family from a complete ruleset, or updates it with changes.
 
 The netlink messages depend on the ruleset but not on the node. Each node has its own socket.
 """
@@ -88,7 +88,7 @@ class MessageBuilder:
         yield from self._chain(ranges_chain(self.family, ranges))
 
     def add(self, wanted: Iterable[Element]) -> Iterator[Message]:
-        """Yield as few messages as possible that add elements in this order."""
+        """Yield as few messages as possible that add elements."""
         return self._in_lists(uapi.NFT_MSG_NEWSETELEM, wanted)
 
     def delete(self, unwanted: Iterable[Element]) -> Iterator[Message]:

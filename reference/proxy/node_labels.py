@@ -23,7 +23,7 @@ class NodeLabels:
         self._sets: dict[str, Labels] = {}
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
-        """Read a Node. Return the label keys whose values changed. Most updates change no label."""
+        """Read a Node. Return the label keys whose values changed."""
         name = node["metadata"]["name"]
         before = self._known.pop(name, {})
         after: Mapping[str, str] = {} if deleted else node["metadata"].get("labels") or {}
@@ -80,7 +80,7 @@ class PodLocatorLabels(NodeLabels):
         return frozenset() if before == after else {key for key, _ in changed}
 
     def of_endpoint(self, endpoint: Mapping[str, Any]) -> Labels:
-        """Return an endpoint's node labels. Its pod's PodLocator, if any, is found by targetRef or by address."""
+        """Return an endpoint's node labels, from the PodLocator of its targetRef, or else of its address."""
         target = endpoint.get("targetRef") or {}
         pod = target.get("namespace", ""), target.get("name", "")
         if target.get("kind") != "Pod" or pod not in self._located:

@@ -48,7 +48,7 @@ class Slice:
     raw: Sequence[Object]
 
     def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
-        """Return the endpoints at a port, or [] if there is no such port. Raises `ValueError` for an invalid address.
+        """Return the endpoints of a port, or [] if there is no such port. Raises `ValueError` for an invalid address.
 
         `labels`, if given, returns the node labels of an endpoint.
         """
@@ -190,9 +190,9 @@ def read_slice(obj: Object) -> Slice | None:
 
 
 def _read_endpoints(endpoints: Iterable[Object], port: int) -> list[Endpoint]:
-    """Read all endpoints of a slice at one port. Only the first address of each endpoint is used.
+    """Read all endpoints of a slice for one port. Only the first address of each endpoint is used.
 
-    This is a single loop because a full load reads every endpoint of the cluster, and function calls would be slower.
+    This is a single loop because a reload reads all endpoints of the cluster, and function calls would be slower.
     """
     found = []
     for each in endpoints:

@@ -91,7 +91,7 @@ class ServiceProxy:
         self._thread.start()
 
     def start(self) -> None:
-        """Start watching. Call this once. The proxy's thread starts its work after the initial objects are queued."""
+        """Start watching. Call `start` once. The proxy's thread begins to work after the initial objects are queued."""
         if self._own_serving is not None:
             self._own_serving.start()
         if self._acknowledgement is not None:
@@ -115,7 +115,7 @@ class ServiceProxy:
         self._kernel.close()
 
     def cleanup(self) -> None:
-        """Remove the rules from the kernel. Call this before `stop`, or instead of `start`."""
+        """Remove the rules from the kernel. Call `cleanup` before `stop`, or instead of `start`."""
         with self._lock:
             self._must_load = True
             self._kernel.delete()

@@ -44,7 +44,7 @@ _AFFINITY_SHIFT = 15
 
 
 class ServiceAddress(NamedTuple):
-    """One address of a service port to which clients send: address, protocol ("TCP", "UDP", "SCTP") and port."""
+    """An address of a service port to which clients connect: address, protocol ("TCP", "UDP", "SCTP") and port."""
 
     address: str
     protocol: str
@@ -228,8 +228,8 @@ def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
 def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
     """Assign the desired endpoints to numbered slots, with few changes from `current`.
 
-    An endpoint keeps its slot, and new endpoints fill free slots. Then endpoints from the end fill the remaining free
-    slots. So adding or removing an endpoint changes at most one slot and the count.
+    An endpoint keeps its slot, and new endpoints fill free slots. Then endpoints in the last slots fill the remaining
+    free slots. So adding or removing an endpoint changes at most one slot and the count.
     """
     if isinstance(wanted, StickyEndpoints):
         slots = place(endpoints_of(current), wanted.endpoints)
@@ -250,7 +250,6 @@ def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
 
 
 def _close_holes(slots: list[Endpoint | None]) -> None:
-    """Move endpoints from the end into empty slots, and remove the empty slots at the end."""
     index = 0
     while index < len(slots):
         if slots[-1] is None:

@@ -29,7 +29,7 @@ PortKey = tuple[str, str, str, Protocol, Family]
 """The owner of table entries: the namespace and name of a Service, a port name, a protocol and an IP family."""
 
 Dropped = tuple[Family, Literal["internal", "external"]]
-"""Traffic that the traffic policy `Local` drops on this node: its IP family and its direction."""
+"""The IP family, and the traffic policy (internal or external), of traffic that `Local` drops on this node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,6 @@ class State:
             self._base_changed = True
 
     def _receive_labels(self, node: Object, *, deleted: bool) -> None:
-        """Process Node labels. If a topology key's value changed, `compute` decides Services with that key again."""
         if not (changed := self._labels.receive(node, deleted=deleted)):
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:
@@ -193,7 +192,7 @@ class State:
         self._decide_again(changed)
 
     def _decide_again(self, changed: AbstractSet[str]) -> None:
-        """Make `compute` decide the Services with any of these topology keys again."""
+        """Mark the Services with any of these topology keys, so that `compute` decides them again."""
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:

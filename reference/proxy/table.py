@@ -167,7 +167,7 @@ class Table:
 
 
 def _replace(values: dict[_Key, _Value], key: _Key, wanted: _Value | None, touched: dict[_Key, _Value | None]) -> None:
-    """Set a value, or delete it if `wanted` is None. `touched` keeps the value from before its first change."""
+    """Set a value, or delete it if `wanted` is None. `touched` records the value before its first change."""
     before = values.get(key)
     if wanted == before:
         return
