@@ -210,7 +210,6 @@ class _Reflector:
         self.thread = threading.Thread(target=self._run, name=f"watch-{self.resource}", daemon=True)
 
     def stop(self) -> None:
-        """End the watch by shutting down its connection, and wait for the thread."""
         self._stopping.set()
         connection = self._connection
         if connection is not None and connection.sock is not None:

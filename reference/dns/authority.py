@@ -90,7 +90,6 @@ class ZoneAuthority:
     def _records(
         self, name: dns.name.Name, kind: dns.rdatatype.RdataType, about: Subject | None, where: Labels | None
     ) -> _AnswerRecords | None:
-        """Return the records of type `kind` for a name, or None if the name does not exist."""
         match about:
             case None:
                 return None

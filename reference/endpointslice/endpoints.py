@@ -205,7 +205,7 @@ class DesiredEndpoints:
 
 @dataclass(slots=True)
 class _Result:
-    """The result of reading one pod. `where` is the zone of the pod's node, or None if the node does not exist."""
+    """`where` is the zone of the pod's node, or None if the node does not exist."""
 
     pod: Object
     where: str | None

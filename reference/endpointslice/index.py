@@ -70,7 +70,6 @@ class SliceIndex:
         return {_service(each) for each in (old, new) if each is not None}
 
     def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
-        """Remove a deleted slice, and return its Service, unless the stored slice has another uid."""
         if old is None or old["metadata"]["uid"] != new["metadata"]["uid"]:
             return ()
         self._drop(key_of(old))

@@ -145,7 +145,6 @@ def _excluded(service: Object, features: Features, config: NodeLevel) -> bool:
 
 
 def _without_node_hints(endpoints: list[Object]) -> list[Object]:
-    """Return the endpoints without node hints, or `endpoints` itself if there are none."""
     if not any("forNodes" in (each.get("hints") or ()) for each in endpoints):
         return endpoints
     return [_with_hints(each, forNodes=None) for each in endpoints]

@@ -158,7 +158,6 @@ class ConditionWriter:
         self._had_value.pop(key, None)
 
     def _acknowledge(self, event: Event) -> bool:
-        """Store the revision that a Lease acknowledges. Return whether the revision changed."""
         node = node_of(event.object)
         if not node:
             return False

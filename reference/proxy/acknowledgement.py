@@ -76,7 +76,6 @@ class Acknowledgement:
             self._stopping.wait(PAUSE_SECONDS if written else RETRY_SECONDS)
 
     def _write(self, revision: int) -> bool:
-        """Write the Lease, and return whether that succeeded. After a failure, the next call reads the Lease again."""
         try:
             lease = self._lease or self._read()
             spec = {**(lease.get("spec") or {}), "holderIdentity": self._node, "renewTime": micro_timestamp()}

@@ -117,7 +117,7 @@ class Behaviour:
 
     @classmethod
     def of(cls, features: Features) -> "Behaviour":
-        """Return the behaviour of a proxy with these `features`.
+        """Return the behaviour of a proxy with `features`. The gate of KEP-4444 disables the annotation of KEP-2433.
 
         The 2022 and 2025 versions of KEP-3015 have the same node hints.
         """
@@ -260,7 +260,6 @@ def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
 
 
 def _mode(port: ServicePort, ready: Sequence[Endpoint], place: OwnNode, behaviour: Behaviour) -> tuple[Mode, str]:
-    """Choose the mode from the hints of the ready endpoints. Return the mode and the reason for it."""
     if not ready or behaviour.keys_alone:
         return "", f"hints not used: {'the ServiceTopology gate is enabled' if ready else 'no endpoint is ready'}"
     set_aside = []
@@ -331,7 +330,6 @@ def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mo
 
 
 def _local_list(policy: str, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
-    """Return the action Forward to the endpoints on this node, or Drop if only other nodes have usable endpoints."""
     if chosen := tuple(each for each in ready if each.node == node):
         return Forward(chosen, f"{policy} Local: ready endpoints on node {node}: {len(chosen)}", local=True)
     if chosen := tuple(each for each in terminating if each.node == node):

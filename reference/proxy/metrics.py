@@ -89,7 +89,7 @@ class Metrics:
         return metric
 
     def _changes(self) -> Iterator[Metric]:
-        """Yield the metrics of changes. As in kube-proxy, each event is counted in both IP families."""
+        """As in kube-proxy, each event is counted in both IP families."""
         for resource, word in _CHANGES.items():
             name, seen = f"kubeproxy_sync_proxy_rules_{word}_changes", self.seen[resource]
             text, labels = f"Changes of {resource}", self._labels

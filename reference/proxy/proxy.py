@@ -191,7 +191,6 @@ class ServiceProxy:
             self._forget_later(time.monotonic())
 
     def _take(self, seconds: float | None) -> list[Event | None]:
-        """Take all events from the queue. Wait at most `seconds` for the first event."""
         events: list[Event | None] = []
         try:
             events.append(self._events.get(timeout=seconds))
@@ -220,7 +219,6 @@ class ServiceProxy:
                     self._fail(f"cannot read {resource} {name}", error)
 
     def _write(self) -> bool:
-        """Update the kernel, the health and the metrics. Return whether the update succeeded."""
         try:
             self._must_load = self._state.compute() or self._must_load
             while self._state.unreadable:

@@ -241,7 +241,6 @@ class State:
             self.health_checks[service.health_port] = service.checked[1]
 
     def _was_taken_over(self, health_port: int, name: Name) -> bool:
-        """Return whether another Service now has the health check node port that the Service `name` had."""
         taken = self.health_checks.get(health_port)
         return taken is not None and (taken.namespace, taken.name) != name
 
