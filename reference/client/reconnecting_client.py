@@ -15,7 +15,7 @@ _Key = tuple[str, Key]  # the resource, and the object's key
 
 
 class ReconnectingClient:
-    """A `Client` of the current API server, if there is one. Thread-safe."""
+    """A `Client` that forwards calls to the current API server, if there is one. Thread-safe."""
 
     def __init__(self, server: Client | None = None) -> None:
         self._server = server
@@ -27,14 +27,14 @@ class ReconnectingClient:
         return self._server is not None
 
     def connect(self, server: Client) -> None:
-        """Use `server` from now on. When this returns, subscribers have received all missed events."""
+        """Use `server` from now on. When `connect` returns, subscribers have received all missed events."""
         with self._lock:
             self._server = server
             for watch in self._watches:
                 watch.begin(server)
 
     def disconnect(self) -> None:
-        """Disconnect from the server. When this returns, no call is in progress. No event arrives until `connect`."""
+        """Disconnect from the server. After that, no call is in progress, and no event arrives until `connect`."""
         with self._lock:
             self._server = None
             for watch in self._watches:

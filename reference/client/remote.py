@@ -120,7 +120,7 @@ class RemoteClient:
         return connection
 
     def changed(self, resource: str, event: EventType, obj: Object) -> None:
-        """Send an event to the subscribers of a resource. The caller holds the lock."""
+        """Send an event to the subscribers of a resource. The caller must hold the lock."""
         for each in self._subscriptions:
             if resource in each.resources:
                 each.sink(Event(event, resource, obj))
@@ -196,7 +196,7 @@ class _Subscription:
 
 @dataclass(eq=False)
 class _Reflector:
-    """Mirrors the objects of one resource, in its own thread."""
+    """Mirrors the objects of one resource, in a separate thread."""
 
     client: RemoteClient
     resource: str

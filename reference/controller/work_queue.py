@@ -49,7 +49,7 @@ class WorkQueue:
             heapq.heappush(self._later, (due, key))
 
     def pop(self, now: float) -> Key | None:
-        """Return the next key that is due, or None. The caller then calls `done` or `retry`."""
+        """Return the next key that is due, or None. The caller must then call `done` or `retry`."""
         while self._later and self._later[0][0] <= now:
             due, key = heapq.heappop(self._later)
             if self._due.get(key) == due:
@@ -78,8 +78,8 @@ class WorkQueue:
         """Retry failed work on `key` later, at most 15 times in a row.
 
         Retriable failures (a conflict, an unreachable server) can disappear without other changes. They are retried
-        soon, and the queue is not idle until then. Other failures can disappear when another object changes, whose
-        event adds the key again. They are retried after a longer delay, as in Kubernetes, and the queue counts as idle.
+        soon, and the queue is not idle until then. Other failures can disappear when another object changes. Its event
+        adds the key again. Such failures are retried later, as in Kubernetes, and the queue counts as idle.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

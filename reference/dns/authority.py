@@ -55,7 +55,7 @@ class ZoneAuthority:
         self._find = find
 
     def apply(self, event: Event) -> None:
-        """Apply a change of a cluster object. All later answers reflect the change."""
+        """Apply a change to a cluster object. All later answers reflect the change."""
         self._index.apply(event)
 
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:

@@ -51,7 +51,7 @@ class PluginHeuristic:
 
 @dataclass(frozen=True, slots=True)
 class NoHints:
-    """No mechanism applies, so hints are removed. `unknown` is the field's value if the controller does not know it."""
+    """No mechanism applies, so hints are removed. `unknown` is an unknown value of trafficDistribution."""
 
     reason: str
     unknown: str = ""
@@ -110,7 +110,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """Return a function that sets hints with the mechanism `decided_by`. `zones` may be a table of `nodes`."""
+    """Return a function that sets the hints of a mechanism. `zones` is the `ZoneTable` of `nodes`, if it exists."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares

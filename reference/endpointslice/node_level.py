@@ -37,7 +37,7 @@ class MissingNodesLimit:
 
 @dataclass(frozen=True, slots=True)
 class NodeLevel:
-    """Determines the chosen Services (KEP-3015, 2022: Choosing Services to Apply Node-Level Topology To).
+    """Determines which Services get node hints (KEP-3015, 2022: Choosing Services to Apply Node-Level Topology To).
 
     `manual` chooses Services whose topology annotation is `Node`. `automatic` chooses Services whose endpoints meet all
     criteria. `opt-in` also checks the criteria, but only for Services with the annotation, and `opt-out` only for

@@ -107,9 +107,9 @@ def plan_service(
     """Return the plan for one Service.
 
     `pods` are the pods that the selector matches. `nodes` contains all nodes by name. `existing` contains the slices
-    with this controller's managed-by label and the Service's name. Only `memo` is changed: it is a cache that the
-    caller keeps for each Service. `zones` may be a table of `nodes`. `heuristics` maps `trafficDistribution` values to
-    plug-ins. `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
+    with this controller's managed-by label and the Service's name. Only `memo`, a cache for this Service, is changed.
+    `zones` is the table of `nodes`, if it exists. `heuristics` maps `trafficDistribution` values to plug-ins.
+    `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
     """
     missing: dict[ExcludedPod, None] = {}
     heuristics = heuristics or {}

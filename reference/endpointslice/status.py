@@ -1,7 +1,7 @@
 """Writes the conditions of Services when the conditions change.
 
-The thread that syncs slices runs this module. The module has its own queue, because acknowledgements can change
-conditions without a sync. Conditions are based on the objects that the API server stores. Services that never had
+This module runs in the thread that syncs slices. It has its own queue, because acknowledgements can change conditions
+without a sync. Conditions are based on the objects that the API server stores. Services that never had
 `trafficDistribution` are skipped. A Service that loses its trafficDistribution without a new resourceVersion is also
 skipped: the API server's release lacks the field, and a write would delete the stored value. Acknowledgements are
 processed in batches. Without batches, each change of hints would cost one write for each node.

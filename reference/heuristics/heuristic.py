@@ -46,7 +46,7 @@ class Heuristic(Protocol):
     """Decides which clients should use each endpoint."""
 
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
-        """Return the hints of each of `endpoints`, which are all ready endpoints of a Service in one address family.
+        """Return hints for `endpoints`: all ready endpoints of a Service in one address family.
 
         An endpoint that is missing from the result receives no hints, and proxies then ignore all hints of the address
         family. `hints` must be a pure function, because it is called again only when an argument changes. If it raises

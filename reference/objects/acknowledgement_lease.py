@@ -18,7 +18,7 @@ _LONGEST = 253  # the maximum length of an object's name
 
 
 def lease_name(node: str) -> str:
-    """Return the name of a node's Lease. A name that is too long is cut, and ends with a hash of the node's name."""
+    """Return the name of a node's Lease. Long names are shortened, and end with a hash of the node's name."""
     name = _NAME_PREFIX + node
     return name if len(name) <= _LONGEST else f"{name[:200]}-{hashlib.sha256(node.encode()).hexdigest()[:16]}"
 

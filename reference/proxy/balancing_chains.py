@@ -47,13 +47,13 @@ def chain_name(mark: int) -> str:
 
 
 def ranges_chain(family: Family, ranges: SourceRanges) -> Chain:
-    """Return the chain that drops packets from clients outside these CIDRs."""
+    """Return the chain that drops packets from clients outside the CIDRs `ranges`."""
     rules = (_accept_from(family, each) for each in ranges)
     return Chain(ranges_name(ranges), (*rules, Rule("drop", nft.verdict(Verdict.DROP))))
 
 
 def ranges_name(ranges: SourceRanges) -> str:
-    """Return the name of the chain for these CIDRs. All names have the same length."""
+    """Return the name of the chain for the CIDRs `ranges`. All names have the same length."""
     return f"ranges-{crc32(' '.join(ranges).encode()):08x}"
 
 

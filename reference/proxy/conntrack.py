@@ -2,8 +2,8 @@
 
 The rules see only the first packet of a connection, and a UDP connection has no visible end. If a client keeps sending,
 its packets go to the old endpoint even after the endpoint has left the Service. If a client's first packet arrived
-before the rules, its packets are never translated. TCP needs no deletions, because a new SYN replaces the entry of a
-closed connection.
+before the rules were loaded, its packets are never translated. TCP needs no deletions, because a new SYN replaces the
+entry of a closed connection.
 
 Linux 6.8 and newer can delete entries that match a filter. A deletion takes 0.5 ms, or 10 ms with 50,000 connections in
 all network namespaces, which share one table and block each other. If this netns has no entries, no deletion is sent.
@@ -29,7 +29,7 @@ wait for each other across all network namespaces, but dumps do not."""
 
 MOST_SPARING_FILTERS = 24
 """The limit that replaces MOST_FILTERS if connections that await a reply are kept. Only a filter reliably keeps them,
-because it checks and deletes atomically. Between a dump and the deletions, a client may send again."""
+because it checks and deletes atomically. Between a dump and the deletions, a client may send more."""
 
 MOST_AT_ONCE = 5_000
 """The number of entries above which one UDP dump per IP family is faster than one dump of all protocols."""
@@ -105,7 +105,7 @@ class Conntrack(NetlinkSocket):
         return 1
 
     def flows(self, families: Sequence[Family]) -> Iterator[tuple[Family, Flow]]:
-        """Yield all UDP connections. Small tables are read in one dump, because reading empty buckets costs most."""
+        """Yield all UDP connections. A small table is read in one dump, because empty buckets take most of the time."""
         entries = self.entries()
         if not entries:
             return

@@ -18,8 +18,8 @@ If the ServiceTopology gate is enabled, a Service's topology keys (KEP-536) repl
 
 An endpoint that is terminating but still serving matches a key only if no ready endpoint matches any key.
 
-The KEPs do not state this order explicitly; it is our interpretation. With this gate, released kube-proxy used only
-topology keys. It ignored internalTrafficPolicy and hints, even for Services without keys.
+The KEPs do not state this order explicitly; it is our interpretation. While the ServiceTopology gate was enabled,
+released kube-proxy used only topology keys. It ignored internalTrafficPolicy and hints, even for Services without keys.
 """
 
 from collections.abc import Iterable, Sequence

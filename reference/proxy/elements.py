@@ -1,6 +1,6 @@
 """Packs elements of maps and sets by inserting keys and data into byte templates, one for each kind of element.
 
-Loading a whole table spends most of its time here. A key or a value is a concatenation of fields that are padded to a
+Most of the time for loading a table is spent here. A key or a value is a concatenation of fields that are padded to a
 multiple of 4 bytes. As in nft, addresses and ports are in network byte order, and marks are in host byte order.
 """
 

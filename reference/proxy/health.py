@@ -22,7 +22,7 @@ DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
 
 class Health:
-    """The health of one proxy. Event delivery calls `queued`; the proxy's thread calls `updated` and `node`."""
+    """The health of one proxy. Any thread may call `queued`; the proxy's thread calls `updated` and `node`."""
 
     def __init__(self, features: Features, *, clock: Callable[[], float] = time.time) -> None:
         """`clock` returns the current time in seconds since 1970."""

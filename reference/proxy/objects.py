@@ -221,7 +221,7 @@ def _names(hints: Sequence[Mapping[str, str]] | None) -> frozenset[str]:
 
 @lru_cache(1024)
 def _one_name(name: str) -> frozenset[str]:
-    """Return a shared set of one name. Hints nearly always have a single name, and clusters have few names."""
+    """Return a cached set of one name. Hints nearly always have a single name, and clusters have few names."""
     return frozenset((name,))
 
 

@@ -41,8 +41,8 @@ class ServiceProxy:
 
     `pod_cidrs` contains the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez),
     10249 (/metrics, from `registry`) and the health check node ports of Services. Proxies in one process may share
-    `serving`. With `acknowledge`, the proxy records in a Lease the resource version up to which its kernel is current.
-    With `pod_locators`, it reads node labels from PodLocators, and watches only its own Node (KEP-536, beta).
+    `serving`. With `acknowledge`, the proxy writes a Lease with the resource version of the newest change in its
+    kernel. With `pod_locators`, it reads node labels from PodLocators, and watches only its own Node (KEP-536, beta).
 
     `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
     proxy without interrupting traffic. The constructor raises `OSError` if the process may not use netlink. Later
@@ -242,7 +242,7 @@ class ServiceProxy:
             self._acknowledgement.in_kernel()
 
     def _forget_later(self, now: float) -> None:
-        """Delete the stale UDP connections that were kept until `now`. After an error, the rules are not reloaded."""
+        """Run the second deletions of UDP connections that are due. After an error, the rules are not reloaded."""
         try:
             self._kernel.forget_later(now)
         except (KernelError, OSError) as error:

@@ -29,7 +29,7 @@ PortKey = tuple[str, str, str, Protocol, Family]
 """The owner of table entries: the namespace and name of a Service, a port name, a protocol and an IP family."""
 
 Dropped = tuple[Family, Literal["internal", "external"]]
-"""The IP family, and the traffic policy (internal or external), of traffic that `Local` drops on this node."""
+"""Traffic that a traffic policy `Local` drops on this node: its IP family, and the policy (internal or external)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ def elements(ruleset: Ruleset) -> Iterator[Element]:
 
 
 def _stale(service: ServiceAddress, before: RuleAction | None, endpoints: frozenset[Endpoint] | None) -> list[StaleUdp]:
-    """Return UDP connections to endpoints that have left, or untranslated connections to a new service address."""
+    """Return UDP connections to removed endpoints, or untranslated connections to a new service address."""
     if before is None and endpoints is not None:
         return [StaleUdp(service, (service.address, service.port))]
     return [StaleUdp(service, each) for each in endpoints_of(before) if each not in (endpoints or ())]

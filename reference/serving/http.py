@@ -20,7 +20,7 @@ Response = tuple[int, Mapping[str, str], bytes]
 """A status code, headers and a body. The server adds the headers Content-Length and Connection."""
 
 Handler = Callable[[str], Response]
-"""A function that returns the response for a path, which does not include the query."""
+"""A function that takes the path of a request (without the query) and returns the response."""
 
 TIMEOUT_SECONDS = 5.0
 """A client has this many seconds to send its request, and then as many to read the response."""
