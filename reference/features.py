@@ -1,7 +1,7 @@
 """Kubernetes versions and feature gates, with the defaults of each release.
 
 Components take a `Features`, and look up gates by name. To test version skew, two components in one process are created
-with different `Features`. `GATES` lists the gates that this project tests, and when they changed.
+with different `Features`. `GATES` lists the gates that this project tests, and the releases that changed them.
 """
 
 import re

@@ -110,7 +110,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """Return a function that sets the hints of a mechanism. `zones` is the `ZoneTable` of `nodes`, if it exists."""
+    """Return a function that sets the hints of a mechanism. `zones` is the `ZoneTable` of `nodes`, or None."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares

@@ -89,7 +89,7 @@ class SliceIndex:
 class ClusterIndex:
     """Services, pods, nodes and managed slices, with the links between them.
 
-    `zones` contains the totals of the nodes that a controller with these `features` counts.
+    `zones` contains the CPU totals of each zone; `features` determines which nodes are included.
     """
 
     def __init__(self, features: Features | None = None) -> None:
@@ -234,7 +234,7 @@ def _service(endpoint_slice: Object) -> Key:
 
 
 def _is_known(known: Object, new: Object) -> bool:
-    """Return whether `new` is not newer than the known version of the slice.
+    """Return whether `new` is the known version of the slice, or an older version.
 
     The content can change while the resourceVersion stays the same, if an API server of another release drops fields.
     """

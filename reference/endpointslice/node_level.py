@@ -41,7 +41,7 @@ class NodeLevel:
 
     `manual` chooses Services whose topology annotation is `Node`. `automatic` chooses Services whose endpoints meet all
     criteria. `opt-in` also checks the criteria, but only for Services with the annotation, and `opt-out` only for
-    Services without it. There are two criteria. At most `missing` nodes may lack an endpoint, ready or not; None
+    Services without it. There are two criteria. At most `missing` nodes may have no endpoint (ready or not); None
     disables this criterion. With `daemon_set`, all pods must belong to one DaemonSet.
     """
 

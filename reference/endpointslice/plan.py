@@ -108,7 +108,7 @@ def plan_service(
 
     `pods` are the pods that the selector matches. `nodes` contains all nodes by name. `existing` contains the slices
     with this controller's managed-by label and the Service's name. Only `memo`, a cache for this Service, is changed.
-    `zones` is the table of `nodes`, if it exists. `heuristics` maps `trafficDistribution` values to plug-ins.
+    `zones` is the `ZoneTable` of `nodes`, or None. `heuristics` maps `trafficDistribution` values to plug-ins.
     `node_level` configures node-level topology, if its gate is enabled; None means `manual`.
     """
     missing: dict[ExcludedPod, None] = {}

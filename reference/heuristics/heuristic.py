@@ -35,7 +35,7 @@ class Node:
 class Hints:
     """The zones and nodes whose clients should use an endpoint. At most eight of each are allowed.
 
-    Proxies prefer node hints to zone hints, and ignore any kind of hints that a ready endpoint lacks.
+    Proxies prefer node hints to zone hints. They ignore either kind unless all ready endpoints have it.
     """
 
     zones: Sequence[str] = ()

@@ -29,7 +29,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def action_chain(family: Family, mark: int) -> Chain:
-    """Return the chain for the mark of a forward action. The chain selects an endpoint and rewrites the destination."""
+    """Return the chain that forwards packets with `mark`: it selects an endpoint and rewrites the destination."""
     parts, drop = DecodedMark.of(mark), Rule("drop", nft.verdict(Verdict.DROP))
     select, translate = _select(parts), _translate(family)
     if not parts.seconds:

@@ -4,7 +4,7 @@ Changes have two parts, because each packet makes two lookups, which may use two
 
 - `first_delete` and `first_add` contain additions, in-place replacements, changed counts, and removed service
   addresses. They are applied atomically. Every index that a packet selected before this change still has an endpoint;
-- `later_delete` contains the endpoints beyond a reduced count, which packets no longer select.
+- `later_delete` contains the endpoints that packets no longer select after their count is reduced.
 
 An increased count needs no second part: a packet that reads the new count also finds the new endpoint.
 """
@@ -36,7 +36,7 @@ class MarkElement(NamedTuple):
 
 
 class EndpointElement(NamedTuple):
-    """An element of the map `endpoints`. With session affinity, `slot` is an identity."""
+    """An element of the map `endpoints`. `slot` is an index, or with session affinity an identity (see `ruleset`)."""
 
     service: ServiceAddress
     slot: int

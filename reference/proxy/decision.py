@@ -119,7 +119,7 @@ class Behaviour:
     def of(cls, features: Features) -> "Behaviour":
         """Return the behaviour of a proxy with `features`. The gate of KEP-4444 disables the annotation of KEP-2433.
 
-        The 2022 and 2025 versions of KEP-3015 have the same node hints.
+        Proxies use node hints in the same way in both versions of KEP-3015 (2022 and 2025).
         """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
         keys = features.enabled("ServiceTopology")

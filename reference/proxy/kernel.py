@@ -80,11 +80,11 @@ class KernelWriter:
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
-        """Return the seconds until the next second deletion (see SECOND_CHECK), or None if none is scheduled."""
+        """Return the seconds until `forget_later` has work to do, or None if no work is scheduled."""
         return max(0.0, self._later[0][0] + SECOND_CHECK + BATCH - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:
-        """Run all second deletions that are due, in a single search."""
+        """Delete stale UDP connections for the second time (see SECOND_CHECK), if this is due at the time `now`."""
         if not self._later or self._later[0][0] + SECOND_CHECK + BATCH > now:
             return
         due: dict[Family, list[StaleUdp]] = defaultdict(list)

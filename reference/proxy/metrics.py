@@ -23,7 +23,7 @@ _CHANGES = {"endpointslices": "endpoint", "services": "service"}
 
 
 class Metrics:
-    """The counters of one proxy, and the collector in its `registry`. Times are in seconds since 1970."""
+    """The metrics of one proxy, which are registered in `registry`. Times are in seconds since 1970."""
 
     def __init__(self, features: Features, health: Health, no_local: Callable[[], Mapping[Dropped, int]]) -> None:
         self.seen = dict.fromkeys(("services", "endpointslices", "nodes", "podlocators", ""), 0)

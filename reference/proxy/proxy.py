@@ -242,7 +242,7 @@ class ServiceProxy:
             self._acknowledgement.in_kernel()
 
     def _forget_later(self, now: float) -> None:
-        """Run the second deletions of UDP connections that are due. After an error, the rules are not reloaded."""
+        """After an error, the rules are not reloaded."""
         try:
             self._kernel.forget_later(now)
         except (KernelError, OSError) as error:
