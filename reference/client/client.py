@@ -16,7 +16,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change to one object. SYNCED (with an empty object) means that the initial state is complete."""
+    """A change to an object. SYNCED (with an empty object) means that the initial state is complete."""
 
     type: EventType
     resource: str

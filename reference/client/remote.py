@@ -1,8 +1,8 @@
 """A `Client` for an API server in another process. All components in this process share its HTTPS connections.
 
 All proxies share one watch connection for each resource, because all nodes of an embedded cluster watch the same
-objects. A watch that ends resumes at its last revision. If the API server rejects the watch, for example because the
-revision is too old, the client lists all objects again, and subscribers receive the differences.
+objects. When a watch ends, the client continues it from the last revision. If the API server rejects the watch, for
+example because the revision is too old, the client lists all objects again, and subscribers receive the differences.
 """
 
 import base64

@@ -60,7 +60,7 @@ class Controller:
         self._subscription = self._client.subscribe(self._resources, self._deliver)
 
     def stop(self) -> None:
-        """End the watch, and end the thread after the sync in progress. Objects in the API server stay. Idempotent."""
+        """End the watch, and end the thread after the sync in progress. API objects are not deleted. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None

@@ -56,7 +56,7 @@ class ZonePortion:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The portion of each zone with a weight. The sum of the minima is at most the number of endpoints."""
+    """The portion of each zone that has a weight. The sum of the minima is at most the number of endpoints."""
 
     portions: Mapping[str, ZonePortion]
     unit: int

@@ -280,7 +280,7 @@ def _add(desired: DesiredEndpoints, result: _Result) -> None:
 
 
 def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
-    """Return a function that reads a pod, given its zone. If no targetPort is a name, ports are resolved only once."""
+    """Return a function that reads a pod, given its node's zone. If all target ports are numbers, resolve them once."""
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
     common = [] if named else endpoint_ports(service, {})

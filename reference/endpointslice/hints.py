@@ -51,7 +51,7 @@ class PluginHeuristic:
 
 @dataclass(frozen=True, slots=True)
 class NoHints:
-    """No mechanism applies, so hints are removed. `unknown` is an unknown value of trafficDistribution."""
+    """No mechanism applies, so hints are removed. If trafficDistribution has an unknown value, it is in `unknown`."""
 
     reason: str
     unknown: str = ""

@@ -89,7 +89,7 @@ class SliceIndex:
 class ClusterIndex:
     """Services, pods, nodes and managed slices, with the links between them.
 
-    `zones` contains the CPU totals of each zone; `features` determines which nodes are included.
+    `zones` contains the total CPU of each zone; `features` determines which nodes are included.
     """
 
     def __init__(self, features: Features | None = None) -> None:

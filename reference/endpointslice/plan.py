@@ -227,7 +227,7 @@ def _reuse(packed: Packing) -> None:
 
 
 def _ensure_one(packed: Packing, labels: Mapping[str, str]) -> None:
-    """Keep an empty slice without ports for an address family that has no endpoints, as Kubernetes does."""
+    """Keep or create an empty slice without ports for an address family that has no endpoints, as Kubernetes does."""
     if packed.drafts:
         return
     spare = sorted(packed.spare, key=lambda each: not _is_placeholder(each, labels))

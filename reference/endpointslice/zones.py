@@ -55,7 +55,7 @@ class _NodeCpu:
 
 
 class ZoneTable:
-    """The total CPU of each zone. `counts` determines the nodes. `version` increases whenever `shares` may change."""
+    """The total CPU of each zone. `counts` selects the nodes. `version` increases whenever `shares` may change."""
 
     def __init__(self, features: Features, nodes: Mapping[str, Object] | None = None) -> None:
         self.version = 0

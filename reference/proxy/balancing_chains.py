@@ -2,8 +2,8 @@
 
 With session affinity, the kernel remembers clients in the map `affinity`. A rule adds the client and the selected
 endpoint to the map, or renews the timeout of an existing element. The connection then goes to the endpoint in the map,
-so that two concurrent first packets go to the same endpoint. If this endpoint has left the Service, the client is
-deleted from the map and gets a new endpoint.
+so that two concurrent first packets of a client go to the same endpoint. If this endpoint has left the Service, the
+client is deleted from the map and gets a new endpoint.
 """
 
 import ipaddress

@@ -23,7 +23,7 @@ TABLE = "trafficdist"
 FAMILY_WORD = {"IPv4": "ip", "IPv6": "ip6"}
 
 MOST_CLIENTS = 1 << 20
-"""The maximum number of clients with session affinity, over all Services. Additional clients have no affinity."""
+"""The maximum number of clients with session affinity, across all Services. Additional clients have no affinity."""
 
 MOST_TAGS = 1 << 20
 """The maximum number of recorded tags. A tag stands for all UDP connections to one service address and one endpoint."""

@@ -83,7 +83,7 @@ class ElementPacker:
         ]
 
     def service(self, service: ServiceAddress) -> bytes:
-        """Pack the key of the map `services`. The last key is cached, because a service's endpoints are consecutive."""
+        """Pack the key of the map `services`. The last key is cached, because consecutive elements often share it."""
         last, packed = self._last
         if service is not last:
             address = socket.inet_pton(self._family, service.address)

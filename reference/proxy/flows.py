@@ -38,7 +38,7 @@ _WORD = 0xFFFF_FFFF
 class Flow(NamedTuple):
     """One UDP connection. `key` identifies its conntrack entry, and `rest` contains its other attributes.
 
-    `sent` (the client's destination) and `answered` (the replies' source) are an address and a port, in network order.
+    `sent` is the client's destination and `answered` the replies' source, each an address and a port in network order.
     """
 
     sent: bytes

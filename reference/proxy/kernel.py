@@ -24,7 +24,7 @@ The first deletion keeps connections that await a reply. The second one also del
 older than their Service, which have no tag, because no rule translated them. One dump finds all these connections."""
 
 BATCH = 0.01
-"""The maximum seconds by which a second deletion is delayed, so that one search can cover several deletions."""
+"""The maximum additional delay of a second deletion, in seconds. The delay lets one search cover several deletions."""
 
 
 class KernelWriter:

@@ -80,7 +80,7 @@ class MessageBuilder:
         )
 
     def action(self, mark: int) -> Iterator[Message]:
-        """Yield messages that create the chain of a mark and its element in the map `actions`."""
+        """Yield messages that create the chain of a mark, and the mark's element in the map `actions`."""
         yield from self._chain(action_chain(self.family, mark))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", elements.pack_action(mark))
 
