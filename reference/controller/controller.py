@@ -1,4 +1,4 @@
-"""The base class of controllers. Its thread reads all queued events before it syncs an object.
+"""The base class of controllers.
 
 Events go into an unbounded queue, so a writer never waits for a controller. If an object changes five times in a
 burst, the controller syncs it once.

@@ -78,8 +78,8 @@ class WorkQueue:
         """Retry failed work on `key` later, at most 15 times in a row.
 
         Retriable failures (a conflict, an unreachable server) can disappear without other changes. They are retried
-        soon, and the queue is not idle until then. Permanent failures can disappear when another object changes. Its
-        event adds the key again. Such failures are retried later, as in Kubernetes, and the queue counts as idle.
+        soon, and the queue is not idle until then. Permanent failures are retried later, as in Kubernetes, and the
+        queue counts as idle. If another object changes, its event adds the key again.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

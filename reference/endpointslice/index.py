@@ -23,7 +23,7 @@ Member = TypeVar("Member")
 
 
 class SliceIndex:
-    """Managed slices by Service, namespace and name. Other slices are not stored."""
+    """Managed slices by Service, namespace and name."""
 
     def __init__(self) -> None:
         self._slices: dict[Key, Object] = {}

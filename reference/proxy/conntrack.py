@@ -7,8 +7,8 @@ entry of a closed connection.
 
 Linux 6.8 and newer can delete entries that match a filter. A deletion takes 0.5 ms, or 10 ms with 50,000 connections in
 all network namespaces, which share one table and block each other. If this netns has no entries, no deletion is sent.
-On older kernels, and for many deletions, this module dumps the table and searches it. A dump takes 16 ms even for an
-empty table, because the kernel locks 262,144 buckets. So `KernelWriter` requests deletions only for recorded tags.
+On older kernels, and for many deletions, this module dumps and searches the table. A dump takes 16 ms even for an empty
+table, because the kernel locks 262,144 buckets. So `KernelWriter` requests deletions only for tags in the set `tags`.
 """
 
 import errno

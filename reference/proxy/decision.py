@@ -117,9 +117,10 @@ class Behaviour:
 
     @classmethod
     def of(cls, features: Features) -> "Behaviour":
-        """Return the behaviour of a proxy with `features`. The gate of KEP-4444 disables the annotation of KEP-2433.
+        """Return the behaviour of a proxy with `features`.
 
-        Proxies use node hints in the same way in both versions of KEP-3015 (2022 and 2025).
+        With the gate of KEP-4444, a proxy ignores the annotation of KEP-2433. It uses node hints in the same way in
+        both versions of KEP-3015 (2022 and 2025).
         """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
         keys = features.enabled("ServiceTopology")

@@ -57,7 +57,7 @@ class Health:
         self._eligible = not (self._watches_node and (deleted or leaving))
 
     def healthy(self) -> bool:
-        """Return whether no change has waited for longer than the timeout."""
+        """Return True unless a change has waited for longer than the timeout."""
         since = self._since
         return since is None or self._clock() - since < TIMEOUT_SECONDS
 
