@@ -105,7 +105,7 @@ def _udp(side: int, port: int) -> bytes:
 
 
 def _compared(original: int, reply: int | None = None) -> bytes:
-    """Return the attribute of a filter that lists the fields to compare in the original tuple and the reply tuple."""
+    """Return the part of a filter that lists the fields to compare in the original tuple and the reply tuple."""
     flags = [attribute(uapi.CTA_FILTER_ORIG_FLAGS, struct.pack("=I", original))]
     if reply is not None:
         flags.append(attribute(uapi.CTA_FILTER_REPLY_FLAGS, struct.pack("=I", reply)))
