@@ -1,7 +1,7 @@
 """The interface for authors of scenarios: `from trafficdist import Cluster, requirement, expect_traffic`.
 
-`docs/own-suites.md` shows how to write a suite. Names are loaded on first use, because every pytest run imports this
-package for its plugin in an environment where trafficdist is installed.
+`docs/own-suites.md` shows how to write a suite. Names are loaded on first use, because in an environment where
+trafficdist is installed, every pytest run imports this package to load the plugin.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class SteadyTraffic(Protocol):
         """The number of probes sent so far."""
 
     def stop(self) -> list[SentProbe]:
-        """Stop sending, and return all samples ordered by start time."""
+        """Stop sending, and return all sent probes, ordered by start time."""
 
 
 class Backend(Protocol):

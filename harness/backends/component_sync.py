@@ -99,7 +99,7 @@ class ComponentSync:
     def _check_starved(self, begin: float) -> None:
         """Raise `StarvedError` if the components got too little CPU time in the last wait and since `begin`.
 
-        Once the machine is no longer busy, they get the full time limit again.
+        Once the machine is no longer busy, the components get the full time limit again.
         """
         passed = time.monotonic() - begin
         if self._starved and passed >= AGAIN * eventually.time_scale() and RUN_DELAY.lost(begin) >= passed / 2:

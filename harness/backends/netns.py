@@ -127,7 +127,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self._proxy_liveness.unresponsive(self._present(), within)
 
     def _hangs(self) -> str:
-        """Return a text that names the nodes with hung programs, according to the kernel's counters, or "" if none."""
         found = self._hung.hung(self._present())
         seconds = LOOKS * HUNG_EVERY * eventually.time_scale()
         asleep = f"has not run for {seconds:g} s, was never ready to run, and has not read the API server's data"

@@ -60,7 +60,7 @@ class NetnsControlTargets:
         return made
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
-        """Return the address and server port of each running pod by name. Pods on disconnected nodes are omitted."""
+        """Return the address and server port of each running pod, keyed by pod name, except on disconnected nodes."""
         of: Family = "IPv6" if family == socket.AF_INET6 else "IPv4"
         return {
             name: (host.addresses[of], TARGET_PORT) for name, host in self._targets().items() if of in host.addresses

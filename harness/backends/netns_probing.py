@@ -1,4 +1,4 @@
-"""Sends probes from network namespaces that this process enters. Several backends use this class."""
+"""Sends probes from network namespaces that this process enters."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

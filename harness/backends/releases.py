@@ -58,7 +58,6 @@ class ComponentReleases:
         return part_of(self._backend, ComponentControl, RESTART[component])
 
     def _note(self, component: Component, nodes: Sequence[str], release: Release | None) -> None:
-        """Record the release of a component on these nodes. None means that it is stopped."""
         known = self._others.pop(component, {}) | dict.fromkeys(nodes, release)
         if others := {node: each for node, each in known.items() if each != self._backend.release}:
             self._others[component] = others

@@ -1,8 +1,8 @@
 """The `Cluster` of a scenario, which creates objects in the scenario's own Kubernetes namespace.
 
-A backend (a booted cluster) serves many scenarios, but a `Cluster` serves only one. `close` deletes the scenario's
-objects and restores the nodes. Scenarios for proxies write EndpointSlices themselves (`publish`), so that the
-controller has no influence. Scenarios for controllers create pods that exist in the API only (`create_pod`).
+Many scenarios share a backend (a booted cluster), but each scenario has its own `Cluster`. `close` deletes the
+scenario's objects and restores the nodes. Scenarios for proxies write EndpointSlices themselves (`publish`), so that
+the controller has no influence. Scenarios for controllers create pods that exist in the API only (`create_pod`).
 """
 
 import contextlib
@@ -52,7 +52,7 @@ from harness.variation.axes import PLAIN, DrawnValues
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""A Service with one of these fields gets no random node port or external IP. No KEP mentions these in combination."""
+"""A Service with one of these fields gets no random node port or external IP. No KEP describes such Services."""
 
 _FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
@@ -316,7 +316,7 @@ class Cluster(ComponentOperations, Observations):
         restart_policy: str = "Always",
         container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
     ) -> None:
-        """Create a pod that gets no traffic (in embedded clusters, only its API object). Its node need not exist."""
+        """Create a pod that gets no traffic. Embedded clusters create only the API object. The node need not exist."""
         self._unrelated.with_pods(node, labels)
         wanted = self.pod_variation.wanted(
             WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy), runs=False
@@ -446,7 +446,7 @@ class Cluster(ComponentOperations, Observations):
     def check_preliminaries(self, text: str) -> None:
         """Raise `InconclusiveJudgementError` if a basic check that the scenario depends on, such as DNS, has failed.
 
-        `text` is the scenario's own failure message. Raises nothing if the scenario itself tests this check.
+        `text` is the scenario's own failure message. Raises nothing if the scenario itself tests what failed.
         """
         for question, about in self._unanswered(self.record.used).items():
             if self.record.test in about:
@@ -481,7 +481,7 @@ def virtual_addresses(
 
 
 def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressKind]) -> None:
-    """Set one address per node of each of these kinds on a live Service, and remove addresses of other kinds.
+    """Give a live Service one address of each of these kinds per node, and remove addresses of other kinds.
 
     The kinds are "external-ip" and, for a LoadBalancer, "load-balancer". Raises `RefusedError`.
     """

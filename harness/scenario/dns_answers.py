@@ -80,7 +80,7 @@ class DnsAnswer:
 
     @property
     def malformed(self) -> bool:
-        """Return whether there was an answer that clients cannot read or do not accept."""
+        """True if clients cannot read the answer or do not accept it."""
         return self.rcode.startswith(_MALFORMED)
 
 

@@ -93,7 +93,7 @@ class MetricChanges:
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
-        """Expect the sum over all series with these labels to increase. Any increase passes: components may retry."""
+        """Expect the sum over all series with these labels to increase by any amount, because components may retry."""
         self._expect("grown", name, labels, lambda change: change > 0, expected=True, unless=unless)
 
     def _expect(
@@ -203,8 +203,8 @@ def expect_no_more_reads(
 ) -> None:
     """Expect that a feature does not make a component send more read requests to the API server.
 
-    Restart the component. Call `play` for several rounds with the value `without`, then for as many rounds with each of
-    `values`. No value may cause additional reads in every round (single reads prove nothing, because a Kubernetes
+    Restart the component. Call `play` for `ROUNDS` rounds with the value `without`, then for `ROUNDS` rounds with each
+    of `values`. No value may cause additional reads in every round (single reads prove nothing, because a Kubernetes
     client may restart watches and lists at any time), or a read of a resource that was not read before.
 
     Reads are the GET, LIST and WATCH requests that the API server counts, such as "get nodes". `play` makes one round

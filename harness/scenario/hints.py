@@ -40,7 +40,7 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> d
     """Return a mapping from pod name to endpoint, from all of a Service's slices of an address family.
 
     A pod may be in several slices with different ports. The result has one endpoint for the pod if these slices
-    contain the same conditions, zone, node and hints, and no common port. Otherwise a second name contains "again".
+    contain the same conditions, zone, node and hints, and no common port. Otherwise, it also has "POD again, in SLICE".
     """
     family = family or first_family(service)
     found: dict[str, WrittenEndpoint] = {}

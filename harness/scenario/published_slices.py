@@ -15,7 +15,7 @@ _NOWHERE = f"{axes.ADDRESSES}=nowhere"
 
 @dataclass(frozen=True, slots=True)
 class _PublishedSlice:
-    """A slice as the scenario specified it, its random values, and the API's slices that represent it (by name)."""
+    """A slice as the scenario specified it, its random values, and the slices written for it (by name)."""
 
     service: Service
     draw: DrawnValues

@@ -90,7 +90,7 @@ class RandomEvents:
 
     @contextlib.contextmanager
     def change(self, component: Component, *, observed: bool = False) -> Iterator[None]:
-        """Perform random events around the change in this block. `observed`: whether the scenario has seen traffic."""
+        """Perform random events around the change in this block. `observed` is `ScenarioRecord.has_observed`."""
         first, self._has_objects = not self._has_objects, True
         again = observed and not self._disconnected_again
         disconnects = self.backend.find(DisconnectsComponents)

@@ -47,7 +47,7 @@ class RehearsableCase:
 
 @dataclass(slots=True)
 class ExpectedRecords:
-    """Windows and comparisons that the history of a passed case must contain. `rates`: error rates in the test's code.
+    """Windows and comparisons that the history of a passed case must contain, and the error rates in the test's code.
 
     `compared` has pairs: a part of the subject (see `fits`), and the expected value or a frozenset of accepted values.
     `left` contains values that `recheck` may compare again. `complete` is true if the records contain all expectations.
@@ -417,7 +417,7 @@ _NOTED: Mapping[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def _replaced(tests: Iterable[FunctionType], packages: Collection[str]) -> Iterator[None]:
-    """In these modules, put stand-ins in place of the functions of `harness.scenario` that take a cluster."""
+    """In modules of `tests` and `packages`, replace the functions of `harness.scenario` that take a cluster."""
     modules = [vars(module) for name, module in sys.modules.items() if name.partition(".")[0] in packages]
     before = [
         (space, name, value)

@@ -52,7 +52,7 @@ class Service:
         return [ip for (each, _), ips in self.virtual.items() if each == kind for ip in ips.values()]
 
     def node_port(self, port: Port) -> int | None:
-        """Return the node port of a Service port, or None if it has none."""
+        """Return the node port of a Service port, or None."""
         ports = self.object["spec"].get("ports") or ()
         mine = (each for each in ports if (each["port"], each["protocol"]) == (port.port, port.protocol))
         return next((int(each["nodePort"]) for each in mine if each.get("nodePort")), None)
@@ -75,7 +75,7 @@ def placeless(pod: Pod, **conditions: Any) -> Endpoint:
 
 
 def at_port(pod: Pod, port: int) -> Pod:
-    """Return a pod under the name with which it answers on this port (see `tells_port` of `run_servers`)."""
+    """Return a copy of a pod with the name that its server sends on this port (see `tells_port` of `run_servers`)."""
     return replace(pod, name=f"{pod.name}.{port}")
 
 

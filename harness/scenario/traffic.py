@@ -152,12 +152,12 @@ def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Cli
 
 
 def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect clients with many open connections to reach exactly these pods. Raises as `expect_even_shares` does."""
+    """Expect clients with many open connections to reach exactly these pods. Raises the errors of `measure`."""
     _under_load(cluster, service, {who: names(pods) for who, pods in expected.items()})
 
 
 def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect clients with many open connections to reach only these pods. Raises as `expect_even_shares` does."""
+    """Expect clients with many open connections to reach only these pods. Raises the errors of `measure`."""
     _under_load(cluster, service, {who: AnyOf(names(pods)) for who, pods in expected.items()})
 
 

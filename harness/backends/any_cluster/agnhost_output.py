@@ -1,4 +1,4 @@
-"""Converts agnhost's output into outcomes."""
+"""Converts agnhost's output into outcomes of probes."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,6 @@ from harness.errors import UnavailableError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 
 UNREPORTED = Unknown("agnhost does not report the answers before the attempt that failed")
-"""The outcome of an attempt whose answer agnhost does not report."""
 
 Reader = Callable[[str], Observation]  # converts the text of an answer into an outcome
 

@@ -5,8 +5,8 @@ barrier changes a Service and a slice after all other writes. Each round of the 
 and publishes an endpoint for the new port name. When that endpoint answers a client, the proxy on the client's node has
 received both changes and all earlier changes. Until then, the previous round's endpoint answers at the same address.
 This avoids unanswered attempts: agnhost would wait five seconds for each, and the retransmitted SYNs would look like a
-fault. The barrier skips a round if nothing else was written since the last one. After a component is replaced,
-the barrier skips no round, because proxies may have to restart their watches, which takes up to a minute.
+fault. The barrier skips a round if nothing else was written since the previous round. But after a component is
+replaced, it does not skip a round, because proxies may have to restart their watches, which takes up to a minute.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ applied. It is long because proxies back off while an API server does not answer
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
-"""Probes per check. If a proxy balances over two endpoints, all probes reach the expected one in 1 of 4,096 checks."""
+"""Probes per check. If a proxy balances over both endpoints, all probes reach the same expected one in 1 of 4,096."""
 KNOWN = 10.0  # seconds, before `time_scale` is applied, within which a proxy must use its node's initial zone
 
 Named = tuple[str, Mapping[str, str]]  # a pod's hostname, which its server sends as answer, and its addresses by family
@@ -47,7 +47,7 @@ LONGEST = 10.0  # maximum wait in seconds, before `time_scale` is applied; scena
 
 class ProbeSender(Protocol):
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
-        """Send probes, and return their outcomes (in any order for equal probes). `read` parses answers."""
+        """Send probes, and return their outcomes (those of equal probes in any order). `read` parses answers."""
 
 
 class Barrier:
@@ -251,7 +251,7 @@ class StableSlices:
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET` s (at most `LONGEST`). Return at once if nothing was written."""
+        """Wait up to `LONGEST` s until no slice has changed for `QUIET` s. Return at once if nothing was written."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

@@ -50,7 +50,7 @@ class ClientPods:
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the barrier's endpoint pods. Client pods are not reused, because hairpin traffic is a special case."""
+        """Run the barrier's endpoint pods. Client pods are no endpoints, because hairpin traffic is a special case."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
@@ -76,7 +76,7 @@ class ClientPods:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Alternate between a client's pod and its twins (more pods on the node). Host-network clients have no twin."""
+        """Return in turn the client's pod and its twins (more pods on the node). Host-network clients have no twins."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
@@ -128,7 +128,7 @@ class ClientPods:
         self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
 
     def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
-        """Run a pod for each entry, which maps a pod's name to its node. Return the pods."""
+        """`wanted` maps each pod's name to its node."""
         made = self._runner.run_clients(namespace, wanted, port=port, host_network=on_host)
         self._enter(made)
         found = [ClientPod(namespace, name, port, on_host) for name in wanted]

@@ -75,7 +75,7 @@ class Dialer:
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes (in any order for equal probes). Raises `UnavailableError`.
+        """Send probes, and return their outcomes (those of equal probes in any order). Raises `UnavailableError`.
 
         If an earlier flow may have caused an outcome, repeat the probe or return `Unknown` (see `earlier_flows`).
         """
@@ -158,7 +158,7 @@ class Dialer:
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[DialResult]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat late requests of `doubted` clients, one attempt per request. Return the clients still in doubt."""
+        """Repeat late requests of `doubted` clients, one attempt per request. Return those that remain doubtful."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
@@ -180,7 +180,7 @@ class Dialer:
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _dial_briefly(self, probe: Probe) -> DialResult:
-        """Make one attempt. Record its outcome even after the time limit: its SYN may still be retransmitted."""
+        """Make one attempt. A late outcome is recorded too, because the SYN may still be retransmitted."""
         limit, answer = probe.timeout + GLANCE, Future[DialResult]()
 
         def look() -> None:
@@ -216,7 +216,7 @@ class Dialer:
             self._flows.note(_path(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
-        """Return the body of the response to GET `path`, whatever its status. Raises `OSError` without a response."""
+        """Return the body of the response to GET `path`, whatever its status. Raises `OSError` if there is none."""
         query = _query("http", address, port, path.lstrip("/"), 1)
         response = self._ask(client, "dial", query, FULL_WAIT + OVERHEAD)
         if response.body.get("responses"):
@@ -261,7 +261,7 @@ class Dialer:
         return dialed
 
     def _confirmed(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Replace refusals that may come from a missing route of the client, or from failed ARP or NDP (after 3 s)."""
+        """Replace refusals that a missing route on the client or failed ARP or NDP (after 3 s) may have caused."""
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
             self._routed.add(family)

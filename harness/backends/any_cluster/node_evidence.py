@@ -51,7 +51,7 @@ def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY
 
 
 def missing(probe: Probe, node: str, root: str, log: ProxyLog) -> Iterator[str]:
-    """Yield each unknown part of a probe's path and a command that shows it. `root` says how to become root."""
+    """Yield each unknown part of a probe's path and a command that shows it. `root` explains how to become root."""
     capture = f"`tcpdump -ni any host {probe.address} and port {probe.port}`"
     entry = f"conntrack -L -d {probe.address} -p {probe.protocol.lower()} --dport {probe.port}"
     where = f"on node {node}, as root ({root})"

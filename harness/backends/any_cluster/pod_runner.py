@@ -62,7 +62,7 @@ class PodRunner:
         *,
         before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> list[Object]:
-        """Create pods, and wait for their readiness. `before_ready` is called before any of them can become ready.
+        """Create pods, and wait for the requested readiness. `before_ready` is called before any pod can become ready.
 
         Raises the errors of `wait`.
         """

@@ -88,7 +88,7 @@ class RepeatedSyns:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: ClientPod) -> int:
-        """Return how many SYNs were retransmitted since the last reading, without those of unanswered attempts."""
+        """Return how many SYNs were retransmitted since the last reading, except for unanswered attempts."""
         with self._reading:
             since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()
             with self._lock:

@@ -73,7 +73,7 @@ class KindCluster:
     ) -> None:
         """`cni` is a manifest file that replaces kind's network plugin, or "none". Raises `UsageError`.
 
-        `parse_images` describes `image`. If there is a `proxy`, it is installed in place of kube-proxy, and `mode` is
+        `parse_images` parses `image`. If there is a `proxy`, it is installed in place of kube-proxy, and `mode` is
         one of its modes.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)

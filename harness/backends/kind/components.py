@@ -216,7 +216,6 @@ class KindComponents:
             self._run({_MANAGER: pod})
 
     def _nodes_are_back(self) -> bool:
-        """Return True if all nodes that `_prepare_nodes` recorded are ready again, else raise `AssertionError`."""
         missing = self._ready - ready_nodes(self._api)
         if missing:
             raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
@@ -251,7 +250,6 @@ class KindComponents:
                 self._away.add(name)
 
     def _is_up(self, name: str, start: int) -> bool:
-        """Return True if only the pod with this start number runs and is healthy, else raise `AssertionError`."""
         starts = self._pods_of(name)
         if starts != [start]:
             raise AssertionError(f"running pods: label {static_pods.START_LABEL} has values {starts}, not [{start}]")

@@ -21,8 +21,8 @@ WITHOUT_PROXY = "none"  # mode in which kind installs no kube-proxy
 _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
 _PATCH = "{{kind: KubeProxyConfiguration, {mode}: {{minSyncPeriod: 100ms}}}}"
-"""Lets kube-proxy sync up to ten times a second: once a second, its default, would delay all waits. With no limit, the
-proxies of all nodes, which share the CPUs of one machine, would sync after each of many writes."""
+"""Lets kube-proxy sync up to ten times a second. The default, once a second, would delay all waits. Without a limit,
+the proxies of all nodes, which share the CPUs of one machine, would sync after each of many writes."""
 
 _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # the first version in which the feature gate is on by default (beta)
 

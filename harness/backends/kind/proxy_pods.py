@@ -68,7 +68,6 @@ class ProxyPods:
             self._ask("PATCH", each, excluding(self._installed(each), sorted(self._without)))
 
     def _installed(self, workload: Workload) -> Object:
-        """Return the DaemonSet as it was before any change."""
         if workload not in self._before:
             self._before[workload] = self._ask("GET", workload)
         return self._before[workload]

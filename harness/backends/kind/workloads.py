@@ -1,4 +1,4 @@
-"""Reports whether the pods of a workload are ready, and why not, and detects crashes of proxies."""
+"""Reports why the pods of a workload are not ready, and detects crashes of proxies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -93,7 +93,7 @@ class ProxyCrashDetector:
         self.latest()
 
     def latest(self) -> str:
-        """Return a text about a proxy that crashed since the last call, or "" (also if the API server is silent)."""
+        """Return a text about a proxy that crashed since the last call, or "" if none did or the API server is down."""
         found = []
         try:
             for place in self._places:
