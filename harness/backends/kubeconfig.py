@@ -268,12 +268,10 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     @property
     def _silent(self) -> set[str]:
-        """The nodes that are switched off or have no proxy."""
         return self._without_proxy | self._off.keys()
 
     @property
     def _nodes_on(self) -> dict[str, str]:
-        """The nodes that are not switched off: a mapping from the topology's names to the cluster's own names."""
         return {ours: theirs for ours, theirs in self._target.names.nodes.items() if ours not in self._off}
 
     def _require_nodes(self) -> None:

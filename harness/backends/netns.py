@@ -119,7 +119,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return not isinstance(dns, WritesPodLocators) or dns.locators_synced()
 
     def _lacking(self, component: str) -> str:
-        """Return why a component has unfinished work, or "" if the component does not report a reason."""
         part = {Component.PROXY: self.proxy, Component.CONTROLLER: self.control_plane}.get(component)  # type: ignore[call-overload]
         return part.lacking if isinstance(part, ReportsUnfinishedWork) else ""
 

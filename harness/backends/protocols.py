@@ -23,8 +23,6 @@ _ABILITIES: dict[type, Ability] = {}
 
 
 def _needs(ability: Ability) -> Callable[[type[P]], type[P]]:
-    """Return a decorator that records the ability that a protocol needs, and permits `isinstance` checks."""
-
     def declare(protocol: type[P]) -> type[P]:
         _ABILITIES[protocol] = ability
         return runtime_checkable(protocol)

@@ -1,4 +1,4 @@
-"""Expectations about concurrent traffic to many addresses. A check waits for all together, but judges each separately."""
+"""Expectations about concurrent traffic to many addresses. A check waits for all, but judges each separately."""
 
 import contextlib
 from collections import Counter

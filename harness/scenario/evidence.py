@@ -170,7 +170,6 @@ def required_decisions(cluster: Cluster, service: str) -> str:
 
 
 def _log(files: Mapping[str, str], node: str, since: float) -> str:
-    """Return the lines of each log of a node since a Unix time, or the last lines if they have no timestamps."""
     logs = {name: text for name, text in files.items() if name.endswith(f"-{node}.log")}
     return paragraphs(
         *(_heading(f"{name} since the window began", since_then(text, since)) for name, text in logs.items())

@@ -216,7 +216,6 @@ def _first_round(cluster: Cluster, paths: Sequence[PacketPath]) -> _Mismatch | N
 
 
 def _second_round(cluster: Cluster, paths: Sequence[PacketPath]) -> _Mismatch | Observed:
-    """Send the second round of probes. Return the first mismatch, or all observations if there is none."""
     seen = probe_all(cluster, dict.fromkeys(paths, SECOND_ROUND), MANY_IN_FLIGHT)
     for mismatch in _wrong((path, each) for path, some in seen.items() for each in some):
         return mismatch

@@ -206,7 +206,6 @@ class Nodes:
 
 
 def _status(cpu_milli: int | None, ready: Readiness | None) -> dict[str, Any]:
-    """Return a partial Node status with these values. Values of `None` are omitted."""
     allocatable, capacity = (manifests.cpu(cpu_milli), manifests.CAPACITY) if cpu_milli else (None, None)
     cpu = {} if cpu_milli is None else {"allocatable": {"cpu": allocatable}, "capacity": {"cpu": capacity}}
     (condition,) = manifests.node_status(Node("", ""), [], ready=ready is True)["conditions"]

@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: DrawnValues, obj: Object) -> bool:
-        """If `draw` requires it, first write the slice with other endpoints, or a twin. Return whether the slice exists."""
+        """If `draw` requires it, first write the slice with other endpoints, or a twin. Return True if the slice exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)

@@ -139,7 +139,6 @@ class PodRunner:
                 )
 
     def _raise_if_stuck(self, pod: Object | None, troubled: dict[str, float]) -> None:
-        """Raise `InconclusiveError` if a problem that prevents a pod from running is not resolved in time."""
         of_pod, of_kubelet = (errors.of_pod(pod), errors.of_kubelet(pod)) if pod is not None else ("", "")
         why = of_pod or of_kubelet
         if not why:

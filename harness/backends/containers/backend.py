@@ -82,7 +82,6 @@ class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAdd
         return _NetnsProbeSender(self._loop, entered)
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
-        """Open the netns of new client and barrier pods, and start servers there that answer with the pods' names."""
         for obj in made:
             name = str(obj["metadata"]["name"])
             ports = [ServerPort(way, family, TARGET_PORT) for way in ("TCP", "UDP") for family in pods.addresses(obj)]

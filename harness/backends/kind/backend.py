@@ -136,7 +136,6 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self.settle()
 
     def _is_silent(self, node: str) -> bool:
-        """Return whether the control plane reports a node, and all of the run's pods on it, as not ready."""
         return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
 
     def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:

@@ -91,6 +91,5 @@ def _value(command: list[str], flag: str) -> str | None:
 
 
 def _set(command: list[str], flag: str, value: str | None) -> None:
-    """Set a flag in place, or append it. None removes the flag."""
     at = next((number for number, each in enumerate(command) if each.startswith(f"{flag}=")), len(command))
     command[at : at + 1] = [] if value is None else [f"{flag}={value}"]
