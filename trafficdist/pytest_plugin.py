@@ -2,7 +2,7 @@
 
 Every pytest run in an environment where trafficdist is installed loads this module. The module imports no part of the
 suite and adds no option unless the run uses one of the options: `--td-...` on the command line, `td_...` in the
-configuration, or a variable `TRAFFICDIST_...`. It then registers `harness.plugin.pytest_plugin`.
+configuration, or a variable `TRAFFICDIST_...`. If it does, the module registers `harness.plugin.pytest_plugin`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The protocol that all backends implement. Nodes and zones have the topology's names, which backends translate."""
+"""The protocol that all backends implement. Arguments and results use the topology's names of nodes and zones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

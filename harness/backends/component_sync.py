@@ -22,10 +22,10 @@ from harness.probes.loop import Probe
 from harness.run_delay import RUN_DELAY
 
 AGAIN = 1.0
-"""Time limit of a wait if the previous wait timed out, in seconds before `time_scale` is applied."""
+"""Time limit of a wait in seconds (times the time scale) if the previous wait timed out."""
 
 CHECK_SECONDS = 10.0
-"""Seconds, before `time_scale` is applied, between two checks of proxies that have stopped processing changes."""
+"""Seconds (times the time scale) between two checks of proxies that have stopped processing changes."""
 
 CHAIN = 1.5  # factor that extends the time limit: components also process the writes of the components before them
 
@@ -45,7 +45,7 @@ class ComponentSync:
     ) -> None:
         """`synced` returns whether a component has processed all events, and raises `EndedError` if it has crashed.
 
-        The other functions return an error text, or "". `unresponsive` takes a time limit (s before `time_scale`).
+        The other functions return an error text, or "". `unresponsive` takes a time limit in seconds.
         """
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs

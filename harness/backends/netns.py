@@ -47,7 +47,7 @@ _NODES = re.compile(r"/api/v1/nodes(/[^/]+)?")
 BOOT_SECONDS = 15.0  # seconds before `time_scale` is applied, for controller and proxies to process the first objects
 RECONNECTED = 40.0  # like `BOOT_SECONDS`, after an API server was unavailable: client-go may back off for 30 s
 IDLE_SECONDS = 5.0
-"""A wait for a proxy ends when the proxy has been idle for this many seconds (before `time_scale` is applied)."""
+"""A wait for a proxy ends when the proxy has been idle for this many seconds (times the time scale)."""
 
 
 class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):

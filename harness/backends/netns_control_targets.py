@@ -13,7 +13,7 @@ from harness.probes.loop import Server
 from harness.probes.probe import SocketSource
 
 Running = dict[tuple[str, str], tuple[NetworkPeer, Sequence[Server]]]
-"""Pods with an echo server, by Kubernetes namespace and name."""
+"""Pods with an echo server, keyed by Kubernetes namespace and name."""
 
 
 class NetnsControlTargets:
@@ -67,7 +67,7 @@ class NetnsControlTargets:
         }
 
     def running(self) -> dict[str, NetworkPeer]:
-        """Return the pods that have an echo server, by pod name. Pods on disconnected nodes are omitted."""
+        """Return the pods that have an echo server, keyed by pod name, except on disconnected nodes."""
         pods = {name: host for (_, name), (host, _) in self._running.copy().items()}
         return {name: host for name, host in pods.items() if host.node not in self._off}
 

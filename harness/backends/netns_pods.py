@@ -143,7 +143,7 @@ def by_family(host: NetworkPeer) -> dict[str, str]:
 def serve(
     loop: ProbeLoop, namespace: str, wanted: WantedPod, place: Namespace, *, families: Sequence[str]
 ) -> list[Server]:
-    """Start a pod's servers for its target and container ports. Raises `InconclusiveError` if a port is in use."""
+    """Start a pod's servers on `TARGET_PORT` and container ports. Raises `InconclusiveError` if a port is in use."""
     listening: dict[str, list[ServerPort]] = {}
     for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):
         name = f"{namespace}/{wanted.name}"

@@ -63,7 +63,7 @@ class ComponentReleases:
             self._others[component] = others
 
     def current(self, component: Component, node: str) -> Release | None:
-        """Return the current release of a component (of a proxy, on this node), or None if it is stopped."""
+        """Return the current release of a component, or of the proxy on this node. Return None if it is stopped."""
         return self._others.get(component, {}).get(node, self._backend.release)
 
     def restore_left(self) -> None:

@@ -17,7 +17,7 @@ Stream = Literal["nodes", "pods", "services"]
 
 
 class ScenarioBackend:
-    """A backend as one scenario uses it. Methods raise `UnavailableError` if the backend lacks an ability."""
+    """Wraps a backend for one scenario. Methods raise `UnavailableError` if the backend lacks an ability."""
 
     def __init__(self, booted: Backend, releases: Releases | None = None) -> None:
         """`releases` are the releases that the previous scenario left (see `ComponentReleases`)."""

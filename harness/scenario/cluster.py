@@ -52,7 +52,7 @@ from harness.variation.axes import PLAIN, DrawnValues
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""A Service with one of these fields gets no random node port or external IP. No KEP describes such Services."""
+"""A Service with one of these fields gets no random node port or external IP. No KEP describes such a combination."""
 
 _FEW_PORTS = 8  # number of ports that a server can have on any cluster; each port may need a container
 
@@ -220,7 +220,7 @@ class Cluster(ComponentOperations, Observations):
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
     def _changing(self, component: Component) -> AbstractContextManager[None]:
-        """Return a context manager that performs random events before and after a change for a component."""
+        """Return a context manager that performs random events around a change that this component must process."""
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:

@@ -1,4 +1,4 @@
-"""Expectations about concurrent traffic to many addresses. A check waits for all, but judges each separately."""
+"""Expectations about concurrent traffic to many addresses. A check waits once, and then judges each address."""
 
 import contextlib
 from collections import Counter
@@ -101,7 +101,7 @@ def expect_traffic_during(
     """Require that only the expected pods answer the clients of each `ExpectedTraffic` during the block.
 
     Clients send probes at a steady rate. Each probe to an address in `answered` must get an answer. Probes to
-    addresses in `questions` may also get no answer or a refusal. `explain` is as in `expect_concurrent_traffic`.
+    addresses in `questions` may also get no answer or a refusal. `explain` returns details for a failure.
     Raises `AssertionError` and `InconclusiveError`, unless the block itself raises an exception.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]

@@ -65,8 +65,8 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `data` contains the data of each record. `additional` contains (name, address) of the records in the additional
-    section. `ttl` is the time in seconds for which the answer may be cached, even if it has no records.
+    `additional` contains (name, address) of each record in the additional section. `ttl` is the time in seconds for
+    which the answer may be cached, even if it has no records.
     """
 
     rcode: str
@@ -196,7 +196,7 @@ def expect_dns_pods(
 ) -> None:
     """Expect DNS to return exactly these pods to each client for a Service's name, as A, AAAA or SRV records.
 
-    Queries are sent over each IP family of the DNS server. SRV records are compared by their targets' addresses. If no
+    Queries are sent over each IP family of the DNS server. For SRV records, the targets' addresses are compared. If no
     pods are expected, both NXDOMAIN and an empty answer are correct. Raises `AssertionError`.
     """
     pods: list[Pod] = [each for some in expected.values() for each in some]
@@ -212,7 +212,6 @@ def expect_dns_pods(
     families = list(cluster.backend.part(ServesDns).dns())
 
     def look_at_all() -> tuple[dict[str, list[str]], list[DnsAnswer]]:
-        """Return the answers over the first IP family with unexpected answers, or else over the last family."""
         for family in families:
             found = look(family)
             if found[0] != wanted:

@@ -93,7 +93,7 @@ class MetricChanges:
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
-        """Expect the sum over all series with these labels to increase by any amount, because components may retry."""
+        """Like `expect`, but the sum may increase by any amount, because components may retry."""
         self._expect("grown", name, labels, lambda change: change > 0, expected=True, unless=unless)
 
     def _expect(

@@ -102,7 +102,7 @@ def expect_hint_counts(
     """Expect every endpoint to have a hint for exactly one zone, with this number of endpoints per zone.
 
     If a heuristic distributes all endpoints, the KEP defines how many endpoints each zone gets, but not which ones.
-    Returns the names of the pods that are hinted to each zone. Raises `AssertionError` with the counts.
+    Returns the names of the pods with a hint for each zone. Raises `AssertionError` with the counts.
     """
     family = family or first_family(service)
     pods = _hinted(cluster, service, family, lambda pods: _counts(pods) == dict(expected))

@@ -153,7 +153,7 @@ def wait_for_packets(
 
 
 def _judged_by_full_probes(cluster: Cluster, waited: WaitResult) -> WaitResult:
-    """Probe a silent path again with the full time limit, because quick probes miss answers on a busy machine."""
+    """Repeat unanswered probes with the full time limit, because quick probes miss answers on a busy machine."""
     path = waited.silent
     if path is None:
         return waited
@@ -196,7 +196,7 @@ def measure(
 
 
 def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
-    """Raise `UnmetError` or `InconclusiveJudgementError`, with grid and details, for a judgement that did not pass."""
+    """Raise `UnmetError` or `InconclusiveJudgementError`, with the grid and details, if a judgement did not pass."""
     if judgement.verdict is not Verdict.PASSED:
         raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
 

@@ -113,7 +113,6 @@ class RandomEvents:
             dns.restart_dns()
 
     def begin_to_count(self, component: Component) -> None:
-        """Restart a component now if a random restart is due, because a later restart would reset its counters."""
         if self.draw[axes.COMPONENTS] == "restarted" and not (self._has_objects or self._counts):
             self._restart(component)
         self._counts = True

@@ -120,7 +120,6 @@ class Observations:
             raise_for(judgement, paragraphs(judgement.message, shown, self.timeline(seen)))
 
     def judgement(self) -> dict[str, Any]:
-        """Return the plan of the probes, the counts of each measuring window, and the measured numbers."""
         return self.record.as_json()
 
     def timeline(self, seen: Sequence[TimedObservation]) -> str:

@@ -69,11 +69,11 @@ class RunFacts:
 
 
 ExpectedByCase = Callable[[RunFacts], Mapping[tuple[str, str], ExpectedRecords]]
-"""A function that returns a mapping from (requirement, parameters) of each case of a run to its expectations."""
+"""A function that returns the expectations of all cases of a run, keyed by (requirement, parameters)."""
 
 
 def rehearse(cases: Sequence[RehearsableCase], run: RunFacts) -> dict[tuple[str, str], ExpectedRecords]:
-    """Rehearse the cases of a suite for a run. Return a mapping from (requirement, parameters) to expectations."""
+    """Rehearse the cases of a suite for a run. Return their expectations, keyed by (requirement, parameters)."""
     packages = tuple({each.test.__module__.partition(".")[0] for each in cases})
     rates = [frozenset(_rates(each.test, packages)) for each in cases]  # before functions are replaced
     found = {}

@@ -194,9 +194,9 @@ def _held_open(cluster: Cluster, paths: Sequence[PacketPath]) -> Iterator[None]:
 def expect_no_overload(
     cluster: Cluster, service: Service, clients: Sequence[str], zones: Mapping[str, AbstractSet[Pod]], *, percent: int
 ) -> None:
-    """Send the same number of probes from each client. No pod may get over `percent` % more than an equal share.
+    """Send the same number of probes from each client. No pod may get more than an equal share plus `percent` %.
 
-    `clients` lists node names. `zones` maps each zone to the pods hinted to it, for the report. Raises
+    `clients` lists node names. `zones` maps each zone to the pods with hints for it, for the report. Raises
     `AssertionError` if a pod gets significantly more or an answer is missing, or `InconclusiveError`.
     """
     pods = {pod for each in zones.values() for pod in each}

@@ -5,7 +5,7 @@
         expect_traffic(cluster, service, {"a1": {b1}})   # all traffic now goes to b1
         flow.wait_for_samples()                          # collects the samples that the error rates require
 
-Each client sends probes at a fixed rate without waiting. Each probe uses a new connection (TCP) or source port
+Each client sends at a fixed rate, without waiting for answers. Each probe uses a new connection (TCP) or source port
 (UDP), so an outage of 200 ms loses all probes of these 200 ms. After the block, traffic continues until each client has
 sent as many probes since the last change as the stated error rates require. The check fails if a probe has no answer,
 is refused, or is answered by a pod that is not allowed. The report contains the longest gap of each client.

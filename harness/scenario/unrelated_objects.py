@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: DrawnValues, obj: Object) -> bool:
-        """If `draw` requires it, first write the slice with other endpoints, or a twin. Return True if the slice exists."""
+        """If `draw` requires it, first write a slice with other endpoints, or a twin. Return whether `obj` exists."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
@@ -208,7 +208,7 @@ class UnrelatedControllerInputs:
             self._backend.booted.api.delete("nodes", "", f"{PREFIX}{number}")
 
     def accompany_pod(self, wanted: WantedPod) -> None:
-        """If `draw` requires it, create an unready pod with the same labels and node, with or without named ports."""
+        """If `draw` requires it, create an unready pod with the labels and node of `wanted`."""
         pods, lacks = self._backend.find(PodLifecycle), self._draw[axes.TARGETS] == "lacking"
         if not wanted.labels or pods is None:
             return

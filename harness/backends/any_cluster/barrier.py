@@ -30,8 +30,8 @@ LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 RESTARTED = 120.0
-"""The time limit for proxies to process all writes after a component is replaced, in seconds before `time_scale` is
-applied. It is long because proxies back off while an API server does not answer."""
+"""Seconds (times the time scale) for proxies to process all writes after a component is replaced: long, because
+proxies back off while an API server does not answer."""
 
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
@@ -218,7 +218,7 @@ class ZoneCanary:
         return False
 
     def _create(self, *endpoints: Endpoint) -> str:
-        """Replace the canary with a new Service, as a proxy may keep the old one's rules. Return the new cluster IP."""
+        """Replace the canary with a new Service, because a proxy may keep old rules. Return the new cluster IP."""
         before, name = f"{CANARY}-{self._made}", f"{CANARY}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)
         wanted = manifests.service(name, labels=self._labels, ports=port, trafficDistribution="PreferClose")

@@ -50,7 +50,7 @@ class ClientPods:
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the barrier's endpoint pods. Client pods are no endpoints, because hairpin traffic is a special case."""
+        """Run the barrier's endpoint pods. They are not client pods, because hairpin traffic is a special case."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
@@ -76,7 +76,7 @@ class ClientPods:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return in turn the client's pod and its twins (more pods on the node). Host-network clients have no twins."""
+        """Rotate among a client's pod and its twins (other pods on the node). Host-network clients have no twins."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
@@ -138,7 +138,7 @@ class ClientPods:
         return found
 
     def _inside(self, client: Client) -> Client:
-        """Return the client that sends probes: for an external client, a host-network client on another node."""
+        """Return the client that sends the probes. For an external client, it is a node client on another node."""
         if client.kind != "external":
             return client
         return node_client(next(node for node in self._nodes if node != client.node))

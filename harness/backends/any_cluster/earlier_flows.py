@@ -12,7 +12,7 @@ If the proxy is at fault, the repeated probe fails too.
 UDP: conntrack keeps a flow for some time after its last packet. So after a change, a few answers still come from the
 old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is correct, but looks like a small fault.
 The number of such answers has an upper bound. If the number of old outcomes is within this bound, the dialer sends
-more probes, so many that any fault that checks must detect would exceed the bound.
+more probes: enough that a fault would exceed the bound.
 """
 
 import threading
@@ -109,7 +109,7 @@ def of_new_flows(
 
 
 def enough(probes: int, share: float) -> int:
-    """Return how many probes distinguish a fault from earlier flows on this share of ports. Return 0 if too many."""
+    """Return how many probes distinguish a fault from earlier flows on this share of ports, or 0 if it is too many."""
     miss, fault = DEFAULT_RATES.miss, share + DEFAULT_RATES.leak * (1 - share)
     totals = (times * max(probes, LEAST) for times in TIMES)
     return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)

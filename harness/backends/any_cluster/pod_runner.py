@@ -31,7 +31,7 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """Kubelet errors are fatal after `kubelet_patience` seconds. `server` makes manifests, like `pods.server`."""
+        """Kubelet errors are fatal after `kubelet_patience` seconds. `server` returns manifests."""
         self._server = server
         self._api = api
         self._labels = dict(labels)
@@ -71,7 +71,7 @@ class PodRunner:
         return self.wait(namespace, {each.name: each.ready for each in wanted})
 
     def run_clients(self, namespace: str, wanted: Mapping[str, str], *, port: int, host_network: bool) -> list[Object]:
-        """Run a client pod for each entry of `wanted` (pod name to node). Raises the errors of `wait`."""
+        """Run client pods. `wanted` maps each pod's name to its node. Raises the errors of `wait`."""
         made = [
             pods.client(name, node, self._labels, self._registry, port=port, host_network=host_network)
             for name, node in wanted.items()

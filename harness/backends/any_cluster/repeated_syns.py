@@ -1,4 +1,4 @@
-"""Counts the first packets that client pods lose, from the kernel's counts of retransmitted SYNs.
+"""Counts the SYNs of client pods that were lost, from the kernel's counts of retransmitted SYNs.
 
 An unanswered attempt also retransmits its SYN while agnhost waits, possibly longer than the harness waits. So SYNs that
 such attempts may have retransmitted do not count as lost packets. SYNs of a pending request with a single attempt do
@@ -88,7 +88,7 @@ class RepeatedSyns:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: ClientPod) -> int:
-        """Return how many SYNs were retransmitted since the last reading, except for unanswered attempts."""
+        """Return how many SYNs were retransmitted since the last reading, except those of unanswered attempts."""
         with self._reading:
             since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()
             with self._lock:

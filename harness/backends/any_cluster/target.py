@@ -66,7 +66,7 @@ class ClusterTarget:
 
 
 def match_nodes(topology: Topology, nodes: Sequence[Object]) -> NameTranslation:
-    """Choose a ready node of the cluster for each node of the topology, zone by zone. Prefer nodes of the same name."""
+    """Choose a ready cluster node for each node of the topology, zone by zone. Prefer nodes with the same name."""
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
         zone = zone_of(node)

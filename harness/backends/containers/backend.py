@@ -1,4 +1,4 @@
-"""One pytest worker's part of a cluster whose nodes are containers on this machine, with probes from the netns of pods.
+"""One pytest worker's part of a cluster whose nodes are containers on this machine.
 
 Pods and other objects are created through the API, as on any cluster. But this process sends probes from sockets in the
 netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods running.

@@ -62,7 +62,7 @@ class ContainerEngine:
         return self._run(("image", "inspect", name), None, _SECONDS).returncode == 0
 
     def facts(self) -> EngineFacts:
-        """Return facts about the engine. Raises `UnavailableError` if the engine does not run."""
+        """Raises `UnavailableError` if the engine does not run."""
         info: dict[str, Any] = json.loads(self.ask("info", "--format", "{{json .}}"))
         if self.name == "podman":
             host, store = info["host"], info["store"]

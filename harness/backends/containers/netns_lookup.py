@@ -100,7 +100,7 @@ class NetnsLookup:
 
 
 def netns_of(engine: ContainerEngine, container: str) -> Namespace:
-    """Return the netns of a running container. Raises `UnavailableError` with the reason."""
+    """Return the netns of a running container. Raises `UnavailableError`."""
     pid = engine.ask("inspect", "--format", "{{.State.Pid}}", container).strip()
     if not pid.isdigit() or pid == "0":
         raise UnavailableError(f"container {container} is not running")

@@ -1,6 +1,6 @@
 """Builds the configuration from which kind creates a cluster, for the files in `kind-configs/` and for runs.
 
-The control plane node has no zone and runs no pods of scenarios. Each node of the topology is a worker of kind. Its
+The control plane node has no zone and runs no pods of scenarios. Each node of the topology is a kind worker. Its
 label `trafficdist.dev/node` contains its name in the topology, because kind gives nodes other names.
 """
 
@@ -29,7 +29,7 @@ _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # the first version in which the fea
 
 @dataclass(frozen=True, slots=True)
 class KindConfig:
-    """The description of a kind cluster. `images` maps node roles to images. Raises `UsageError`."""
+    """`images` maps node roles ("control-plane" and "worker") to images. Raises `UsageError`."""
 
     topology: Topology
     families: Sequence[str] = ("IPv4",)

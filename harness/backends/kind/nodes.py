@@ -37,7 +37,7 @@ def ready_nodes(api: Api) -> set[str]:
 
 
 def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
-    """Let a node send an ICMP error for every refusal. By default, its kernel sends each client one per second.
+    """Let a node send an ICMP error for every refusal. By default, its kernel sends each client one error per second.
 
     Raises `UnavailableError`.
     """
@@ -47,7 +47,7 @@ def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
 
 
 def silence_port(shell: ContainerEngine, node: str, port: int, *, silent: bool) -> None:
-    """Drop SYNs of other nodes to a TCP port of a node, or accept them again. Idempotent. Raises `UnavailableError`.
+    """Drop SYNs from other nodes to a TCP port of a node, or accept them again. Idempotent. Raises `UnavailableError`.
 
     While an API server is replaced, a refused client backs off for up to 60 s. A client that gets no answer retransmits
     its SYN after a second, and connects as soon as the server is back. Clients on the server's own node are still

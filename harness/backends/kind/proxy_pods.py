@@ -115,7 +115,7 @@ class KubeProxies(ProxyPods):
         return str(self._installed(_KUBE_PROXY)["spec"]["template"]["spec"]["containers"][0]["image"])
 
     def start_release(self, nodes: Sequence[str], tag: str, gates: Mapping[str, bool]) -> None:
-        """Replace the proxies on these nodes. The new ones have this image tag and exactly these feature gates."""
+        """Replace the proxies on these nodes. The new proxies have this image tag and exactly these feature gates."""
         self.stop(nodes)
         configuration = variant_configuration(self.config_map, tag, gates)
         name = configuration["metadata"]["name"]
