@@ -116,7 +116,7 @@ class Backend(Protocol):
         """Return which endpoints the proxies of these nodes chose for a Service, and why, if they report it."""
 
     def decisions(self) -> dict[str, str]:
-        """Return all proxies' decisions with reasons, by node, or an empty dict if the proxies do not report them."""
+        """Return the reported decisions of all proxies with reasons, keyed by node. The result may be empty."""
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()

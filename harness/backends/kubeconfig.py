@@ -193,7 +193,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._dialer.probe(probes, read=address_seen)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
-        """Send probes in the background. Each client sends one every `interval` seconds or less often.
+        """Send probes in the background. Each client sends a probe every `interval` seconds or less often.
 
         UDP probes come from other pods on the same nodes, because their many flows would affect all later probes of the
         client's pod.
@@ -235,7 +235,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._moved |= {name} if self._zone_of(name) != zone else set()
 
     def _canary(self, node: str) -> tuple[ClientPod, str | None, list[str], list[tuple[str, Mapping[str, str]]]]:
-        """Return the zone canary's arguments: the node's client, the zone in its label, all zones, and endpoints."""
+        """Return arguments for `ZoneCanary`: the node's client, the zone in its label, all zones, and endpoints."""
         (client,) = self._clients.on([node])
         zones = sorted({each.zone for each in self.topology.nodes})
         return client, self._zone_of(node), zones, self._clients.barrier_endpoints(without=self._off)

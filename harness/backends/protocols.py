@@ -71,10 +71,10 @@ class Probing(Protocol):
         """Return the object that opens a client's sockets. With `fresh`, it may use another pod on the same node."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
-        """Return the client's own address."""
+        """Return the address of a client in an IP family."""
 
     def node_addresses(self, node: str) -> dict[str, str]:
-        """Return the addresses of a node, by family."""
+        """Return the addresses of a node, keyed by family."""
 
     def free_addresses(self) -> dict[str, str]:
         """Return addresses that no running pod has."""
@@ -102,7 +102,7 @@ class NodeControl(Protocol):
 
 
 METRICS_PORT = 10249
-"""The port of a proxy's metrics on its node's loopback interface: the default port of kube-proxy."""
+"""The port on its node's loopback interface where a proxy serves metrics. It is kube-proxy's default."""
 
 
 @_needs(Ability.PROXY_METRICS)
@@ -186,7 +186,7 @@ class VirtualAddresses(Protocol):
 @_needs(Ability.DNS)
 class ServesDns(Protocol):
     def dns(self) -> dict[str, str]:
-        """Return the addresses of the topology-aware DNS server, by family."""
+        """Return the addresses of the topology-aware DNS server, keyed by family."""
 
     def beside_dns(self, client: Client | Pod, family: str) -> ControlProbeBlock:
         """Return a context manager that sends control probes to the DNS server's pod during the block."""

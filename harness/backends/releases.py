@@ -15,7 +15,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
-"""Releases that differ from those at boot, by component and node. None: the component is stopped or did not start."""
+"""Releases that differ from the one at boot, keyed by component and node. None means that the component is stopped."""
 
 RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,

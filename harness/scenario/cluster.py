@@ -407,7 +407,7 @@ class Cluster(ComponentOperations, Observations):
         return sorted(self._controller_inputs.without_own(found), key=lambda each: str(each["metadata"]["name"]))
 
     def disturb(self, service: Service) -> bool:
-        """If the draw requires a disturbance, delete a Service's slices, label the Service, and return True."""
+        """If `draw` requires it, delete a Service's slices, label the Service, and return True. Else return False."""
         if not service.selector or not self._controller_inputs.is_to_disturb(service.name):
             return False
         self._begin("delete slices of service", service=service.name)

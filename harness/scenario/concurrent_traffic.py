@@ -33,7 +33,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTraffic:
-    """A Service address, and the pods that must answer each client. If `kept`, a client must stay on the same pod.
+    """A Service address, and the pods that must answer each client. If `kept`, each client must keep reaching one pod.
 
     The defaults are a random kind of address, the first IP family and the first port of the Service.
     """

@@ -138,5 +138,5 @@ def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
 
 
 def _changes(cluster: Cluster) -> tuple[int, int]:
-    """Return how many API requests of the scenario may have changed objects, and how many changes it has begun."""
+    """Return the number of API writes, and the number of changes that the scenario has begun."""
     return cluster.api.writes, cluster.backend.changes

@@ -353,7 +353,7 @@ def addresses_of(pods: Sequence[Pod]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """A DNS resolver. `resolve` returns the sorted addresses of a name, as resolved in a client's netns."""
+    """A DNS resolver. `resolve` resolves a name in a client's netns, and returns the sorted addresses."""
 
     name: str
     resolve: Callable[[Cluster, DnsClient, str], list[str]]

@@ -171,7 +171,7 @@ def _wait(
     *,
     shown: Callable[[V], Any] = str,
 ) -> V:
-    """Wait as `wait_for_stable_value` does, and once more after a random disturbance of the Service."""
+    """Call `wait_for_stable_value`, and call it again after a random disturbance of the Service."""
     seen = wait_for_stable_value(cluster, what, look, is_right, shown=shown)
     if is_right(seen) and cluster.disturb(service):
         seen = wait_for_stable_value(cluster, what, look, is_right, shown=shown)

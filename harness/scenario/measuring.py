@@ -43,7 +43,7 @@ def said(observation: Observation) -> str:
 
 
 def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[PacketPath]) -> None:
-    """Raise `UsageError` if no answer is expected from a Service that never answered: silence would prove nothing."""
+    """Raise `UsageError` if no answer is expected from a Service that has never answered."""
     if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
         raise UsageError(
             f"service {service.name} has not answered yet, so a missing answer proves nothing: expect an answer first"

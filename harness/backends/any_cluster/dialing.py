@@ -216,7 +216,7 @@ class Dialer:
             self._flows.note(_path(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
-        """Return the body of the response to GET `path`, whatever its status. Raises `OSError` if none arrives."""
+        """Send a GET request, and return the body of any response. Raises `OSError` if there is no response."""
         query = _query("http", address, port, path.lstrip("/"), 1)
         response = self._ask(client, "dial", query, FULL_WAIT + OVERHEAD)
         if response.body.get("responses"):

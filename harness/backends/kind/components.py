@@ -1,4 +1,4 @@
-"""Starts, stops and changes the components of a kind cluster, as administrators do for the downgrade tests in KEPs.
+"""Starts, stops and replaces the components of a kind cluster.
 
 The API server and the controller manager are static pods on the control plane node. kube-proxies are pods of
 DaemonSets. An image is pulled before anything changes, so the cluster stays the same if the version does not exist.

@@ -49,7 +49,7 @@ def lacking(api: Api, workload: Workload) -> str:
 
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return why a workload is not ready, and an unready pod's log by file name. `nodes` maps nodes to other names."""
+    """Return why a workload is not ready, and a pod's log, keyed by file name. `nodes` maps nodes to display names."""
     summary = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
