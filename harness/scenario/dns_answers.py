@@ -283,7 +283,7 @@ def expect_dns_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has more arguments for `ask_dns`.
+    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` contains arguments for `ask_dns`.
 
     The order of `data` does not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
     """

@@ -91,7 +91,7 @@ def _pod_names(cluster: Cluster, record: ScenarioRecord) -> dict[str, str]:
 def _paths(
     cluster: Cluster, record: ScenarioRecord, files: Mapping[str, str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Yield (file name, content) of each failed window's packet path and capture. `files` are components' evidence."""
+    """Yield (file name, content) for each failed window: a packet's path and a capture. `files` has logs and rules."""
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
     for _, window, paths in list(record.windows):

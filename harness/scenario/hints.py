@@ -149,7 +149,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 def _hinted(
     cluster: Cluster, service: Service, family: str, is_right: Callable[[dict[str, set[str]]], bool]
 ) -> dict[str, set[str]]:
-    """Wait for hints. Return the pod names for each hinted zone, and for "N zones" if a pod has no or several zones."""
+    """Wait for hints. Return pod names keyed by hinted zone, or by "N zones" for pods with no hint or several hints."""
 
     def look() -> dict[str, set[str]]:
         pods: dict[str, set[str]] = {}
@@ -171,7 +171,6 @@ def _wait(
     *,
     shown: Callable[[V], Any] = str,
 ) -> V:
-    """Call `wait_for_stable_value`, and call it again after a random disturbance of the Service."""
     seen = wait_for_stable_value(cluster, what, look, is_right, shown=shown)
     if is_right(seen) and cluster.disturb(service):
         seen = wait_for_stable_value(cluster, what, look, is_right, shown=shown)

@@ -188,7 +188,6 @@ class _Cluster(_Unknown):
         self._pods.remove(pod.name)
 
     def expect_equal(self, what: str, *, expected: Any, **_: object) -> None:
-        """Record a comparison, unless its expected value is unknown."""
         values = expected if isinstance(expected, frozenset) else [expected]
         try:
             known = [orjson.loads(orjson.dumps(each)) for each in values]

@@ -141,7 +141,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: DrawnValues, obj: Object) -> bool:
-        """If `draw` requires it, first write a slice with other endpoints, or a twin. Return whether `obj` exists."""
+        """As `draw` requires, write a twin, or create the slice with other endpoints. Return True if it was created."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
@@ -246,7 +246,7 @@ class UnrelatedControllerInputs:
         return True
 
     def without_own(self, slices: Sequence[Object]) -> Sequence[Object]:
-        """Return the slices except those from `accompany_service`, and without endpoints from `accompany_pod`."""
+        """Remove the slices from `accompany_service` and the endpoints from `accompany_pod`. Return the other slices."""
         if not self._seen:
             return slices
         own = [each for each in slices if not each["metadata"]["name"].startswith(PREFIX)]

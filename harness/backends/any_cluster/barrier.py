@@ -30,13 +30,13 @@ LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 RESTARTED = 120.0
-"""Seconds (times the time scale) for proxies to process all writes after a component is replaced: long, because
-proxies back off while an API server does not answer."""
+"""The time limit in seconds (times the time scale) for proxies to process all writes after a component is replaced. It
+is long because proxies back off while an API server does not answer."""
 
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
-"""Probes per check. If a proxy balances over both endpoints, all probes reach the same expected one in 1 of 4,096."""
+"""Probes per check. If a proxy balances over both endpoints, all probes reach the expected one in 1 of 4,096 checks."""
 KNOWN = 10.0  # seconds, before `time_scale` is applied, within which a proxy must use its node's initial zone
 
 Named = tuple[str, Mapping[str, str]]  # a pod's hostname, which its server sends as answer, and its addresses by family

@@ -100,7 +100,7 @@ class RepeatedSyns:
 
 
 def repeated_syns(netstat: str) -> int:
-    """Return the value TcpExt TCPSynRetrans of /proc/net/netstat. Raises `InconclusiveError` if it is missing."""
+    """Return the counter TCPSynRetrans from /proc/net/netstat. Raises `InconclusiveError` if it is missing."""
     lines = [line.split() for line in netstat.splitlines() if line.startswith("TcpExt:")]
     for names, values in itertools.pairwise(lines):
         if "TCPSynRetrans" in names:

@@ -36,7 +36,7 @@ from harness.probes.loop import Probe, ProbeLoop, Server, ServerPort
 from harness.tracing.path import TracedProbe
 
 STEP = 61
-"""The step between the address numbers of successive scenarios, so that addresses are not reused for 24 scenarios."""
+"""Each scenario's address numbers start this much higher, so that addresses are not reused for 24 scenarios."""
 
 
 class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAddresses):

@@ -173,7 +173,7 @@ def _end(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> 
 
 
 def plans(nodes: Sequence[str], worker: int) -> dict[str, NodeAddresses]:
-    """Return the plan of each node's virtual addresses. The addresses differ between concurrent workers."""
+    """Return the address plan of each node. The virtual addresses differ between concurrent workers."""
     return {name: NodeAddresses((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
 
 

@@ -73,8 +73,8 @@ class KindCluster:
     ) -> None:
         """`cni` is a manifest file that replaces kind's network plugin, or "none". Raises `UsageError`.
 
-        `parse_images` parses `image`. If there is a `proxy`, it is installed in place of kube-proxy, and `mode` is
-        one of its modes.
+        `image` is a text for `parse_images`, or a mapping from node roles to images. If there is a `proxy`, it is
+        installed in place of kube-proxy, and `mode` is one of its modes.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode
