@@ -246,7 +246,7 @@ class UnrelatedControllerInputs:
         return True
 
     def without_own(self, slices: Sequence[Object]) -> Sequence[Object]:
-        """Remove the slices from `accompany_service` and the endpoints from `accompany_pod`. Return the other slices."""
+        """Return the slices without those from `accompany_service` and without endpoints from `accompany_pod`."""
         if not self._seen:
             return slices
         own = [each for each in slices if not each["metadata"]["name"].startswith(PREFIX)]
