@@ -173,7 +173,7 @@ def http_fields(
 
 
 def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
-    """Return the conditions in the status of a Service as a mapping from type to condition."""
+    """Return the conditions in the status of a Service, keyed by type."""
     stored = cluster.api.get("services", cluster.namespace, service.name)
     return {each["type"]: each for each in (stored.get("status") or {}).get("conditions") or ()}
 

@@ -49,7 +49,7 @@ class _WrongPacket:
 
 
 def explain_failure(cluster: Cluster, record: ScenarioRecord) -> Iterator[tuple[str, str | bytes]]:
-    """Yield (file name, content) of all evidence files: objects, evidence of components, paths of wrong packets."""
+    """Yield (file name, content) for each evidence file: objects, evidence of components, paths of wrong packets."""
     names = _pod_names(cluster, record)
     components = cluster.backend.booted.evidence(cluster.namespace, since=record.begun)
     yield from components.items()

@@ -37,7 +37,7 @@ class WrittenEndpoint:
 
 
 def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> dict[str, WrittenEndpoint]:
-    """Return a mapping from pod name to endpoint, from all of a Service's slices of an address family.
+    """Return the endpoints in a Service's slices of an address family, keyed by pod name.
 
     A pod may be in several slices with different ports. The result has one endpoint for the pod if these slices
     contain the same conditions, zone, node and hints, and no common port. Otherwise, it also has "POD again, in SLICE".
@@ -67,8 +67,8 @@ def expect_hints(
 ) -> dict[str, WrittenEndpoint]:
     """Expect exactly these endpoints with these hints. `None` means no hints. Endpoints and hints must be stable.
 
-    If no node is expected in any hint, node hints in addition to zone hints are ignored unless `exactly` is true, so
-    that a scenario about zones does not fail for a controller that also writes node hints. Returns the endpoints.
+    If `expected` contains no node hints, node hints next to zone hints are ignored unless `exactly` is true, so that a
+    scenario about zones does not fail for a controller that also writes node hints. Returns the endpoints.
     Raises `AssertionError` with the expected and the observed table.
     """
     family = family or first_family(service)

@@ -35,7 +35,7 @@ class ProxyLog:
 
 
 def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY) -> dict[str, ProxyLog]:
-    """Return the log of the proxy on each of these nodes (names as in the API). Stop at the first failed request."""
+    """Return the proxy's log on each of these nodes, keyed by node name. Stop at the first failed request."""
     none = f"no pod in {place.namespace} with label {place.selector} is on its node"
     found = dict.fromkeys(nodes, ProxyLog(missing=none))
     try:

@@ -31,7 +31,7 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """Kubelet errors are fatal after `kubelet_patience` seconds. `server` returns manifests."""
+        """Kubelet errors are fatal after `kubelet_patience` seconds. `server` returns a server pod's manifest."""
         self._server = server
         self._api = api
         self._labels = dict(labels)

@@ -135,10 +135,10 @@ class KindComponents:
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests if the cluster is kept, because scenarios leave changed manifests behind.
+        """Restore kubeadm's manifests and the proxies' DaemonSets if the cluster is kept after the run.
 
-        During the run, the controller manager runs without leader election, and kube-proxy's DaemonSet replaces a pod
-        only when the pod is deleted.
+        Scenarios leave a controller manager without leader election, and DaemonSets that replace a pod only when the
+        pod is deleted.
         """
         if not self._stays:
             return
