@@ -258,7 +258,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return dns
 
     def dns(self) -> dict[str, str]:
-        """Return the DNS server's addresses, keyed by family. The first call starts the server. Raises `UnavailableError`."""
+        """Return the addresses of the DNS server, keyed by family. The first call starts it. Raises `UnavailableError`."""
         if self._dns is None:
             made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
             self._begun.callback(made.stop)

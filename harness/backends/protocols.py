@@ -102,7 +102,7 @@ class NodeControl(Protocol):
 
 
 METRICS_PORT = 10249
-"""The port on its node's loopback interface where a proxy serves metrics. It is kube-proxy's default."""
+"""The port of a proxy's metrics on the loopback interface of its node. The number is kube-proxy's default."""
 
 
 @_needs(Ability.PROXY_METRICS)
