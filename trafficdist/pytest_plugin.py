@@ -43,7 +43,6 @@ def _is_used(config: pytest.Config, args: Sequence[str]) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers of requirements."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 

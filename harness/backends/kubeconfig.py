@@ -122,7 +122,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Namespaces and pods
 
     def create_namespace(self, namespace: str) -> None:
-        """Create the namespace. Raises `InconclusiveError` if a node is missing or not ready."""
+        """Raises `InconclusiveError` if a node is missing or not ready."""
         self._require_nodes()
         if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
             self._look_up_addresses()

@@ -258,7 +258,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return dns
 
     def dns(self) -> dict[str, str]:
-        """Return the addresses of the DNS server, keyed by family. The first call starts it. Raises `UnavailableError`."""
+        """Start the DNS server if necessary, and return its addresses, keyed by family. Raises `UnavailableError`."""
         if self._dns is None:
             made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
             self._begun.callback(made.stop)

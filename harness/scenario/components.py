@@ -1,4 +1,4 @@
-"""A scenario's operations on the components of its cluster. At its end, `harness.backends.releases` restores them."""
+"""A scenario's operations on the components of its cluster. `harness.backends.releases` restores the components."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -43,5 +43,4 @@ class PacketPath:
 
 
 def names(pods: AbstractSet[Pod]) -> frozenset[str]:
-    """Return the names of the pods. Verdicts identify pods by name."""
     return frozenset(pod.name for pod in pods)

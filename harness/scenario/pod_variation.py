@@ -94,7 +94,7 @@ class PodVariation:
             self.backend.api.patch("pods", self.namespace, name, patch)
 
     def wrong_port(self, service: Object, endpoint_slice: Object, pod: str) -> str:
-        """Return a text like "at port 1 instead of 2" if a slice has the wrong number for a named target port, or ""."""
+        """Return a text like "at port 1 instead of 2" if a slice has a wrong number for a named target port, or ""."""
         ports = service["spec"].get("ports") or ()
         named = {each.get("name") or "" for each in ports if each["targetPort"] in _NAMES.values()}
         for port in endpoint_slice.get("ports") or ():

@@ -61,12 +61,12 @@ def image_of(pod: Object) -> str:
 
 
 def tag_at(image: str) -> str:
-    """Return the tag of an image. Raises `UnavailableError`."""
+    """Raises `UnavailableError`."""
     return _split(image)[1]
 
 
 def image_at(image: str, tag: str) -> str:
-    """Return the image with another tag. Raises `UnavailableError`."""
+    """Raises `UnavailableError`."""
     return f"{_split(image)[0]}:{tag}"
 
 
