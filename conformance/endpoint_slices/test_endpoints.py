@@ -26,7 +26,7 @@ FRONT = {**WEB, "tier": "front"}
 
 @requirement(
     "SLICE/endpoints-know-their-place",
-    "Each endpoint names the node of its pod, and has the zone from that node's zone label.",
+    "Each endpoint has the name of its pod's node, and the zone from that node's zone label.",
     level=SHOULD,
     must_if=ENDPOINT_LOCATIONS,
     features={ENDPOINT_SLICES},
@@ -173,7 +173,7 @@ def test_pods_of_other_namespaces_are_no_endpoints(three_zones: Cluster) -> None
 
 @requirement(
     "SLICE/every-pod-stands-once",
-    "A controller puts each of 105 pods into the slices of its Service exactly once, however many slices it uses.",
+    "Each of a Service's 105 pods is in the Service's slices exactly once, however many slices a controller uses.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice (a subset of the endpoints of a Service); ServiceSpec.selector",
@@ -219,8 +219,8 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/one-address-type-per-family",
-    "A dual-stack Service has slices of both address types, and each slice contains the pods' addresses of the slice's "
-    "own type, even if a pod gets its second address later than its first.",
+    "A dual-stack Service has slices of both address types, and each slice contains the pods' addresses of its own "
+    "type, even if a pod gets its second address later than its first.",
     level=MUST,
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType",

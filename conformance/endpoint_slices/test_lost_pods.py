@@ -81,8 +81,8 @@ def test_published_pod_stays_when_its_node_is_gone(three_zones: Cluster) -> None
 
 @requirement(
     "SLICE/emptied-slice-holds-nobody",
-    "When all pods of one slice of a Service are deleted, none of these pods remains an endpoint, and the endpoints in "
-    "the Service's other slices stay.",
+    "When all pods in one of a Service's slices are deleted, none of these pods remains an endpoint, and the endpoints "
+    "in the other slices stay.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice.endpoints",

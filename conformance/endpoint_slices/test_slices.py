@@ -28,8 +28,8 @@ FULL = 100
 
 @requirement(
     "SLICE/unready-endpoints-need-room-too",
-    "A controller that needs several slices for 105 ready pods writes no slice of more than 100 endpoints when some of "
-    "the pods become unready and more pods are added.",
+    "A controller that needs several slices for 105 ready pods writes no slice with more than 100 endpoints when some "
+    "of the pods become unready and more pods are added.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="Kubernetes, EndpointSlices (by default no more than 100 endpoints each)",
@@ -59,8 +59,8 @@ def _sizes(cluster: Cluster, service: Service, names: list[str]) -> Mapping[str,
 
 @requirement(
     "SLICE/slices-made-by-hand-stay",
-    "For a Service with a selector, a controller does not change slices without the controller's own managed-by label, "
-    "even when the Service's pods or labels change, and such slices do not affect the controller's own slices.",
+    "For a Service with a selector, a controller does not change slices that lack the controller's own managed-by "
+    "label, even when the Service's pods or labels change, and such slices do not affect the controller's own slices.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 label endpointslice.kubernetes.io/managed-by (the controller or entity that manages a slice); "

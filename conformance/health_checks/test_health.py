@@ -59,8 +59,8 @@ def _expect_at(cluster: Cluster, port: int, codes: Mapping[str, int | None]) -> 
 
 @requirement(
     "HEALTH/node-answers-while-its-proxy-keeps-up",
-    "While the proxy of a node keeps up with changes, the node answers GET /healthz and /livez on port 10256 with 200, "
-    "to external and in-cluster clients.",
+    "While the proxy of a node keeps up with changes, the node answers GET requests of external and in-cluster clients "
+    "for /healthz and /livez on port 10256 with status 200.",
     level=MUST,
     features={PROXY_HEALTH},
     source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
@@ -121,8 +121,8 @@ def test_health_answers_are_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "HEALTH/check-node-port-counts-local-endpoints",
-    "The health check node port of a Service with externalTrafficPolicy Local answers 200 on nodes with ready "
-    "endpoints and 503 on other nodes, and its answers follow changes of the endpoints.",
+    "The health check node port of a Service with externalTrafficPolicy Local returns 200 on nodes with ready "
+    "endpoints and 503 on other nodes, and follows changes of the endpoints.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (if a given node holds endpoints for this service or not)",
@@ -188,8 +188,8 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
 
 @requirement(
     "HEALTH/check-node-port-tells-name-and-number",
-    "The response of a health check node port is JSON with the name of the Service and the number of the node's ready "
-    "endpoints.",
+    "The response of a health check node port is JSON with the name of the Service and the number of ready endpoints "
+    "on the node.",
     level=SHOULD,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, kube-proxy; the API says nothing of the body",
@@ -210,8 +210,8 @@ def test_health_check_node_port_tells_name_and_number(three_zones: Cluster) -> N
 
 @requirement(
     "HEALTH/check-node-port-tells-the-weight",
-    "The response of a health check node port has a header X-Load-Balancing-Endpoint-Weight with the number of the "
-    "node's ready endpoints.",
+    "The response of a health check node port has a header X-Load-Balancing-Endpoint-Weight with the number of ready "
+    "endpoints on the node.",
     level=SHOULD,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, kube-proxy, since 1.28",
@@ -231,7 +231,7 @@ def test_health_check_node_port_tells_the_weight(three_zones: Cluster) -> None:
 
 @requirement(
     "HEALTH/hints-do-not-change-a-check",
-    "A health check node port counts the node's ready endpoints, whatever zones and nodes they are hinted for.",
+    "A health check node port counts the ready endpoints on the node, whatever zones and nodes they are hinted for.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, NODE_HINTS, ZONE_HINTS},
     source="Kubernetes, kube-proxy; KEP-4444, Intersection with internal/externalTrafficPolicy",

@@ -43,7 +43,7 @@ ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER}
 @requirement(
     "INTERACTIONS/cluster-ip",
     "Traffic to the cluster IP goes to the endpoints that traffic policies and endpoint conditions select, with or "
-    "without hints, for every protocol, kind of client and target port.",
+    "without hints, for every protocol, kind of client and kind of target port.",
     level=MUST,
     features=CORE,
     source=POLICIES,
@@ -56,7 +56,7 @@ def test_cluster_ip(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/cluster-ip-hints",
     "Traffic to the cluster IP goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
-    "condition, kind of client and target port.",
+    "condition, kind of client and kind of target port.",
     level=MUST,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -68,8 +68,8 @@ def test_cluster_ip_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/node-port",
-    "Traffic to node ports goes to the endpoints that traffic policies and endpoint conditions select, with or "
-    "without hints, for every protocol, kind of client and target port.",
+    "Traffic to node ports goes to the endpoints that traffic policies and endpoint conditions select, with or without "
+    "hints, for every protocol, kind of client and kind of target port.",
     level=MUST,
     features=CORE,
     source=POLICIES,
@@ -82,7 +82,7 @@ def test_node_port(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/node-port-hints",
     "Traffic to node ports goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
-    "condition, kind of client and target port.",
+    "condition, kind of client and kind of target port.",
     level=MUST,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -95,7 +95,7 @@ def test_node_port_hints(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/load-balancer",
     "Traffic to load balancer addresses goes to the endpoints that traffic policies and endpoint conditions select, "
-    "with or without hints, for every protocol, kind of client and target port.",
+    "with or without hints, for every protocol, kind of client and kind of target port.",
     level=MUST,
     features=CORE | {LOAD_BALANCER},
     source=POLICIES,
@@ -108,7 +108,7 @@ def test_load_balancer(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/load-balancer-hints",
     "Traffic to load balancer addresses goes to the endpoints that hints select, for every protocol, traffic policy, "
-    "endpoint condition, kind of client and target port.",
+    "endpoint condition, kind of client and kind of target port.",
     level=MUST,
     features=CORE | {LOAD_BALANCER, NODE_HINTS},
     source=HINTS,
@@ -121,7 +121,7 @@ def test_load_balancer_hints(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/external-ip",
     "Traffic to external IPs goes to the endpoints that traffic policies and endpoint conditions select, with or "
-    "without hints, for every protocol, kind of client and target port.",
+    "without hints, for every protocol, kind of client and kind of target port.",
     level=MUST,
     features=CORE | {EXTERNAL_IPS},
     source=POLICIES,
@@ -134,7 +134,7 @@ def test_external_ip(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/external-ip-hints",
     "Traffic to external IPs goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
-    "condition, kind of client and target port.",
+    "condition, kind of client and kind of target port.",
     level=MUST,
     features=CORE | {EXTERNAL_IPS, NODE_HINTS},
     source=HINTS,
@@ -148,7 +148,7 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/ipv6",
     "Traffic over IPv6, to all kinds of Service addresses, goes to the endpoints that traffic policies and endpoint "
-    "conditions select, with or without hints, for every protocol, kind of client and target port.",
+    "conditions select, with or without hints, for every protocol, kind of client and kind of target port.",
     level=MUST,
     features=ALL,
     source=POLICIES,
@@ -166,7 +166,7 @@ def test_ipv6(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/ipv6-hints",
     "Traffic over IPv6, to all kinds of Service addresses, goes to the endpoints that hints select, for every "
-    "protocol, traffic policy, endpoint condition, kind of client and target port.",
+    "protocol, traffic policy, endpoint condition, kind of client and kind of target port.",
     level=MUST,
     features=ALL | {NODE_HINTS},
     source=HINTS,
@@ -178,8 +178,8 @@ def test_ipv6_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/affinity",
-    "Traffic to all kinds of addresses of Services with session affinity goes to the endpoints that traffic policies "
-    "and endpoint conditions select, with or without hints, for every protocol, kind of client and target port.",
+    "Traffic to any address of a Service with session affinity goes to the endpoints that traffic policies and "
+    "endpoint conditions select, with or without hints, for every protocol, kind of client and kind of target port.",
     level=MUST,
     features=ALL | {SESSION_AFFINITY},
     source=POLICIES,
@@ -191,8 +191,8 @@ def test_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/affinity-hints",
-    "Traffic to all kinds of addresses of Services with session affinity goes to the endpoints that hints select, for "
-    "every protocol, traffic policy, endpoint condition, kind of client and target port.",
+    "Traffic to any address of a Service with session affinity goes to the endpoints that hints select, for every "
+    "protocol, traffic policy, endpoint condition, kind of client and kind of target port.",
     level=MUST,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
@@ -204,8 +204,8 @@ def test_affinity_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/many-endpoints",
-    "Traffic to Services with 120 and 1,200 endpoints goes to the endpoints that traffic policies and endpoint "
-    "conditions select, with or without hints, for every protocol, kind of client and target port.",
+    "Traffic to Services with 120 or 1,200 endpoints goes to the endpoints that traffic policies and endpoint "
+    "conditions select, with or without hints, for every protocol, kind of client and kind of target port.",
     level=MUST,
     features=ALL | {SESSION_AFFINITY},
     source=POLICIES,
@@ -217,8 +217,8 @@ def test_many_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/many-endpoints-hints",
-    "Traffic to Services with 120 and 1,200 endpoints goes to the endpoints that hints select, for every protocol, "
-    "traffic policy, endpoint condition, kind of client and target port.",
+    "Traffic to Services with 120 or 1,200 endpoints goes to the endpoints that hints select, for every protocol, "
+    "traffic policy, endpoint condition, kind of client and kind of target port.",
     level=MUST,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,

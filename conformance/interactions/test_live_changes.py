@@ -22,7 +22,7 @@ OUTWARD = CORE | {EXTERNAL_IPS, LOAD_BALANCER}
 @requirement(
     "INTERACTIONS/live",
     "Traffic follows changes to an existing Service's endpoints, policies, type, protocol and target port, including "
-    "when they are reverted; addresses and ports that the Service no longer has stop answering.",
+    "when they are reverted; addresses and ports that are removed from the Service no longer answer.",
     level=MUST,
     features=CORE,
     source=SERVICES,
@@ -58,8 +58,8 @@ def test_live_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-addresses",
-    "An existing Service answers at external IPs and load balancer addresses exactly while it has them, and other "
-    "changes of the Service take effect at these addresses too.",
+    "An existing Service answers at external IPs and load balancer addresses while it has them, but not before or "
+    "afterwards, and other changes of the Service take effect at these addresses too.",
     level=MUST,
     features=OUTWARD,
     source=f"core/v1 ServiceSpec.externalIPs, ServiceStatus.loadBalancer; {SERVICES}",
@@ -134,8 +134,8 @@ def test_live_affinity_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-many-endpoints",
-    "An existing Service can grow to 120 endpoints and shrink again, and its changes take effect while it has 120 "
-    "endpoints.",
+    "An existing Service can grow to 120 endpoints and shrink again, and changes of the Service take effect while it "
+    "has 120 endpoints.",
     level=MUST,
     features=OUTWARD,
     source=SERVICES,

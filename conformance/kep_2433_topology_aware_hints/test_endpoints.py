@@ -110,7 +110,7 @@ def test_endpoint_of_several_ports_counts_once(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/hints-need-no-new-slice",
-    "A Service that gets or loses hints has no more slices than before.",
+    "When a Service gets or loses hints, the number of its slices does not increase.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={TOPOLOGY_MODE},

@@ -142,7 +142,7 @@ def test_node_of_unknown_size_ends_hints(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/own-zone-first-after-changes",
     "After endpoints are added or removed, and after the last node of a zone is removed, endpoints are hinted for "
-    "their own zones, except for those in excess of their zone's share.",
+    "their own zones, except for endpoints that exceed their zone's share.",
     level=SHOULD,  # a controller may keep slices unchanged within the threshold (Goals, minimize churn)
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized)",

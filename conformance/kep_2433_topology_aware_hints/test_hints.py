@@ -222,8 +222,8 @@ def test_zone_with_twice_the_cores_gets_twice_the_endpoints(three_zones: Cluster
 
 @requirement(
     "KEP-2433/four-hundred-endpoints",
-    "400 endpoints, spread unevenly over four zones of slightly different sizes, all get hints, and no zone is "
-    "overloaded by 20 % or more.",
+    "All 400 endpoints of a Service, spread unevenly over four zones of slightly different sizes, get hints, and no "
+    "zone is overloaded by 20 % or more.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 400 endpoints, 4 zones with slightly different cores; Overload",

@@ -81,8 +81,8 @@ def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removal-that-overloads-shares-out-anew",
-    "When the removal of a node leaves a zone overloaded, endpoints are allocated to zones again so that no zone is "
-    "overloaded; the addition of a node that leaves a zone overloaded has the same effect.",
+    "When the removal or addition of a node leaves a zone overloaded, endpoints are allocated to zones again so that "
+    "no zone is overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node removal that triggers threshold transition; Overload",
@@ -340,8 +340,8 @@ def test_nothing_flips_between_the_thresholds(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/between-the-thresholds-new-services-get-no-hints",
-    "Between 20 and 30 % overload, a Service that has hints keeps them, while an identical Service that gets the "
-    "topology annotation only then gets no hints.",
+    "Between 20 and 30 % overload, a Service that already has hints keeps them, but an identical Service to which the "
+    "topology annotation is added at this overload gets no hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (hints will not be added unless the expected initial overload is below 20 %)",

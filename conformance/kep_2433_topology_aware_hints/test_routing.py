@@ -85,7 +85,7 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/proxy-follows-the-annotation-of-a-live-service",
     "Once an existing Service gets the topology annotation Auto and hints, clients use the endpoints hinted for their "
-    "zone, and once annotation and hints are removed, clients use all endpoints; if LosslessChanges is claimed, no "
+    "zone; once the annotation and the hints are removed, clients use all endpoints; if LosslessChanges is claimed, no "
     "connection fails.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},

@@ -35,8 +35,8 @@ EXAMPLE = {"a": 20, "b": 16, "c": 14}
 
 @requirement(
     "KEP-2433/shares-of-the-example",
-    "Of 25 endpoints, zones with 20, 16 and 14 cores get about 40, 32 and 28 %, so that no zone is overloaded by 20 % "
-    "or more.",
+    "Zones with 20, 16 and 14 cores get about 40, 32 and 28 % of a Service's 25 endpoints, so that no zone is "
+    "overloaded by 20 % or more.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",
@@ -91,8 +91,8 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
 
 @requirement(
     "KEP-2433/zone-that-comes-gets-enough-of-several-slices",
-    "When a third zone with a fifth of all cores is added, the controller hints so many of a Service's 105 endpoints "
-    "for the new zone that every zone stays below the overload threshold.",
+    "When a third zone with a fifth of all cores is added, the controller hints enough of a Service's 105 endpoints "
+    "for the new zone to keep every zone below the overload threshold.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
@@ -131,7 +131,7 @@ def test_unequal_zones_above_the_threshold_get_no_hints(three_zones: Cluster, zo
 
 @requirement(
     "KEP-2433/own-zone-first",
-    "Endpoints are hinted for their own zones, except for those in excess of their zone's share.",
+    "Endpoints are hinted for their own zones, except for endpoints that exceed their zone's share.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized; taken from zones with excess)",

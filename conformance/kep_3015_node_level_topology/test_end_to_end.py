@@ -23,8 +23,8 @@ QUERIES, TRANSFERS = Port(53, "UDP", name="dns"), Port(53, "TCP", name="dns-tcp"
 
 @requirement(
     "KEP-3015/node-level-dns-on-each-node",
-    "Without an annotation on the Service, queries to DNS servers of a DaemonSet stay on the client's node while that "
-    "node has a server, and go to any server otherwise; every query over UDP and TCP is answered.",
+    "Without an annotation on the Service, queries to the DNS servers of a DaemonSet stay on the client's node while "
+    "that node has a server, and go to any server otherwise; every query over UDP and TCP is answered.",
     level=SHOULD,
     features={NODE_LEVEL_ROUTING},
     source="KEP-3015 (2022), User Stories, Per-Node DNS Pods",

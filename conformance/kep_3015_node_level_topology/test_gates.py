@@ -82,8 +82,8 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/node-level-manual-rollout-changes-nothing",
-    "When the NodeLevelTopology gate is enabled with the manual approach, hints and traffic of Services without the "
-    "topology annotation do not change, and no connection is lost.",
+    "When the NodeLevelTopology gate is enabled with the manual approach to node-level topology, hints and traffic of "
+    "Services without the topology annotation do not change, and no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Rollout, Upgrade and Rollback Planning (should have no effect at all)",
@@ -107,8 +107,8 @@ def test_manual_rollout_changes_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-automatic-rollout",
-    "When the NodeLevelTopology gate is enabled with the automatic approach, Services that meet the criteria get "
-    "node-level topology without further changes, and other Services do not; no connection is lost.",
+    "When the NodeLevelTopology gate is enabled with the automatic approach to node-level topology, Services that meet "
+    "the criteria get node-level topology without further changes, and other Services do not; no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Upgrade / Downgrade Strategy; Rollout, Upgrade and Rollback Planning",

@@ -78,8 +78,8 @@ def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-endpoint-comes-and-goes",
-    "When the only endpoint on a node is removed, clients on the node use other endpoints, and when it is added again, "
-    "they use it again; no connection fails.",
+    "When the only endpoint on a node is removed, clients on the node use other endpoints, and when the removed "
+    "endpoint is added again, they use it again; no connection fails.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Test Plan, e2e tests (when a local endpoint is available and when it is not)",
@@ -138,8 +138,8 @@ def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-stuck-hints-break-nothing",
-    "Stale node-level hints, on a Service that no longer has endpoints on most nodes, may unbalance its traffic but "
-    "never interrupt it.",
+    "Stale node-level hints on a Service that no longer has endpoints on most nodes may unbalance the Service's "
+    "traffic, but never interrupt it.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Version Skew Strategy (not that the service actually breaks)",

@@ -33,8 +33,8 @@ def _hints(pods: Sequence[Pod], *, nodes: bool) -> dict[str, Hints]:
 
 @requirement(
     "KEP-3015/new-values-reach-the-packets",
-    "Traffic to a Service that is created through the API stays in the client's zone with PreferSameZone, and with "
-    "PreferSameNode goes to the client's node, else to the client's zone, else anywhere.",
+    "Traffic to a Service that is created through the API stays in the client's zone with PreferSameZone; with "
+    "PreferSameNode, it goes to the client's node, else to the client's zone, else anywhere.",
     level=SHOULD,
     features={PREFER_SAME_ROUTING, ROUTING},
     source="KEP-3015, Test Plan, e2e tests",

@@ -126,8 +126,8 @@ def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster
 
 @requirement(
     "KEP-3015/value-changes-on-a-live-service",
-    "When trafficDistribution of an existing Service changes to PreferSameNode, node hints are added, and when it "
-    "changes back to PreferSameZone, they are removed; zone hints stay.",
+    "When trafficDistribution of an existing Service changes from PreferSameZone to PreferSameNode, node hints are "
+    "added, and when it changes back, they are removed; zone hints stay.",
     level=MUST,
     features={PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",

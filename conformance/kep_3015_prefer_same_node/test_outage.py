@@ -10,8 +10,8 @@ WEB = {"app": "web"}
 
 @requirement(
     "KEP-3015/routing-outlives-the-api-server",
-    "While the API server and the controller are down, traffic of a Service with PreferSameNode still goes to the "
-    "client's node, else to its zone, else anywhere.",
+    "While the API server and the controller are down, traffic to a Service with PreferSameNode still goes to the "
+    "client's node, else to the client's zone, else anywhere.",
     level=MUST,
     features={OUTAGE, PREFER_SAME_ROUTING},
     source="KEP-3015, Troubleshooting (no change from existing service/proxy behavior); KEP-4444, Troubleshooting",

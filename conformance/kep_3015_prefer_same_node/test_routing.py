@@ -201,8 +201,8 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
 
 @requirement(
     "KEP-3015/endpoint-of-the-node-lost-and-regained",
-    "When the only endpoint on a node is removed, clients on the node use another endpoint; when it is added again, "
-    "they use it again.",
+    "When the only endpoint on a node is removed, clients on the node use another endpoint; when the removed endpoint "
+    "is added again, they use it again.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, User Stories, DNS",
@@ -309,8 +309,8 @@ def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/local-sets-node-hints-aside",
-    "With a Local policy, external and in-cluster clients use the endpoints on the node, whatever nodes they are "
-    "hinted for.",
+    "With both traffic policies set to Local, in-cluster clients use the endpoints on their node, and external clients "
+    "those on the node that their traffic enters, whatever nodes the endpoints are hinted for.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_HINTS, NODE_PORT, UDP_SERVICES},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row); KEP-3015, Alternatives",

@@ -55,8 +55,8 @@ def test_new_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/skew-new-controller",
-    "A proxy that does not support PreferSameZone and PreferSameNode keeps traffic of Services with these values in "
-    "the zone.",
+    "A proxy that does not support PreferSameZone and PreferSameNode keeps traffic to Services with these values in "
+    "the client's zone.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (would at least fall back to prefer-same-zone)",
@@ -83,8 +83,8 @@ def test_old_controller_and_new_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/upgraded-cluster-knows-every-value",
-    "Once all components are upgraded, PreferClose and PreferSameZone keep traffic in the zone, and PreferSameNode "
-    "keeps it on the node, or in the zone if the node has no endpoint.",
+    "Once all components are upgraded, PreferClose and PreferSameZone keep traffic in the client's zone, and "
+    "PreferSameNode keeps it on the client's node, or in the zone if the node has no endpoint.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Upgrade / Downgrade Strategy",

@@ -132,7 +132,7 @@ def test_honored_means_that_every_node_follows(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/conditions-of-others-carry-a-domain",
-    "Every condition about traffic distribution, other than the standard ones, has a type with a domain prefix.",
+    "Every condition type about traffic distribution has a domain prefix, except for the types that KEP-4444 defines.",
     level=SHOULD,
     features={CONDITIONS, PREFER_CLOSE},
     source="KEP-4444, Condition usage by other implementations",

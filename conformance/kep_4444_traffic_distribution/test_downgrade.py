@@ -129,8 +129,8 @@ def test_objects_stay_when_proxies_are_downgraded(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-downgrade-ends-hints-of-the-field",
-    "When the controller is downgraded to a release without trafficDistribution, it removes the hints that the field "
-    "caused, and follows the topology annotation; no connection is lost.",
+    "When the controller is downgraded to a release without trafficDistribution, it removes the hints that it wrote "
+    "for the field, and follows the topology annotation; no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy (will simply not be considered in any decisions)",

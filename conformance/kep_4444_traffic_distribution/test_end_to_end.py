@@ -18,8 +18,8 @@ WEB = {"app": "web"}
 
 @requirement(
     "KEP-4444/field-reaches-the-packets",
-    "Traffic to a Service with PreferClose that is created through the API stays in the client's zone, and goes to "
-    "other zones if the client's zone has no endpoint, in each IP family.",
+    "In each IP family, traffic to a Service with PreferClose that is created through the API stays in the client's "
+    "zone, and goes to other zones if the client's zone has no endpoint.",
     level=SHOULD,
     features={ROUTING},
     source="KEP-4444, Test Plan, e2e tests",

@@ -92,8 +92,8 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-gate-off-ignores-the-field",
-    "With the ServiceTrafficDistribution gate disabled, a controller writes no hints for trafficDistribution, and "
-    "removes those that it wrote.",
+    "With the ServiceTrafficDistribution gate disabled, a controller writes no hints because of trafficDistribution, "
+    "and removes those that it wrote before.",
     level=MUST,
     features={CONTROLLER_RELEASES, PREFER_CLOSE},
     source="KEP-4444, Feature Enablement and Rollback (the new field will be ignored)",

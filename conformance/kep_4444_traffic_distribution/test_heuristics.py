@@ -101,8 +101,8 @@ def test_unknown_domain_is_no_preference(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/heuristic-of-a-domain-is-applied",
-    "With trafficDistribution trafficdist.dev/PreferNextZone, traffic stays in the client's zone, or goes to the next "
-    "zone with endpoints if the client's zone has none, in each IP family and after an endpoint is removed.",
+    "In each IP family, with trafficDistribution trafficdist.dev/PreferNextZone, traffic stays in the client's zone, "
+    "or goes to the next zone with endpoints if the client's zone has none, including after an endpoint is removed.",
     level=MUST,
     features={DOMAIN_HEURISTICS, ROUTING, SAMPLE_HEURISTIC},
     source="KEP-4444, Implementation specific heuristics",

@@ -258,8 +258,8 @@ def test_change_of_a_policy_writes_no_slice(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/annotation-knows-auto-alone",
-    "With any topology annotation other than Auto and auto, hints follow trafficDistribution; the values of "
-    "trafficDistribution have no meaning in the annotation.",
+    "While the topology annotation has any value other than Auto and auto, hints follow trafficDistribution; the "
+    "values of trafficDistribution have no meaning in the annotation.",
     level=SHOULD,
     features={PREFER_CLOSE, ENDPOINT_SLICES},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning; Alternatives, Repurpose the existing topology annotation",

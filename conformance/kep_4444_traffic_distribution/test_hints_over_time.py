@@ -32,8 +32,8 @@ def _delete_pod(cluster: Cluster, name: str) -> None:
 
 @requirement(
     "KEP-4444/right-hints-stay",
-    "After a Service is created, its trafficDistribution is set, changed or removed, a policy becomes Local, or a pod "
-    "is added or removed, the controller writes the correct hints and does not change them afterwards.",
+    "The controller writes the correct hints, and does not change them afterwards, when a Service is created, when its "
+    "trafficDistribution is set, changed or removed, when a policy becomes Local, and when a pod is added or removed.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",
@@ -74,8 +74,8 @@ def test_right_hints_stay(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/refused-annotation-leaves-nothing-to-the-field",
-    "A Service for which the heuristic of the topology annotation Auto yields no hints has no hints, whatever its "
-    "trafficDistribution, until the annotation is removed.",
+    "While the topology annotation is Auto but its heuristic yields no hints, a Service has no hints, whatever its "
+    "trafficDistribution; once the annotation is removed, hints follow trafficDistribution.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE},
     source="KEP-4444, Upgrade / Downgrade Strategy (the annotation will take precedence and the field will be "
@@ -166,8 +166,8 @@ def test_slice_of_somebody_else_stays_beside_its_own(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/hints-after-a-thousand-changes",
-    "After a hundred changes of a pod, each of which changes the slices of ten Services, the hints of all ten Services "
-    "are correct after the next change.",
+    "When a pod is added after a hundred changes of another pod, each of which changed the slices of ten Services, the "
+    "hints of all ten Services are correct.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",

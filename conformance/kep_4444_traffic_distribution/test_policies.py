@@ -89,8 +89,8 @@ def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[
 @pytest.mark.takes(17)
 @requirement(
     "KEP-4444/policy-table-in-all-combinations",
-    "For all combinations of both traffic policies (unset, Cluster and Local), traffic to the cluster IP and external "
-    "traffic is routed as the table of traffic policies in KEP-4444 says.",
+    "For all combinations of the two traffic policies (unset, Cluster and Local), traffic to the cluster IP and "
+    "external traffic is routed according to the table of traffic policies in KEP-4444.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source=SOURCE,
@@ -115,8 +115,8 @@ def test_table_holds_at_cluster_ip_and_node_port(three_zones: Cluster, external:
 
 @requirement(
     "KEP-4444/policy-table-at-load-balancer-addresses",
-    "At load balancer addresses, external clients are routed as the table of traffic policies in KEP-4444 says, and "
-    "in-cluster clients always follow hints.",
+    "At load balancer addresses, traffic of external clients is routed according to the table of traffic policies in "
+    "KEP-4444, and traffic of in-cluster clients always follows hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",
@@ -131,8 +131,8 @@ def test_table_holds_at_load_balancer_addresses(three_zones: Cluster, external: 
 
 @requirement(
     "KEP-4444/policy-table-at-external-ips",
-    "At external IPs, external clients are routed as the table of traffic policies in KEP-4444 says, and in-cluster "
-    "clients always follow hints.",
+    "At external IPs, traffic of external clients is routed according to the table of traffic policies in KEP-4444, "
+    "and traffic of in-cluster clients always follows hints.",
     level=MUST,
     features={EXTERNAL_IPS, EXTERNAL_POLICY, INTERNAL_POLICY, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",

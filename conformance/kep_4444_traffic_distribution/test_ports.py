@@ -75,8 +75,8 @@ def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
 
 @requirement(
     "KEP-4444/every-hinted-endpoint-of-many-is-used",
-    "Of 1,200 endpoints, clients in a zone use exactly the endpoints that are hinted for the zone, 120 in one zone and "
-    "48 in another; when the hints of a few endpoints change, traffic follows the new hints.",
+    "Clients in a zone use exactly those of a Service's 1,200 endpoints that are hinted for the zone, 120 in one zone "
+    "and 48 in another; when the hints of a few endpoints change, traffic follows the new hints.",
     level=SHOULD,
     must_if=EVEN_SHARES,
     features={CLUSTER_IP, ZONE_HINTS},

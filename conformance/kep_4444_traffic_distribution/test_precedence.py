@@ -35,8 +35,8 @@ def _sorted(pods: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
 
 @requirement(
     "KEP-4444/annotation-comes-before-the-field",
-    "With the topology annotation Auto or auto, under its newer or older name or both, hints follow the annotation, "
-    "whatever trafficDistribution is.",
+    "With the topology annotation Auto or auto, under its newer name, its older name or both, hints follow the "
+    "annotation, whatever trafficDistribution is.",
     level=MUST,
     features={PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Risks and Mitigations, and Test Plan, Integration tests",

@@ -274,7 +274,7 @@ def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/hints-come-and-go-on-a-live-service",
-    "A proxy follows hints when they are added to the slices of an existing Service, and stops when they are removed.",
+    "A proxy follows hints once they are added to slices of an existing Service, and no longer once they are removed.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; Feature Enablement and Rollback",
@@ -348,8 +348,8 @@ def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/each-port-is-judged-on-its-own",
-    "A proxy evaluates hints among the endpoints of the requested port only: a nearby endpoint of another port does "
-    "not count.",
+    "For each port of a Service, a proxy evaluates the hints of only that port's endpoints: a nearby endpoint of "
+    "another port does not count.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",

@@ -99,8 +99,8 @@ def test_upgraded_cluster(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/old-and-new-proxies-side-by-side",
-    "In a cluster with older and newer proxies, each node routes as the release of its own proxy does, and every "
-    "client gets an answer.",
+    "In a cluster with older and newer proxies, each node routes traffic as the release of its own proxy does, and "
+    "every client gets an answer.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning (partial rollouts) and Version Skew Strategy",

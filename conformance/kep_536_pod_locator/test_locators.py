@@ -26,8 +26,8 @@ RESOURCE = "KEP-536, New PodLocator resource"
 
 @requirement(
     "KEP-536/locator-comes-and-goes-with-its-pod",
-    "From its creation to its deletion, each pod has a PodLocator with the same namespace and name; a controller that "
-    "was down catches up with pods that were created or deleted meanwhile.",
+    "Each pod has a PodLocator with the same namespace and name from the pod's creation to its deletion; a controller "
+    "that was down catches up with pods that were created or deleted meanwhile.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod namespace and name); {CONTROLLER} (added, deleted)",
@@ -50,7 +50,7 @@ def test_locator_comes_and_goes_with_its_pod(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/locator-says-where-a-pod-is",
-    "A PodLocator has all addresses of its pod, the name of its node, and all labels of that node.",
+    "A PodLocator has all addresses of its pod, the name of the pod's node, and all labels of that node.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (copy all node labels); {CONTROLLER} (populate)",

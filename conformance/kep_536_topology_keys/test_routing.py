@@ -192,7 +192,7 @@ def test_final_star_makes_it_a_preference(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/missing-label-matches-nobody",
-    "A node without the label of a topology key matches no node on that key, not even other nodes without the label, "
+    "A node without the label of a topology key matches no node for that key, not even other nodes without the label, "
     "and the next key decides.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
@@ -326,7 +326,7 @@ def test_host_network_client_follows_keys(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/external-traffic-follows-keys-of-the-node-it-enters",
     "With externalTrafficPolicy Cluster, external traffic reaches the endpoints that the topology keys select for the "
-    "node that it enters; with the hostname as the only key, it stays on that node.",
+    "node that it enters; with the hostname as the only key, external traffic stays on that node.",
     level=MUST,
     features={NODE_PORT, TOPOLOGY_KEYS},
     source="KEP-536, Intersection with Local External Traffic Policy (feature parity), and Kube-proxy changes",

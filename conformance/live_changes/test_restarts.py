@@ -66,8 +66,8 @@ def test_restarted_proxies_know_every_kind(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/restarted-proxies-know-what-went",
     "When Services, node ports, ports, slices, endpoints and hints are removed and policies are changed while no proxy "
-    "runs on a node, a proxy that then starts on the node routes traffic by the current objects and serves nothing "
-    "that was removed.",
+    "runs on a node, a proxy that is then started on the node routes traffic according to the current objects and "
+    "serves nothing that was removed.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",

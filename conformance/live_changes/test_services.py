@@ -46,7 +46,7 @@ MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "quer
 @requirement(
     "CHANGES/ports-of-a-service",
     "An existing Service answers at a port that is added or renumbered, and no longer at the old number or at a "
-    "removed port; a port of the Service that does not change loses no connection.",
+    "removed port; no connection is lost at a port of the Service that does not change.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="core/v1 ServicePort.port (the port that will be exposed by this service)",
@@ -119,7 +119,7 @@ def test_port_names_of_a_live_service(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/node-port-of-a-service",
     "An existing Service answers at a new node port, including one that a deleted Service had, and no longer at its "
-    "old one; its cluster IP loses no connection.",
+    "old one; no connection to its cluster IP is lost.",
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServicePort.nodePort (the port on each node on which this service is exposed)",
@@ -158,8 +158,8 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/type-of-a-service",
-    "An existing Service answers at a node port while its type is NodePort, and nowhere while it is ExternalName; "
-    "at its cluster IP, no connection is lost when the type changes between ClusterIP and NodePort.",
+    "An existing Service answers at a node port while its type is NodePort, and nowhere while it is ExternalName; no "
+    "connection to its cluster IP is lost when the type changes between ClusterIP and NodePort.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServiceSpec.type (how the Service is exposed); externalName (no proxying will be involved)",
@@ -198,8 +198,8 @@ def test_type_of_a_live_service(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/load-balancer-type-of-a-service",
     "An existing Service answers at its load balancer address and node port while its type is LoadBalancer, and not "
-    "while it is ClusterIP or ExternalName; its cluster IP loses no connection when the type changes between ClusterIP "
-    "and LoadBalancer.",
+    "while it is ClusterIP or ExternalName; no connection to its cluster IP is lost when the type changes between "
+    "ClusterIP and LoadBalancer.",
     level=MUST,
     features={LOAD_BALANCER, NODE_PORT},
     source="core/v1 ServiceSpec.type (how the Service is exposed)",
@@ -237,7 +237,7 @@ def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/load-balancer-addresses-of-a-service",
     "A Service stops answering at an address removed from status.loadBalancer, and another Service that gets the "
-    "address answers there; the first Service loses no connection at its other addresses.",
+    "address answers there; no connection to the first Service's other addresses is lost.",
     level=MUST,
     features={LOAD_BALANCER},
     source="core/v1 LoadBalancerStatus.ingress (ingress points for the load-balancer)",
@@ -250,7 +250,7 @@ def test_load_balancer_addresses_of_a_live_service(three_zones: Cluster) -> None
 @requirement(
     "CHANGES/external-ips-of-a-service",
     "A Service stops answering at an address removed from spec.externalIPs, and another Service that gets the address "
-    "answers there; the first Service loses no connection at its other addresses.",
+    "answers there; no connection to the first Service's other addresses is lost.",
     level=MUST,
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs (addresses for which nodes accept traffic for this service)",
@@ -300,7 +300,7 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
 @requirement(
     "CHANGES/ip-mode-of-a-service",
     "While ipMode of a load balancer address is Proxy, nodes leave in-cluster traffic to the load balancer, and while "
-    "ipMode is VIP, nodes serve that traffic; another Service with ipMode VIP loses no connection.",
+    "ipMode is VIP, nodes handle that traffic; no connection to another Service with ipMode VIP is lost.",
     level=SHOULD,  # the KEP is about kube-proxy; core/v1 says that implementations may use the field
     must_if=IP_MODE,
     features={LOAD_BALANCER},
@@ -329,8 +329,8 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/source-ranges-of-a-service",
-    "A load balancer address answers only clients in loadBalancerSourceRanges as soon as ranges are set or changed, "
-    "and all clients once ranges are removed; the cluster IP loses no connection.",
+    "Once loadBalancerSourceRanges are set or changed, a load balancer address answers only clients in these ranges, "
+    "and once they are removed, it answers all clients; no connection to the cluster IP is lost.",
     level=SHOULD,  # "if specified and supported by the platform", and about the provider's load balancer
     must_if=SOURCE_RANGES,
     features={LOAD_BALANCER},

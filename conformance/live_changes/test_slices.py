@@ -81,7 +81,7 @@ def test_ports_of_slices(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/slices-of-a-service",
     "A Service uses the current endpoints of all its slices, including slices that are emptied and filled again and "
-    "slices of another manager; replacing a slice with an equal one loses no connection.",
+    "slices with another managed-by label; no connection is lost when a slice is replaced by an equal one.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -123,8 +123,7 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
 @pytest.mark.takes(6)
 @requirement(
     "CHANGES/shares-stay-even",
-    "After endpoints are removed and added again, in any order, every endpoint gets an equal share of a client's "
-    "connections.",
+    "After endpoints are added, removed and added again, every endpoint gets an equal share of a client's connections.",
     level=SHOULD,
     must_if=EVEN_SHARES,
     features={CLUSTER_IP},

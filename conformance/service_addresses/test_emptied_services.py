@@ -113,8 +113,8 @@ def _delete(cluster: Cluster, *to: AddressKind, **fields: Any) -> None:
 
 @requirement(
     "SERVICE/emptied-service-gives-no-answer",
-    "Once its slice is empty or deleted, or all its endpoints are neither ready nor serving, a Service no longer "
-    "answers at its cluster IP and node port, over TCP and UDP.",
+    "A Service no longer answers at its cluster IP and node port, over TCP and UDP, once its slice is empty or "
+    "deleted, or none of its endpoints is ready or serving.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source=SLICES,
@@ -126,8 +126,8 @@ def test_emptied_service_gives_no_answer(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/emptied-service-gives-no-answer-outside",
-    "Once its slice is empty or deleted, or all its endpoints are neither ready nor serving, a Service no longer "
-    "answers at its load balancer addresses and external IPs, over TCP and UDP.",
+    "A Service no longer answers at its load balancer addresses and external IPs, over TCP and UDP, once its slice is "
+    "empty or deleted, or none of its endpoints is ready or serving.",
     level=MUST,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=SLICES,

@@ -47,8 +47,8 @@ RATES = Rates(leak=0.25)
 @requirement(
     "SERVICE/address-in-two-slices",
     "If an address is in two slices of a Service with different target ports, clients use each of these ports "
-    "according to the hints in its slice; if the target ports are equal, clients use the address and other endpoints "
-    "as usual, even if the hints in the two slices differ.",
+    "according to the hints in its slice; if the target ports are equal, the address and other endpoints remain in "
+    "use, even if the hints in the two slices differ.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source=TWICE,
@@ -172,7 +172,7 @@ def test_slices_of_names_are_not_used(three_zones: Cluster) -> None:
 @requirement(
     "SLICE/large-slices-are-read-whole",
     "A proxy uses the ready endpoints of a slice with 1,000 endpoints, whether they are first or last in the slice, "
-    "and adapts when other endpoints become ready.",
+    "and uses other endpoints when these become ready instead.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice.endpoints (a maximum of 1000 endpoints); EndpointConditions.ready",

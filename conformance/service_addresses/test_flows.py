@@ -102,8 +102,8 @@ def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flow-from-before-the-first-endpoint",
-    "A UDP client that sends from one source port before the Service, or its first endpoint, exists gets an answer "
-    "once there is an endpoint, at the cluster IP and at a node port.",
+    "If a UDP client sends from one source port before the Service or its first endpoint exists, it gets an answer at "
+    "that source port once there is an endpoint, at the cluster IP and at a node port.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},

@@ -95,8 +95,8 @@ def test_service_with_unready_endpoints_alone_refuses(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-2086/local-without-any-endpoint-gives-no-answer",
-    "With a Local policy, a Service that has lost its last endpoint, or has only unready endpoints, does not answer "
-    "external and in-cluster clients on any node.",
+    "With a Local policy, a Service that has lost its last endpoint, or has only unready endpoints, answers neither "
+    "external nor in-cluster clients, on any node.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (lacks failover); core/v1 externalTrafficPolicy",

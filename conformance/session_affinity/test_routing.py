@@ -319,9 +319,9 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/node-port-from-outside",
-    "With session affinity, an external client of a node port keeps its endpoint; with externalTrafficPolicy Local, it "
-    "keeps an endpoint on the node that it uses, and once that endpoint is removed, moves to another one on that node "
-    "and keeps it.",
+    "With session affinity, an external client of a node port keeps its endpoint; with externalTrafficPolicy Local, "
+    "this is an endpoint on the node that its traffic enters, and once that endpoint is removed, the client moves to "
+    "another endpoint on that node and keeps that one.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",

@@ -268,8 +268,8 @@ def test_terminating_endpoints_are_the_last_resort_at_node_ports(three_zones: Cl
 
 @requirement(
     "KEP-1669/restarted-proxy-knows-who-terminates",
-    "A proxy that starts while an endpoint terminates sends that endpoint no connection while another endpoint is "
-    "ready, every connection if no other endpoint serves, and new connections once it is ready again.",
+    "When a proxy starts while an endpoint terminates, that endpoint gets no connections while another endpoint is "
+    "ready, and all connections if it is the only one that serves; once it is ready again, it gets new connections.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
     source="KEP-1669, Proposal; kubernetes#92019",

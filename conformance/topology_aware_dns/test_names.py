@@ -90,7 +90,7 @@ def test_headless_service_has_its_ready_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/endpoint-has-its-hostname",
-    "An endpoint of a headless Service with a hostname has a DNS name of its own below the Service's name, and SRV "
+    "In a headless Service, an endpoint with a hostname has a DNS name of its own below the Service's name, and SRV "
     "records point to that name; a name that two endpoints share has the addresses of both.",
     level=MUST,
     features={SERVICE_DNS},
@@ -246,7 +246,7 @@ def test_answers_may_be_kept_for_a_short_time(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/names-are-the-same-in-any-case",
-    "A DNS server answers queries without regard to upper and lower case in names.",
+    "A DNS server answers queries for a name in upper case, in lower case and in mixed case alike.",
     level=MUST,
     features={SERVICE_DNS},
     source="RFC 4343, 3",
@@ -369,7 +369,7 @@ def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/server-keeps-running",
-    "A DNS server keeps running and serving changes, whatever slices and Services the API server stores in this and "
+    "A DNS server keeps running and applying changes, whatever slices and Services the API server stores in this and "
     "all other scenarios of the run.",
     level=MUST,
     features={SERVICE_DNS},
