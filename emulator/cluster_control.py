@@ -145,7 +145,7 @@ def _end(state: ClusterState) -> None:
                 return
     finally:
         os.close(process)
-    raise HarnessError(f"process {state.pid} of cluster {state.name!r} has not ended in time")
+    raise HarnessError(f"process {state.pid} of cluster {state.name!r} did not end in time")
 
 
 def execute(name: str, place: str, command: Sequence[str]) -> None:

@@ -94,7 +94,7 @@ def _require_addresses(api: Api, wanted: ProbePlan) -> None:
     if foreign:
         said = f"--probe: {', '.join(foreign)} is not an address of Service {metadata['namespace']}/{metadata['name']}"
         theirs = ", ".join(sorted(addresses)) or "none"
-        raise UsageError(f"{said}, which has {theirs}: only its own addresses can be probed")
+        raise UsageError(f"{said} (addresses: {theirs}); only its own addresses can be probed")
 
 
 def _outcomes(wanted: ProbePlan, clients: ClientPods, dialer: Dialer) -> list[ProbeOutcomes]:

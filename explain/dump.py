@@ -138,7 +138,7 @@ def _yaml_documents(text: bytes, place: str) -> Iterator[Any]:
         for event in yaml.parse(text, Loader=_LOADER):  # the constructor is recursive, and expands aliases
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MOST_DEPTH or isinstance(event, yaml.AliasEvent):
-                raise UsageError(f"{place}: expected objects without aliases, as kubectl writes them")
+                raise UsageError(f"{place}: expected YAML without aliases and deep nesting, as kubectl writes it")
         yield from (each for each in yaml.load_all(text, Loader=_LOADER) if each is not None)
     except (yaml.YAMLError, UnicodeError) as error:
         raise UsageError(f"{place}: is neither JSON nor YAML: {' '.join(str(error).split())}") from None
@@ -170,7 +170,7 @@ def _gates(path: Path) -> Gates:
     content = _loaded(path) if path.is_file() else {}
     gates = content.values() if isinstance(content, dict) else [None]
     if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
-        raise UsageError(f'{path}: expected gates by component: {{"kube-apiserver": {{"TopologyAwareHints": true}}}}')
+        raise UsageError(f'{path}: expected feature gates like {{"kube-apiserver": {{"TopologyAwareHints": true}}}}')
     return dict(content)
 
 

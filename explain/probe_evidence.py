@@ -124,7 +124,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> ProbeP
     addresses = by_family(each for each in spec.get("clusterIPs") or () if each != "None")
     if not addresses or spec.get("type") == "ExternalName":
         kind = "ExternalName" if spec.get("type") == "ExternalName" else "headless"
-        said = f"--probe: Service {metadata['namespace']}/{metadata['name']} is {kind}, with no address in the cluster"
+        said = f"--probe: Service {metadata['namespace']}/{metadata['name']} is {kind} and has no cluster IP"
         raise UsageError(f"{said}; only cluster IPs can be probed")
     numbers = {port_name(each): each["port"] for each in spec["ports"]}
     slices = cluster.slices.get((metadata["namespace"], metadata["name"]), ())

@@ -42,14 +42,12 @@ class Netexec:
         """Parse `netexec` with its flags, or `pause`, which is the default. Raises `CommandError`."""
         name, *flags = arguments or ("pause",)
         if name not in ("netexec", "pause"):
-            raise CommandError(f'unknown command "{name}": the emulated agnhost has netexec and pause')
+            raise CommandError(f'unknown command "{name}": the emulated agnhost supports netexec and pause')
         values = {"http-port": 8080, "udp-port": 8081, "delay-shutdown": 0}
         for flag in flags:
             key, _, value = flag.removeprefix("--").partition("=")
             if key not in values or not value.removeprefix("-").isdecimal():
-                raise CommandError(
-                    f"unknown flag: {flag}: the emulated agnhost has --{', --'.join(values)}, with =NUMBER"
-                )
+                raise CommandError(f"unknown flag: {flag}: the emulated agnhost supports --{'=N, --'.join(values)}=N")
             values[key] = int(value)
         return cls(values["http-port"], values["udp-port"], values["delay-shutdown"], name == "netexec")
 

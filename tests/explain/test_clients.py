@@ -213,8 +213,8 @@ def test_port_without_listener_is_refused(
 
 
 REFUSED = {
-    "a name outside": (["shop/outside", "--probe"], "is ExternalName, with no address in the cluster"),
-    "no address": (["shop/headless", "--probe"], "is headless, with no address in the cluster"),
+    "a name outside": (["shop/outside", "--probe"], "is ExternalName and has no cluster IP"),
+    "no address": (["shop/headless", "--probe"], "is headless and has no cluster IP"),
     "an address": (["10.96.0.1", "--probe"], "10.96.0.1"),
     "no Service": (["shop/nobody", "--probe"], "it has closed"),
     "files": (["shop/web", "--probe", "--from", "x"], "one Service of a running cluster"),

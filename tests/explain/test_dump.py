@@ -199,8 +199,8 @@ BROKEN = {
     "nothing": ("", "it has no Service"),
     "text": ("hello", "expected a list of objects"),
     "no YAML": ("a: [", "is neither JSON nor YAML"),
-    "aliases": ("a: &a [1]\nb: *a", "expected objects without aliases"),
-    "depth": ("[" * 500, "expected objects without aliases"),
+    "aliases": ("a: &a [1]\nb: *a", "expected YAML without aliases"),
+    "depth": ("[" * 500, "expected YAML without aliases"),
     "no Service": (json.dumps({"items": everything("services")}), "kubectl get services -A -o json"),
 }
 

@@ -175,7 +175,7 @@ BROKEN = {
     "no objects": ("endpointslices.json", '{"items": [5]}', "expected a list of objects"),
     "no names": ("nodes.json", '{"items": [{"metadata": {}}]}', "expected a list of objects"),
     "no version": ("version.json", "5", "kubectl version -o json"),
-    "no gates": ("gates.json", '{"kube-apiserver": 5}', "expected gates by component"),
+    "no gates": ("gates.json", '{"kube-apiserver": 5}', "expected feature gates like"),
     "no spec": ("services.json", '{"items": [{"metadata": {"name": "web", "namespace": "shop"}}]}', "cannot be read"),
 }
 

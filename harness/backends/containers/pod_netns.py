@@ -147,7 +147,7 @@ class OpenNetns:
         def look() -> bool:
             found.update(self._places.pods([each for each in uids if each not in found]))
             if len(found) < len(uids):
-                raise NotYetError(f"{len(found)} of {len(uids)} pods have started")
+                raise NotYetError(f"only {len(found)} of {len(uids)} pods have started")
             return True
 
         try:

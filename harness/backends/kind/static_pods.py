@@ -81,7 +81,7 @@ def _container(pod: Object) -> Object:
     containers: list[Object] = pod["spec"]["containers"]
     if len(containers) != 1:
         raise UnavailableError(
-            f"static pod {pod['metadata']['name']} has {len(containers)} containers, but kubeadm's has one"
+            f"static pod {pod['metadata']['name']} has {len(containers)} containers; expected one, as in kubeadm's pods"
         )
     return containers[0]
 
