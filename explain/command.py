@@ -87,7 +87,7 @@ def explain(
 
     Read-only, except with --probe.
 
-    Prints the answer, then each cause with its evidence, nodes and fix (docs/explain.md describes each cause), then
+    Prints the result, then each cause with its evidence, nodes and fix (docs/explain.md describes each cause), then
     the endpoints that each node uses. Predicts the behaviour of released Kubernetes, unless --follow kep is given.
 
     The exit code is 1 if a Service does not get what it requests on some node (with --if: after the change).
