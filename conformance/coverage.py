@@ -158,7 +158,6 @@ def _counts(statements: Sequence[Statement]) -> str:
 
 
 def _untested(coverage: Coverage) -> Iterator[str]:
-    """Yield a line for each testable statement without a requirement."""
     for each in coverage.statements:
         match each.outcome:
             case OpenStatus(because):

@@ -24,7 +24,7 @@ _SILENT = {"drop", "reject"}
 
 @contextmanager
 def running(command: Sequence[str]) -> Iterator[DecideAll]:
-    """Run a process for each node. Yield a function that returns their decisions, or raises `DecisionError`."""
+    """Run a process for each node. Yield a function that returns decisions, or raises `DecisionError`."""
     with ExitStack() as stack:
         programs = {node: stack.enter_context(_Program(command, node, zone)) for node, zone in PLACES}
         pool = stack.enter_context(ThreadPoolExecutor(len(programs)))

@@ -63,8 +63,6 @@ def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
 
 
 class _ScenarioRunner:
-    """Runs batches of scenarios on one cluster, one batch at a time."""
-
     def __init__(self, cluster: Cluster, servers: Sequence[Pod]) -> None:
         self._cluster = cluster
         self._servers = servers
@@ -80,7 +78,7 @@ class _ScenarioRunner:
             play(self._cluster, self._servers, some, lambda name: self._explained(named[name]))
 
     def _explained(self, lifecycle: Lifecycle) -> str:
-        """Return a failing scenario as YAML, or "" after the first few. Shrink it unless it is a fixed scenario."""
+        """Return a failing scenario as YAML, or "" after the first few. Only fixed scenarios are not shrunk."""
         self._explained_failures += 1
         if self._explained_failures > _FEW:
             return ""

@@ -130,7 +130,6 @@ def _first(draw: Draw[Any], address: str, more: bool, hints: bool) -> State:
 
 @st.composite
 def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
-    """Generate a slice with this name."""
     of = draw(st.sampled_from(("", "", "", *OF[: 3 if state.dual else 2])))
     number = draw(st.sampled_from(range(PORTS)))
     servers = [each for each in range(len(SERVERS)) if each % PORTS == number]
@@ -209,7 +208,6 @@ def _rewritten(draw: Draw[Any], state: State, _: bool) -> State:
 
 @st.composite
 def _deleted(draw: Draw[Any], state: State, _: bool) -> State:
-    """Delete a slice."""
     kept = draw(st.sampled_from(state.slices)).name if state.slices else ""
     return replace(state, slices=tuple(each for each in state.slices if each.name != kept))
 

@@ -104,8 +104,6 @@ def _label(cluster: Cluster, lifecycles: Lifecycles, number: int) -> None:
 
 
 class _ScenarioService:
-    """The Service of a scenario while it runs."""
-
     def __init__(self, cluster: Cluster, name: str, lifecycle: Lifecycle, servers: Sequence[Pod]) -> None:
         self.name = name
         self.question = f"{name} at its {lifecycle.address}"
@@ -244,7 +242,6 @@ def _outward(state: State) -> tuple[oracle.AddressKind, ...]:
 
 
 def _addresses(state: State | None) -> int:
-    """Return the number of addresses of a Service."""
     if state is None or not state.exists:
         return 0
     return 1 + state.dual + (state.type != "ClusterIP") + len(_outward(state))

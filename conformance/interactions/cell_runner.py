@@ -84,7 +84,7 @@ def _port(cell: Cell, target: int | str) -> Port:
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
-    """Prove that each Service of which the test expects no answer can answer: let temporary servers answer first."""
+    """Prove that each Service from which the test expects no answer can answer: let temporary servers answer first."""
     silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
     if not silent:
         return

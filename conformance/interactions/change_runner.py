@@ -123,7 +123,6 @@ class _ServiceUnderChange:
         return had - has
 
     def switch(self) -> None:
-        """Switch the Service to its other cell."""
         self._now, self._next = self._next, self._now
         self._write(change_steps.between(self._next, self._now))
 

@@ -39,7 +39,6 @@ def size_zones(cluster: Cluster, **cores: int) -> None:
 
 
 def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) -> None:
-    """Distribute this many millicores among the nodes of a zone."""
     for number, name in enumerate(names):
         share = cpu_milli // len(names) + (cpu_milli % len(names) if number == 0 else 0)
         if cluster.topology.node(name).zone != zone:

@@ -187,6 +187,5 @@ def test_udp_flow_of_an_endpoint_that_went_unseen_moves(three_zones: Cluster) ->
 
 
 def _delete(cluster: Cluster, service: Service, other: Service) -> None:
-    """Delete a Service, and a slice of another Service."""
     cluster.delete_service(service)
     cluster.unpublish(other, "goes")
