@@ -97,7 +97,7 @@ def test_first_zone_of_a_node_brings_hints_back(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/node-of-unknown-size-changes-no-hint",
     "When all zones have the same number of cores, adding a node with unknown CPU capacity causes no slice write if "
-    "all zones then have the same number of nodes.",
+    "afterwards all zones have the same number of nodes.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Controller Unit Tests: node without way to determine cores; Assumptions",

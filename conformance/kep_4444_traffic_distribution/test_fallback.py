@@ -22,7 +22,7 @@ from trafficdist import (
 @requirement(
     "KEP-4444/zone-loses-and-regains-its-endpoints",
     "While the last endpoint of a zone is removed and added again, clients in the zone use endpoints in other zones, "
-    "and use the endpoint again once it is back; if LosslessChanges is claimed, no new connection fails.",
+    "and use the zone's endpoint again once it is back; if LosslessChanges is claimed, no new connection fails.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-4444, PreferClose (traffic would be routed to other zones); User Stories, Story 2",

@@ -35,7 +35,7 @@ FIELD = "spec.trafficDistribution"
 
 @requirement(
     "KEP-4444/api-stores-values-with-a-domain",
-    "The API server accepts and returns a trafficDistribution that consists of a domain, a slash and a name.",
+    "The API server accepts and returns a value of trafficDistribution that consists of a domain, a slash and a name.",
     level=MUST,
     features={DOMAIN_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Implementation specific heuristics",

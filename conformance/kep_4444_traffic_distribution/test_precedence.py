@@ -56,8 +56,8 @@ def test_annotation_comes_before_the_field(three_zones: Cluster, annotations: Ma
 
 @requirement(
     "KEP-4444/annotation-set-and-removed-on-a-live-service",
-    "On an existing Service with trafficDistribution, hints follow the topology annotation when it is set, and "
-    "trafficDistribution when the annotation is disabled, changed or removed.",
+    "On an existing Service with trafficDistribution, hints follow the topology annotation when it is set, and follow "
+    "trafficDistribution again when the annotation is disabled, changed or removed.",
     level=MUST,
     features={PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Risks and Mitigations (the annotation will take precedence)",

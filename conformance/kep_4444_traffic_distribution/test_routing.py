@@ -274,7 +274,7 @@ def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/hints-come-and-go-on-a-live-service",
-    "A proxy follows hints once they are added to slices of an existing Service, and no longer once they are removed.",
+    "Once hints are added to a Service's slices, a proxy follows them; once they are removed, it uses all endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; Feature Enablement and Rollback",

@@ -147,8 +147,8 @@ def test_first_address_of_an_endpoint_is_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/slices-of-names-are-not-used",
-    "A Service gets no endpoints from slices of type FQDN, whatever their addresses look like; while it has such "
-    "slices, changes of its other slices take effect.",
+    "A Service gets no endpoints from slices with address type FQDN, whatever their addresses look like; while it has "
+    "such slices, changes of its other slices take effect.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice.addressType (kube-proxy and others do not process FQDN); Endpoint.addresses",
