@@ -111,7 +111,7 @@ def test_annotation_of_a_live_service_is_followed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/policy-local-is-not-filtered",
-    "With internalTrafficPolicy Local, a client uses the endpoints on its node whatever zones they are hinted for.",
+    "With internalTrafficPolicy Local, a client uses the endpoints on its node, whatever zones they are hinted for.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, INTERNAL_POLICY},
     source=f"{TABLE}: feature gate on, Local, hints matching zone",

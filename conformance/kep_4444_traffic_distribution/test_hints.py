@@ -119,8 +119,8 @@ def test_unready_endpoints_have_no_hints_until_they_are_ready(three_zones: Clust
 
 @requirement(
     "KEP-4444/endpoint-without-zone-gets-no-hint",
-    "With PreferClose, an endpoint on a node without a zone label has no hint, and endpoints on other nodes have "
-    "theirs.",
+    "With PreferClose, an endpoint on a node without a zone label has no hint, and endpoints on other nodes have hints "
+    "for their zones.",
     level=SHOULD,  # the KEP does not cover this case; without any hints, routing would be the same
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",

@@ -86,8 +86,8 @@ def test_one_key_is_a_hard_requirement(three_zones: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-536/any-label-can-be-a-key",
-    "A topology key can be any node label: only the label's value decides which endpoints match, even across zones "
-    "and if the value is empty.",
+    "A topology key can be any node label: only the label's value decides which endpoints match, even if they are in "
+    "another zone or the value is empty.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Goals (arbitrary topological domains, e.g. node, rack, zone, region, by node labels)",
