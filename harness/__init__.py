@@ -1,4 +1,4 @@
 """The test harness: clusters, adapters for the judged components, probes, verdicts and reports.
 
-Authors of scenarios import `trafficdist`. They import no subpackage of this package.
+Scenarios import `trafficdist`, and no module of this package.
 """

@@ -78,7 +78,7 @@ class Cache:
     def put(
         self, component: Binary, version: Version, binary: Path, origin: Origin, files: Mapping[str, str] | None = None
     ) -> CacheEntry:
-        """Move a binary from `workspace` into the cache atomically. `files` maps more file names to contents."""
+        """Move a binary from `workspace` into the cache atomically. `files` maps other file names to contents."""
         folder = self._home(component.name) / version.tag
         with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)

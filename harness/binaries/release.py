@@ -32,7 +32,7 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Official binaries. `mirrors` replace the publisher, in this order. `listing` is the URL of a release list."""
+    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` is a release list's URL."""
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)

@@ -50,7 +50,7 @@ class Check(Generic[S_contra]):
     """One check of a machine, a cluster or settings. `ask` returns a string if it succeeds, and findings otherwise.
 
     An `UnavailableError` becomes a finding with state `fault`, and other errors of an API server become findings with
-    state `UNKNOWN`. `remedy` and `costs` are defaults for the findings. If `gates` is set, later checks need this one.
+    state `UNKNOWN`. `remedy` and `costs` are defaults for the findings. If `gates` is set, its failure ends all checks.
     """
 
     name: str
@@ -127,7 +127,7 @@ def costs(
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
 ) -> list[UnjudgedRequirements]:
-    """Return which requirements cannot be judged because of the findings, by profile. Omit unaffected profiles."""
+    """Return the requirements that cannot be judged because of the findings, for each affected profile."""
     lacks = list(findings)
     found = []
     for profile in sorted(profiles):

@@ -49,7 +49,7 @@ def missing(names: Iterable[str]) -> dict[str, str]:
 
 
 def absent(program: str) -> str:
-    """Return that a program is not installed, and how to install it, or "" if it is installed."""
+    """Return an error text with the fix if a program is not installed, else ""."""
     if shutil.which(program, path=search_path()) is not None:
         return ""
     return f"not installed: on Debian and Ubuntu `apt-get install {PACKAGES.get(program, program)}`"

@@ -8,7 +8,7 @@ failed sync after a second. So the barrier then waits until the queue is empty a
 If the node's change arrives last, the slice shows the old zone until the next sync of the barrier's Service.
 In this case, the barrier changes its Service again. The barrier changes its node only after another node has changed,
 because a node change may make the controller sync other Services, and the harness must not cause such a sync.
-The only exception: controllers do not notice a change of a node's CPU, so `Nodes.resize` causes a sync.
+The only exception is `Nodes.resize`, because controllers would not notice a change of a node's CPU without a sync.
 
 Proxies ignore the barrier's headless Service. Topology heuristics ignore its Node, which has a control plane label.
 """
@@ -96,7 +96,7 @@ class ControllerBarrier:
         return text
 
     def _look(self) -> tuple[str, dict[str, str]]:
-        """Return the resource versions of the API server and of each node except the barrier's node."""
+        """Return the resource versions of the node list and of each node except the barrier's node."""
         listed = self._api.request("GET", "/api/v1/nodes").body
         nodes = (each["metadata"] for each in listed.get("items") or ())
         revision = str((listed.get("metadata") or {}).get("resourceVersion", ""))
@@ -137,13 +137,12 @@ class ControllerBarrier:
         self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
 
     def _trigger_sync(self) -> None:
-        """Make the controller sync the barrier's Service again, with the controller's current pod and node data."""
         self._agains += 1
         self._api.patch("services", _NAME, _NAME, {"metadata": {"annotations": {_AGAIN: str(self._agains)}}})
 
     @property
     def _ready(self) -> bool:
-        """The readiness of the barrier's pod, which alternates. A new address would count as two changed endpoints."""
+        """The pod's readiness, which alternates between rounds. A new address would count as two changed endpoints."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

@@ -1,7 +1,7 @@
 """Runs etcd, kube-apiserver and kube-controller-manager as local processes, as in a real control plane.
 
-The harness acts as scheduler, kubelet and cloud provider, as for the embedded control plane. Every release in the cache
-of `trafficdist components` can run. A release can replace another release, and the stored objects remain.
+The harness acts as scheduler, kubelet and cloud provider, as it does for the embedded control plane. Every release in
+the cache of `trafficdist components` can run.
 """
 
 import socket
@@ -24,7 +24,7 @@ class BinaryControlPlane(LocalApiServer):
     _make_processes: type[Processes] = Processes
 
     def __init__(self, release: Release | None = None, *, controller: str = "") -> None:
-        """`controller` is the version of the controller at boot. Raises `UnavailableError` if etcd is missing."""
+        """`controller` is the controller's initial version. Raises `UnavailableError` if etcd is missing."""
         self.release = release or Release()
         self._controller_version = controller
         processes = self._make_processes()

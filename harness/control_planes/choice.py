@@ -1,7 +1,7 @@
 """Parses --control-plane and --controller together, and derives the defaults of other options.
 
-A run with an old Kubernetes release judges the features and behaviour of that release. An explicit option always has
-precedence.
+A run with an old Kubernetes release judges the features and behaviour of that release. An explicit option overrides
+the derived default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "NodePortAllocati
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneChoice:
-    """The kinds and versions ("": latest installed) of the control plane and controller. `file` is a recipe."""
+    """The kinds and versions ("": latest installed) of the control plane and controller. `file` is a recipe's path."""
 
     plane: str
     controller: str

@@ -18,7 +18,7 @@ _API_SERVER = "kube-apiserver-kubelet-client"
 
 
 class KubeletCertificates:
-    """The certificate authority, in memory, through which API server and kubelets of a cluster trust each other."""
+    """An in-memory certificate authority, through which the API server and kubelets of a cluster trust each other."""
 
     def __init__(self) -> None:
         self._authority = trustme.CA()
@@ -33,7 +33,7 @@ class KubeletCertificates:
         return self._client.private_key_and_cert_chain_pem.bytes()
 
     def of_api_server(self) -> ssl.SSLContext:
-        """Return the TLS context of an API server. It trusts kubelets at the addresses in their certificates."""
+        """Return the TLS context of an API server. It verifies a kubelet's certificate and address."""
         context = ssl.create_default_context(cadata=self.authority_pem.decode())
         _load(context, self.client_pem)
         return context
@@ -66,7 +66,7 @@ class ControlPlane(Protocol):
 
     @property
     def controller(self) -> str:
-        """The name of the EndpointSlice controller for reports, and its version if it differs from the API server's."""
+        """The EndpointSlice controller's name and version for reports, such as "kube-controller-manager v1.37.1"."""
 
     def start(self) -> None:
         """Start the API server and the controller, and wait until they are ready."""
@@ -90,10 +90,10 @@ class ControlPlane(Protocol):
         """Serve the API on another listening socket, which may be in any netns. `stop` closes the socket."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let the API server connect to pods and kubelets through sockets from `open_socket`, called in any thread."""
+        """Let the API server reach pods and kubelets through sockets from `open_socket`, which any thread may call."""
 
     def kubeconfig(self) -> dict[str, Any]:
-        """Return a client's kubeconfig with the address, the certificate and the credentials."""
+        """Return a kubeconfig for clients."""
 
     def synced(self) -> bool:
         """Return whether the controller has processed all writes, or is stopped. Raises `EndedError`."""

@@ -103,7 +103,7 @@ class LocalControllerManager:
         return self._barrier is None or self._barrier.passed()
 
     def metrics(self) -> str:
-        """Return the metrics without the barrier's own writes. Raises `InconclusiveError` if there is no response."""
+        """Return the metrics without the effect of the barrier. Raises `InconclusiveError` if there is no response."""
         if self._barrier is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         return self._barrier.without_barrier(self._scrape())

@@ -25,7 +25,7 @@ from reference.features import NEWEST, Features, parse_version
 
 
 def features_of(release: Release) -> Features:
-    """Return the reference's features in a release. Raises `UsageError` with the known versions or gates."""
+    """Return the reference implementation's features in a release. Raises `UsageError`."""
     try:
         version = parse_version(release.version) if release.version else NEWEST
         return Features(version, dict(release.gates), "kep" if release.follows == "kep" else "released")
@@ -34,7 +34,7 @@ def features_of(release: Release) -> Features:
 
 
 def node_level_of(release: Release) -> NodeLevel | None:
-    """Return how a release's controller selects Services for node hints, or None for the default.
+    """Return the rule by which a release's controller selects Services for node hints, or None for the default.
 
     Raises `UsageError`.
     """

@@ -32,7 +32,7 @@ _NAMESPACE_PATH = path_of("namespaces", "", NAMESPACE)
 
 
 def silent(text: str) -> None:
-    """Discard a message: the default of `say`."""
+    """Discard a message."""
 
 
 @contextlib.contextmanager
@@ -48,8 +48,8 @@ def hold(
 ) -> "Iterator[HeldLease]":
     """Hold the Lease of the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
 
-    `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first, and reports to
-    `say`. `ends` means that the cluster will be deleted, so nothing is removed at the end. Raises `DistrustError` if
+    `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first. `say` gets
+    messages. `ends` means that the cluster will be deleted, so nothing is removed at the end. Raises `DistrustError` if
     another run holds the Lease or the API server denies access to it.
     """
     held = HeldLease(api, run_id, say)
@@ -82,7 +82,7 @@ def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
 
 class HeldLease:
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
-        """Send no request yet. `take` acquires the Lease."""
+        """Does not acquire the Lease: call `take`."""
         self.run_id = run_id
         self.ended = threading.Event()
         self.lost = ""
@@ -119,7 +119,7 @@ class HeldLease:
                 self._renew()
 
     def give_back(self) -> None:
-        """Remove this run's objects, and the Lease if this run holds it. The next run removes what remains."""
+        """Remove this run's objects, and the Lease if this run holds it. The next run removes objects that remain."""
         deadline = time.monotonic() + _BACK_SECONDS
         done = bool(self.lost)
         while not done:

@@ -17,7 +17,7 @@ _NAMESPACE = "kube-node-lease"
 
 
 class NodeLeaseMonitor:
-    """Checks, at each call of `look`, whether all nodes have renewed their Leases, or one of them is too late."""
+    """Checks whether all nodes renew their Leases within a time limit."""
 
     def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
         self._api = api
@@ -27,7 +27,7 @@ class NodeLeaseMonitor:
         self._silent = {name: at for name, at in renewed.items() if at}
 
     def look(self) -> str | None:
-        """Return which node is missing, not ready or silent for too long, "" if all are alive, or None if unknown."""
+        """Return the problem of a missing, unready or silent node, "" if all nodes are alive, or None if unknown."""
         if why := not_ready(self._api, self._nodes):
             return why
         self._silent = {name: at for name, at in self._silent.items() if _renewed(self._api, self._nodes[name]) == at}
@@ -68,12 +68,12 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
 
 
 def not_ready(api: Api, nodes: Iterable[str]) -> str:
-    """Return which of these nodes does not exist or is not ready, according to the API, or "" if all are ready."""
+    """Return the problem of the first node that is missing or not ready in the API, or "" if all are ready."""
     listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
     return next(filter(None, (errors.of_node(name, listed.get(name)) for name in nodes)), "")
 
 
 def _renewed(api: Api, node: str) -> str:
-    """Return when the kubelet last renewed its Lease, or "" if there is no Lease or the run cannot read it."""
+    """Return the last renewal time of the kubelet's Lease, or "" if there is no Lease or the run cannot read it."""
     answer = api.request("GET", path_of("leases", _NAMESPACE, node))
     return str((answer.body.get("spec") or {}).get("renewTime") or "") if answer.code == 200 else ""

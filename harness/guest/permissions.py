@@ -13,7 +13,7 @@ from harness.guest import errors
 class Rule:
     """Verbs on resources of an API group in all namespaces, or on URL `paths`.
 
-    `why` completes "this rule is needed to …". `without` says what a run cannot report without the rule. It is "" if no
+    `why` completes "this rule is needed to …". `without` is the effect on a run without the rule, or "" if no
     run works without the rule.
     """
 

@@ -3,8 +3,8 @@
 A pod without a network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
 when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY` seconds until the
 answer arrives or times out. If a control probe is lost, a missing answer counts as `Unknown`, because it proves nothing
-about the proxy. A wrong pod's answer is still wrong. While all answers arrive, no control probes are sent, so nodes
-track no additional connections.
+about the proxy. An answer from a wrong pod still counts as a failure. While all answers arrive, no control probes are
+sent, so nodes track no additional connections.
 
 Faults shorter than twice `EVERY` may remain undetected. All code except `ControlProbeBlock` runs on the loop's thread.
 """
@@ -45,7 +45,7 @@ class ControlTargets(Protocol):
         """Return the address and UDP port of each pod that should be reachable now, by pod name."""
 
     def overflows(self) -> Callable[[], int]:
-        """Return a function that counts the connections that a full conntrack table has dropped since this call."""
+        """Return a function that counts connections dropped by a full conntrack table since `overflows` was called."""
 
 
 def once(probe: Probe) -> Callable[[], list[Probe]]:
@@ -56,7 +56,7 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
 
 @dataclass(slots=True, eq=False)
 class ControlProbes:
-    """Sends control probes for the probes that `missing` returns, every `EVERY` seconds until `conclude` or `end`."""
+    """Sends control probes for the probes from `missing`, every `EVERY` seconds until `conclude` or `end` is called."""
 
     targets: ControlTargets | None
     reactor: Reactor
@@ -75,7 +75,7 @@ class ControlProbes:
         self.reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        """Start a round of control probes for missing answers. Measure waits for a CPU, which extend time limits."""
+        """Start a round of control probes for missing answers, and measure how long programs wait for a CPU."""
         missing = list(self.missing())
         if not self._samples and not all(each.silent for each in missing):
             self._samples = True
@@ -122,7 +122,7 @@ class ControlProbes:
     def _some(
         self, key: tuple[int, int], pods: Mapping[str, tuple[str, int]], most: int
     ) -> Mapping[str, tuple[str, int]]:
-        """Return the pods of this round: all pods, or `most` of them in turn if there are more."""
+        """Return the pods of this round: all pods, or the next `most` pods if there are more."""
         if len(pods) <= most:
             return pods
         turn = next(self._turns.setdefault(key, itertools.count(0, most))) % len(pods)
@@ -146,7 +146,7 @@ class ControlProbes:
 
 @dataclass(slots=True, eq=False)
 class _ClientRound:
-    """One client's control probes in one round. They share one socket on an unused port. Each has its own nonce."""
+    """One client's control probes in one round. They share a socket on an unused port, and differ in their nonces."""
 
     _control: ControlProbes
     _client: SocketSource
@@ -196,7 +196,7 @@ class _ClientRound:
         self._finish()
 
     def give_up(self, why: str) -> None:
-        """Ignore the loop's failure, which makes all judged probes `Unknown`."""
+        """Do nothing, because a fault of the harness ends all judged probes as `Unknown`."""
 
     def drop(self) -> None:
         self.done = True
@@ -220,7 +220,7 @@ class ControlProbeBlock:
         self._reactor = reactor
 
     def fault(self) -> str:
-        """Return the fault that control probes found, or "". Call this once only. Raises `InconclusiveError`."""
+        """Return the fault that control probes found, or "". Call this method only once. Raises `InconclusiveError`."""
 
         def conclude(result: Future[str]) -> None:
             self._control.conclude(partial(self._reactor.finish, result), [self._probe])

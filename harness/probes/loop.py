@@ -1,7 +1,7 @@
 """The probe loop, which runs all echo servers and probes of a cluster on one thread. Calls from other threads block.
 
 Probes are sent either as fast as possible with a limited number in flight, or at a fixed rate. At a fixed rate, the
-next probe is sent even if the previous one has no answer, so even short gaps are detected.
+next probe is sent even if the previous one has no answer, so short outages are detected.
 """
 
 import itertools
@@ -56,7 +56,6 @@ class _ProbeSender(ABC):
         return len(self._outcomes)
 
     def _send(self) -> None:
-        """Send the next probe. After the last probe, begin again with the first."""
         number = len(self._outcomes)
         self._outcomes.append(_PENDING)
         probe = self._probes[number % len(self._probes)]
@@ -75,7 +74,6 @@ class _ProbeSender(ABC):
     def _proceed(self) -> None: ...
 
     def _conclude(self) -> None:
-        """Report the outcomes, after a last round of control probes if answers are missing."""
         if any(map(is_missing, self._outcomes)):
             self._control.conclude(self._concluded, self._without_answer(self._looked_at, self.asked))
         else:
@@ -160,7 +158,7 @@ class ProbeLoop:
     """A context manager that runs echo servers and probes. Its methods must not be called on the loop's own thread."""
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
-        """`targets` are the targets of control probes. Without targets, no control probes are sent."""
+        """Without `targets`, no control probes are sent."""
         self._targets = targets
         self._reactor = Reactor()
         self._answers = ReplyParser()

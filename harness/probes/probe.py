@@ -33,7 +33,7 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 REPEATED_SYN = 1.0  # seconds after which the kernel retransmits a SYN
 
 MOST, MOST_IF_STOPPED = 5, 2
-"""The maximum factors that extend a probe's time limit (see `time_left`), normally and while a program is stopped."""
+"""The maximum factors by which a probe's time limit is extended: usually, and while a program is stopped."""
 
 _REFUSALS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
 """Errors that only the network path causes, never the client. Socket-level load balancers usually refuse with EPERM."""
@@ -80,7 +80,7 @@ class Probe:
         return self.timeout * (1 if self.silent else MOST)
 
     def overdue(self, began: float) -> Observation | float:
-        """Return the outcome if the time limit has passed, else the remaining seconds. `began` is in monotonic s."""
+        """Return the outcome if the time limit has passed, else the remaining seconds. `began` is a monotonic time."""
         passed = time.monotonic() - began
         return TIMED_OUT if self.silent else without_answer(self.timeout, passed, RUN_DELAY.lost(began))
 
@@ -200,7 +200,7 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 
 
 def send(sock: socket.socket, question: bytes) -> None:
-    """Send a request. Raises `OSError`. Ignores EPERM: the client's node drops the packet, or rejects it by ICMP."""
+    """Send a request. Raises `OSError`. Ignores EPERM, which means that the client's node filters the packet."""
     with contextlib.suppress(PermissionError):
         sock.send(question)
 

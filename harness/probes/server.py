@@ -99,7 +99,7 @@ def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int)
 
 
 class _ServerSocket:
-    """A socket of a server. It stays open after a fault of the harness; only probes end as `Unknown`."""
+    """A server's socket. It stays open after a fault of the harness, which ends only probes."""
 
     __slots__ = ("_reactor", "_socket")
 
@@ -214,7 +214,7 @@ class Server:
             self._reactor.call(self.shut)
 
     def open(self, namespace: SocketSource, ports: tuple[ServerPort, ...]) -> None:
-        """Open all ports, or none if one fails. For the loop's thread. Raises `OSError` and `UsageError`."""
+        """Open all ports, or none if one fails. Call this on the loop's thread. Raises `OSError` and `UsageError`."""
         try:
             for port in ports:
                 sock = port.open(namespace)

@@ -1,4 +1,4 @@
-"""A long-lived connection, to test whether it survives a change, and which server it then reaches."""
+"""A long-lived connection, which shows whether a flow survives a change, and which server it reaches afterwards."""
 
 import contextlib
 import socket
@@ -63,7 +63,7 @@ class Stream:
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
     def begin(self, result: Future[Observation]) -> None:
-        """Connect, and send the first request, on the loop's thread."""
+        """Connect, and start the first request. Runs on the loop's thread."""
         self._result = result
         self._watch()
         self._asked += 1
@@ -101,7 +101,7 @@ class Stream:
         self._reactor.finish(result, outcome)
 
     def overdue(self, began: float, now: float, deadline: _Deadline) -> None:
-        """Time out the current request, or wait longer. A TCP connection that never got an answer is closed."""
+        """End the current request, or extend its time limit. Close a TCP connection that never received an answer."""
         outcome = self.probe.overdue(began)
         if isinstance(outcome, float):
             self._reactor.at(now + outcome, deadline)

@@ -113,7 +113,7 @@ def _seconds(duration: str) -> float:
 class BarrierObjects:
     """Writes new Services and EndpointSlices, which change no rule, and deletes the previous ones.
 
-    When the new ones appear in a proxy's log, the proxy has received all earlier writes: a watch keeps their order.
+    When new objects appear in a proxy's log, the proxy has received all earlier writes: watches keep the order.
     """
 
     def __init__(self, api: Api) -> None:

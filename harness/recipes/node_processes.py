@@ -77,7 +77,7 @@ class ApiServerAccess:
         return self._sandboxes[node]
 
     def show(self, node: str, namespace: Namespace, name: str) -> Path:
-        """Return a path with which programs on a node can enter a netns, until the path is deleted. Idempotent."""
+        """Return a path through which programs on a node can enter a netns, until the path is deleted. Idempotent."""
         path = self.folder / node / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists():

@@ -41,7 +41,7 @@ Run = Callable[[str, str, tuple[str, ...], Mapping[str, str], float], None]
 """Runs a command on a node, given its purpose, additional values and the time limit. Raises `InconclusiveError`."""
 
 Show = Callable[[str, Namespace, str], Path]
-"""Given a node, a netns and a name, returns a path with which commands on the node can enter the netns."""
+"""Given a node, a netns and a name, returns a path through which commands on the node can enter the netns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _values(port: PodAttachment) -> dict[str, str]:
 
 
 def _answers(node: Namespace, address: str) -> bool:
-    """Return whether a host responds: it promptly refuses a connection to a port on which no program listens."""
+    """Return whether a host is reachable, by connecting to a closed port: only a reachable host refuses in time."""
     with node.socket(NUMBERS["IPv6" if ":" in address else "IPv4"], socket.SOCK_STREAM) as asking:
         asking.settimeout(_TRY_SECONDS)
         return asking.connect_ex((address, _CLOSED_PORT)) == errno.ECONNREFUSED

@@ -1,4 +1,4 @@
-"""Check whether a program is ready and has processed all changes. A check returns why it fails, or ""."""
+"""Check whether a program is ready and has processed all changes. A check returns the reason for its failure, or ""."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -100,7 +100,7 @@ class LogCheck:
 
 @dataclass(frozen=True, slots=True)
 class CommandCheck:
-    """Check that a command exits with 0. The command gets the program's sandbox and environment variables."""
+    """Check that a command exits with 0. It runs in the program's sandbox and environment."""
 
     command: Command
 

@@ -35,7 +35,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOneKey:
-    """A mapping with exactly one key of `kinds`. If the key's dataclass has one field, the key has its value."""
+    """A mapping with exactly one key of `kinds`. A dataclass with one field is written as the field's value."""
 
     kinds: Mapping[str, type]
 

@@ -47,7 +47,7 @@ def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declare
 
 
 def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
-    """Return the typical seconds of each requirement that the options may select, from the suite's table of needs."""
+    """Return `TYPICAL` seconds for each requirement in the suite's table of needs that the options select."""
     try:
         known = needs.read(suite)
     except UsageError:  # the suite has no table

@@ -79,7 +79,7 @@ class OutputFolder:
         self._lock = mark
 
     def let_go(self) -> None:
-        """Unlock the folder. Without `finish`, the workers' parts remain, for `trafficdist judge`."""
+        """Unlock the folder. The workers' parts remain for `trafficdist judge`."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -150,7 +150,7 @@ class OutputFolder:
         return [{"path": path, "sha256": found[path]} for path in sorted(found)]
 
     def _link_latest(self, name: str) -> None:
-        """Point the symbolic link `latest` to this folder if the folder is in the default location."""
+        """Point the symbolic link `latest` to the folder `name`, if this run's folder is in the default location."""
         if self.path.parent.name != DEFAULT_PARENT or not name:
             return
         with _writing(self.path.parent / "latest"):

@@ -1,7 +1,7 @@
 """Plan a run at collection: decide which requirements run, and the reason for each requirement that does not run.
 
 The plan contains all collected requirements. A requirement that does not run has one of four reasons (`SkipReason`).
-Reports list such requirements, but only count those that options exclude.
+Reports list such requirements. If options exclude a requirement, reports only count it.
 """
 
 import fnmatch
@@ -108,7 +108,7 @@ def _what_is_not_claimed(requirement: Requirement, settings: Settings) -> str:
 
 
 def what_is_lacking(needed: Needs, offered: Needs) -> tuple[str, str]:
-    """Return the reason why a cluster cannot run a requirement with these needs, in the form of `reason_to_skip`."""
+    """Return the reason and details, like `reason_to_skip`, if a cluster cannot run a requirement with these needs."""
     if abilities := needed.abilities - offered.abilities:
         return SkipReason.UNAVAILABLE, f"the cluster does not offer {', '.join(sorted(abilities))}"
     if nodes := needed.nodes - offered.nodes:
@@ -117,7 +117,7 @@ def what_is_lacking(needed: Needs, offered: Needs) -> tuple[str, str]:
 
 
 def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
-    """Return why a requirement's features cannot be observed on the cluster, in the form of `reason_to_skip`."""
+    """Return the reason and details, like `reason_to_skip`, if a requirement's features cannot be observed."""
     found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
     details = [f"{name} cannot be observed on this cluster ({why})" for why, name in sorted(found.items())]
     return (SkipReason.UNAVAILABLE, "; ".join(details)) if details else ("", "")
@@ -169,7 +169,7 @@ def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None
 
 
 def check_claims(settings: Settings) -> None:
-    """Raise `UsageError` for a claim of a feature that the published suite lacks. Does not collect the suite."""
+    """Raise `UsageError` for a claimed feature that the published suite does not define."""
     if settings.supported_features or settings.exempt_features:
         _check_claims(settings, ())
 
@@ -207,7 +207,7 @@ def _check_features(names: Sequence[str], features: Collection[str], option: str
 
 
 EXEMPTED = "core features were exempted"
-"""The first words of the reason why a run with exempted core features cannot be certified."""
+"""The beginning of the message that a run with exempted core features cannot be certified."""
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
@@ -238,7 +238,7 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
 
 
 def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the requirement ids that several tests have. `ids` are (id, name of the test without parameters)."""
+    """Return the requirement ids that several tests have. `ids` are pairs: id, test name without parameters."""
     count = Counter(requirement_id for requirement_id, _ in set(ids))
     return sorted(requirement_id for requirement_id, number in count.items() if number > 1)
 

@@ -1,4 +1,4 @@
-"""Choose the requirements of a quick run, which find as many mutants as possible in half a minute.
+"""Choose the requirements of a quick run, so that they find as many mutants as possible in half a minute.
 
 A quick run finds a developer's most likely mistakes after each change. Each requirement lists the mutants that it
 finds, and has an expected duration. The algorithm repeatedly adds the requirement with the most new mutants per second

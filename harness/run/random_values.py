@@ -26,7 +26,7 @@ _FEATURE_OF: Mapping[str, Value] = {
 """By feature, the random value that may occur only if the implementation claims the feature."""
 
 _SELDOM = 8
-"""With real programs, only one in this many requirements varies `components`, because restarts take seconds."""
+"""With real programs, only one in `_SELDOM` requirements varies `components`, because restarts take seconds."""
 
 _OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late", f"{axes.NODES}=bare")
 _INERT: Mapping[Profile, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ _INERT: Mapping[Profile, tuple[str, ...]] = {
         f"{axes.ADDRESSES}=several",
     ),
 }
-"""The axes and values without effect in a profile, or without a single correct answer.
+"""The axes and values that have no effect on a profile's requirements, or do not define a single correct answer.
 
 A controller need not update the zone of an endpoint when only the Node's label changes. No KEP says whether DNS answers
 contain the additional addresses of an endpoint.
@@ -108,7 +108,7 @@ def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mappi
 
 
 def fixed(requirement: Requirement) -> set[str]:
-    """Return the axes and values that a requirement excludes. A requirement about connections always uses TCP."""
+    """Return the axes and values that are never random in a requirement: one about connections always uses TCP."""
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
     # A requirement with `answers` is a basic check, and sets its own kind of address.
@@ -141,6 +141,6 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
 
 
 def expensive_values(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
-    """Return a requirement's values on the axes that may need a separate cluster or many unrelated objects."""
+    """Return the names axis and the neighbours axis of a requirement's draw: they may need a separate cluster."""
     draw: DrawnValues = plan.draw_of(requirement.id) if requirement is not None else PLAIN
     return draw[axes.NAMES], draw[axes.NEIGHBOURS]

@@ -72,7 +72,7 @@ class ClusterSession:
         self._begun.close()
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: ReachedServer) -> dict[str, str]:
-        """Return the features that cannot be observed on this cluster, by name, with the finding that shows this."""
+        """Return a mapping from features that cannot be observed on this cluster to the reasons."""
         server = CheckedServer(api, reached, self._settings.release.gates)
         of_nodes = CheckedNodes(server, self._settings.topology, nodes, self.target.names.nodes)
         found = examine([FAMILIES], of_nodes)
@@ -149,7 +149,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
 
 @contextlib.contextmanager
 def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
-    """Create the cluster of these settings, hold its Lease, and boot a backend for it in this process."""
+    """Find or create a cluster, hold its Lease during the block, and boot a backend for it in this process."""
     with contextlib.ExitStack() as held:
         session = held.enter_context(contextlib.closing(ClusterSession(settings, say).start()))
         yield held.enter_context(contextlib.closing(boot(session.target.to_json(), settings, "main")))

@@ -23,7 +23,7 @@ _NO_PROCESSES = "this user cannot start more processes or threads (ulimit -u): r
 
 
 def shortage(error: BaseException | None) -> str:
-    """Return the exhausted resource and how to fix it if a shortage caused this error, or "" otherwise."""
+    """Return the resource shortage that caused this error, with a fix, or "" for another cause."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

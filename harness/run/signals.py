@@ -23,7 +23,7 @@ _LOST_SECONDS = 10.0  # after this time, another signal raises again, because an
 
 
 class SignalHandler:
-    """A command's reaction to signals. `begin_end` is called when the cleanup begins."""
+    """A command's reaction to signals. The command calls `begin_end` when its cleanup begins."""
 
     def __init__(self) -> None:
         """`code` is the exit code to print, and `late` is called for each signal during the cleanup."""
@@ -79,7 +79,7 @@ def interrupt_was_reported() -> bool:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """Raise `KeyboardInterrupt` for the first SIGTERM or SIGHUP in the block. `alone`: the process then ends."""
+    """Raise `KeyboardInterrupt` for the first SIGTERM or SIGHUP in the block. `alone`: the process exits afterwards."""
     global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 
@@ -100,10 +100,7 @@ def deaf_python() -> str:
 
 
 def hear_controller_alone() -> None:
-    """In a worker, accept one interrupt, and leave SIGTERM and SIGHUP to xdist's main process, which also gets them.
-
-    Programs that a worker starts inherit ignored signals, but not empty handlers.
-    """
+    """In a worker, accept one interrupt, and leave SIGTERM and SIGHUP to xdist's main process, which also gets them."""
 
     def interrupt(*_: object) -> None:
         signal.signal(signal.SIGINT, _pass)

@@ -46,7 +46,7 @@ def _folders(groups: Path, own: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the group's CPU limit, or None if it has none."""
+    """Return the group's limit in CPUs, or None if it has none."""
     with contextlib.suppress(ValueError):
         quota, period = map(int, _text(folder / "cpu.max").split())
         return quota / period
@@ -78,7 +78,7 @@ MEGABYTE = 1024 * 1024
 
 
 def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> int:
-    """Return the smallest number of workers with the shortest run, or 0 if this process should run all tests."""
+    """Return the smallest number of workers with the shortest predicted run, or 0 for no extra processes."""
     if not seconds:
         return 0
     most, megabytes = _bound(settings, machine)

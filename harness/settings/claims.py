@@ -1,4 +1,4 @@
-"""The default claims of an implementation: features, what it follows ("kep" or "released"), profile and mode."""
+"""The default claims of an implementation: features, profile, mode, and whether it follows KEPs or releases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("
 """The kernel mechanisms that proxies program, the default first. Reports contain the chosen mechanism as `mode`."""
 
 CONVERGES_WITHIN = 5.0
-"""The seconds within which the reference and kube-proxy apply a change with our configuration. No KEP sets a limit."""
+"""The seconds within which the reference and kube-proxy, as configured here, apply a change. No KEP sets a limit."""
 
 _KUBE_PROXY_HAS = (
     "AffinityRenewal", "ClientAddress", "DropOrReject", "EvenShares", "ExternalIPs", "Hairpin", "HealthCheckNodePort",

@@ -242,7 +242,7 @@ BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 
 
 def read_options_file(path: str) -> dict[str, Any]:
-    """Read the options in a YAML file, by name. Raises `UsageError` with the file and the error."""
+    """Read a YAML file that maps option names to values. Raises `UsageError` with the file and the error."""
     from harness.model import strict_yaml
 
     where = f"options file {shown(path)}"
@@ -287,7 +287,7 @@ def resolve(
 
 
 def by_name(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return option values by name instead of by key, as `resolve` expects them."""
+    """Convert keys of option values (kind_image) to names (kind-image), which `resolve` expects."""
     return {key.replace("_", "-"): value for key, value in values.items()}
 
 

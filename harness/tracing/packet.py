@@ -50,7 +50,7 @@ class Frame:
 
 
 def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list[Frame]:
-    """Return the frames of the flow of packet `first`, and its ICMP errors. `last` is `first` as it left the rules."""
+    """Return the frames of the flow of packet `first`, and its ICMP errors. `last` is `first` after NAT."""
     known = {each.ends for each in (first, last) if each}
     client = (first.source, first.source_port)
     return [

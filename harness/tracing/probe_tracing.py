@@ -73,7 +73,7 @@ def follow(
 
 @contextlib.contextmanager
 def capturing(places: Mapping[str, Namespace]) -> Iterator[Callable[[], list[Frame]]]:
-    """Yield a function that returns IP packets on all links since its last call, sorted by time. Raises `OSError`."""
+    """Yield a function that returns the IP packets captured since its last call, sorted by time. Raises `OSError`."""
     with contextlib.ExitStack() as opened:
         sockets, kind = {}, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
         for where, namespace in places.items():

@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class VariedRequirement:
-    """The algorithm's facts about a requirement. `fixed` lists excluded axes and values ("client=endpoint")."""
+    """A requirement for which values are chosen. `fixed` lists excluded axes and values ("client=endpoint")."""
 
     id: str
     profile: str
