@@ -60,7 +60,6 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Reporter) -> str:
-        """Download from one mirror. If the connection is lost after some data has arrived, try again."""
         target.unlink(missing_ok=True)
         for left in reversed(range(self.attempts)):
             try:

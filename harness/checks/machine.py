@@ -20,7 +20,6 @@ _LOOK_BELOW = 4096  # higher process limits are not checked, because counting th
 
 
 def _limits(_: object) -> str:
-    """Raise `UnavailableError` if the limits on open files, address space or processes are too low for any run."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != resource.RLIM_INFINITY and files < _FILES:
         raise UnavailableError(

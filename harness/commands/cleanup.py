@@ -58,7 +58,6 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
 
 
 def _containers(run: str) -> list[str]:
-    """Remove control plane containers that runs left on this machine. Without the extra `containers`, return []."""
     try:
         require("docker", "testcontainers", extra="containers", feature="removing containers")
     except UnavailableError:
@@ -69,7 +68,6 @@ def _containers(run: str) -> list[str]:
 
 
 def _kind_clusters(run: str) -> list[str]:
-    """Remove kind clusters that runs left on this machine. An unreachable container engine is not an error."""
     from harness.backends.kind.cluster_folder import known
     from harness.backends.kind.leftovers import remove_leftovers
 

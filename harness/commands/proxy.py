@@ -93,7 +93,6 @@ def init(file: Path, *, force: bool) -> None:
 
 
 def _check_target(file: Path, *, force: bool) -> None:
-    """Raise `UsageError` if no recipe can be written to this file, or if its name is not a printable name in .yaml."""
     if file.suffix not in (".yaml", ".yml"):
         raise UsageError(f"proxy file {shown(file)}: expected a name that ends in .yaml")
     if not str(file).isprintable():

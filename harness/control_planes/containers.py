@@ -164,7 +164,6 @@ class _ContainerHandle:
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  the harness simulates crashes
-        """Remove the container. Raises `DistrustError` if the engine fails to do so."""
         try:
             self._container.stop()
         except NotFound:

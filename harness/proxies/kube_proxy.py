@@ -147,7 +147,6 @@ class KubeProxy:
         return synced
 
     def _zones(self) -> dict[str, str]:
-        """Return each node's zone label, or "" if it has none. Return {} if the API server does not answer."""
         try:
             nodes = self._connections.api.list("nodes", "")
         except InconclusiveError:

@@ -78,7 +78,6 @@ def _root(version: str) -> str:
 
 
 def _await_served(api: Api, path: str, what: str) -> None:
-    """Wait until the resources of a CustomResourceDefinition are established and served in all versions."""
     lacking = "the condition Established"
 
     def served() -> bool:

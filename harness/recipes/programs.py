@@ -38,7 +38,6 @@ class _OneProgram:
         self._places: dict[str, ProgramContext] = {}
 
     def start(self, where: str, namespace: Namespace, values: Mapping[str, str]) -> None:
-        """Write the program's files, start the program, and wait until it is ready. Raises `StartError`."""
         program, log = self.program, self.processes.log(where)
         values = {**values, "log_file": str(log)}
         for name, template in program.files:
@@ -188,7 +187,6 @@ class Programs:
         return {"metadata": {"namespace": namespace, "name": name}, "spec": {}}
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
-        """Return the output of a command on a node or in a pod, and the exit code if the command failed."""
         code, said = self._connections.output_of(where, command, self._environment(where), COMMAND_SECONDS)
         if code is None:
             return f"the command did not end within {COMMAND_SECONDS:g} s"

@@ -250,7 +250,6 @@ def _requirements(value: Any) -> tuple[str, ...]:
 
 
 def _services(value: Any) -> dict[str, Any]:
-    """Return the fields that are added to every Service, in manifest form."""
     if not isinstance(value, dict):
         raise UsageError(f"key services: expected a mapping, not {values.shown(value)}")
     values.refuse_unknown(value, ("annotations", "labels", "spec"), "key services: ")

@@ -170,7 +170,6 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> "Ki
 
 
 def _places(target: ClusterTarget, worker: str) -> NetnsLookup:
-    """Return the network namespaces of the node containers. Raises `UnavailableError`."""
     nodes = {node.name: target.names.nodes[node.name] for node in target.topology.nodes}
     return NetnsLookup(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
 

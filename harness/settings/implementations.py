@@ -36,7 +36,6 @@ def of_settings(settings: Settings, *, runs_controller: bool = False) -> Impleme
 
 
 def _require_own_parts(fault: ReferenceVariant, settings: Settings, *, runs_controller: bool) -> None:
-    """Raise `UsageError` if a mutant changes a component that the real control plane provides."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(
             f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, which --control-plane "
@@ -77,7 +76,6 @@ def control_plane_of(settings: Settings) -> "MakeControlPlane":
 
 
 def _recipe(file: str, kind: "RecipeKind") -> "Recipe":
-    """Read a recipe. Raises `UnavailableError` with every need of its programs that this machine does not satisfy."""
     from harness.checks import program_requirements
     from harness.recipes.recipe import read_recipe
 
