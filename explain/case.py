@@ -98,13 +98,13 @@ class Case:
 
     @cached_property
     def unread(self) -> set[str]:
-        """The pods of endpoints that are not among the pods that were read. They may not exist."""
+        """The names of pods that endpoints refer to, but that were not read. These pods may not exist."""
         named = {name_of(each) for each, _ in self.endpoints if (each.get("targetRef") or {}).get("kind") == "Pod"}
         return named - self.cluster.names_of_pods(self.namespace) if self.cluster.objects.pods else set()
 
     @property
     def ends(self) -> str:
-        """The id of the cause if kube-proxy does not route the Service, or "" if kube-proxy routes it."""
+        """The id of the cause that keeps kube-proxy from routing the Service, or "" if kube-proxy routes it."""
         if self.spec.get("type") == "ExternalName":
             return "external-name"
         if is_headless(self.service):
@@ -148,7 +148,7 @@ class Case:
         return command
 
     def _given_up(self, spec: Object) -> str:
-        """Return the side effect of a new trafficDistribution: overload, or loss of the old preference; "" if none."""
+        """Return a sentence about the side effect of a new trafficDistribution, or "" if there is none."""
         field = self.spec.get("trafficDistribution")
         new = spec.get("trafficDistribution", field)
         if new and not field and self.wish != "cpu":
@@ -173,7 +173,7 @@ class Case:
         return f"{self.kubectl('get -o json')} | {new} | kubectl replace --force -f -"
 
     def describe(self, endpoints: Sequence[Object]) -> str:
-        """Return how to find out why endpoints are not ready. Ignore terminating endpoints unless all terminate."""
+        """Return commands that show why endpoints are unready. Ignore terminating endpoints unless all terminate."""
         stay = [each for each in endpoints if not condition(each, "terminating")]
         targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in stay or endpoints}
         look, pods = f"kubectl -n {self.namespace} describe pod", {name for name in targets if targets[name] == "Pod"}
@@ -184,7 +184,7 @@ class Case:
         return "; ".join(said) or f"find out why the writer of the slices marks {listed([*targets])} as not ready"
 
     def mend_on(self, nodes: Sequence[str], routes: Sequence[Route]) -> list[str]:
-        """Return how to find out why pods that already run on these nodes are not ready endpoints of these routes."""
+        """Return the commands that show why pods on these nodes are not ready endpoints of these routes."""
         ill = [each for one in self.questions(routes) for each, _ in one.endpoints if not is_ready(each)]
         stay = [each for each in ill if each.get("nodeName") in nodes and not condition(each, "terminating")]
         look = [self.describe(stay)] if stay else []
@@ -201,7 +201,7 @@ class Case:
         return self._does(command, rewrites if labels.get(MANAGED_BY) else "")
 
     def ask(self, value: str = "") -> str:
-        """Return the command that makes the Service prefer the zone (or `value`), in old releases by annotation."""
+        """Return the command that makes the Service prefer the zone (or `value`), by annotation in old releases."""
         features = self.cluster.features
         if not value and not features.enabled("ServiceTrafficDistribution"):
             return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")
@@ -227,7 +227,7 @@ class Case:
         return self._does(self.kubectl(f"annotate {key}-"), "; ".join(lost[not self.annotated :]))
 
     def is_read(self, behaviour: Behaviour, release: Version) -> bool:
-        """Return whether a kube-proxy uses zone hints of the Service. Some releases do only with the annotation."""
+        """Return whether a kube-proxy uses the Service's zone hints. Some releases require the annotation."""
         if not behaviour.zone_hints or behaviour.annotation == "unused":
             return behaviour.zone_hints
         value = topology_annotation(self.service, Features(release))[1]
@@ -292,7 +292,7 @@ class Case:
         return self.deployments.get(self.workload, {}).get("spec") or {}
 
     def in_template(self, owners: Iterable[str]) -> str:
-        """Return where to change the pods of these workloads permanently."""
+        """Return a phrase that names the pod templates in which to change these workloads."""
         named = [each if each.partition("/")[0] in _TEMPLATES else f"what creates {each}" for each in owners if each]
         if self.pods and not named:
             return "in a Deployment that replaces these pods, which no workload owns"
@@ -300,7 +300,7 @@ class Case:
 
     @property
     def restart(self) -> str:
-        """How to replace the pods of the workloads with new pods."""
+        """The commands that replace the pods of the workloads, or advice for other kinds of workloads."""
         command, words = f"kubectl -n {self.namespace} rollout restart", "replace the pods of {}, which are then spread"
         owners = self.owners or ("the workload",)
         can = {each for each in owners if each.partition("/")[0] in _RESTARTED}
@@ -324,7 +324,7 @@ class Case:
         return ",".join(f"{key}={value}" for key, value in sorted((self.spec.get("selector") or {}).items()))
 
     def label(self, names: Sequence[str]) -> str:
-        """Return the commands that label nodes with their zones (from an old label or slices), or a placeholder."""
+        """Return commands that label nodes with their zones (from an old label or slices) or a placeholder."""
         groups = defaultdict[tuple[str, str], list[str]](list)
         for each in names:
             old = (self.cluster.node_objects[each]["metadata"].get("labels") or {}).get(_BETA_ZONE)
@@ -358,7 +358,7 @@ class Case:
 
     @property
     def sync(self) -> str:
-        """Return how the controller comes to process the Service, or how to find out why it does not."""
+        """Return the commands that make the controller process the Service, or show why it does not."""
         pods = "-l component=kube-controller-manager"
         if self.cluster.controller_is_gone:
             return f"find out why the controller does not run: kubectl -n kube-system get pods {pods}"
@@ -367,7 +367,7 @@ class Case:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Return Events, conditions, the controller's Lease, and which client last wrote the slices, and when."""
+        """Return sentences about Events, conditions, the controller's Lease, and the last writer of the slices."""
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
 
     def of_slices(self, text: str) -> str:

@@ -266,7 +266,7 @@ class Cluster:
         return next((each.get("spec") or {} for each in named), None)
 
     def controller(self) -> str:
-        """Return who holds the controller's Lease and when it was renewed, in words, or "" if there is no Lease."""
+        """Return a sentence about the controller's Lease: its holder and last renewal. "" if there is no Lease."""
         if self._lease is None:
             return ""
         held = self._lease.get("holderIdentity") or "nobody"

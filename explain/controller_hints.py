@@ -47,7 +47,6 @@ def _count(bare: Sequence[Object], ready: Sequence[Object]) -> str:
 
 
 def _of_writers(case: Case, foreign: Sequence[tuple[Object, Object]], said: str, hinted: set[str]) -> Iterator[Finding]:
-    """Yield findings about wrong or missing hints in slices that the controller does not write."""
     if without := [(each, one) for each, one in foreign if not has_hints(each)]:
         names = many(sorted({one["metadata"]["name"] for _, one in without}), "slice", "is/are")
         labels = [one["metadata"].get("labels") or {} for _, one in without]
@@ -179,7 +178,7 @@ def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> F
 
 
 def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
-    """Return whether an endpoint's hints differ from its location; if CPU-based, whether `hinted` lacks its zone."""
+    """Return whether hints differ from the endpoint's location, or if CPU-based, whether `hinted` lacks its zone."""
     zones, own = zones_of(endpoint), {case.cluster.zone(endpoint), endpoint.get("zone")}
     if case.wish == "cpu":
         return not own & hinted

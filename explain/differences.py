@@ -1,6 +1,6 @@
 """Compare the routes of all Services in two clusters: two dumps, or a cluster before and after a change.
 
-The comparison covers how near endpoints are, and not their addresses, which change with each rollout.
+The comparison covers the proximity of endpoints, and not their addresses, which change with each rollout.
 """
 
 from collections.abc import Iterator, Mapping

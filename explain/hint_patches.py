@@ -44,7 +44,7 @@ def _patched(case: Case, endpoint_slice: Object) -> tuple[str, list[str]]:
 
 
 def give_family(case: Case, family: str) -> str:
-    """Return how to add endpoints of an IP family to a Service."""
+    """Return advice on adding endpoints of an IP family to a Service."""
     if not case.selects_pods:
         return f"write endpoints of family {family} into an EndpointSlice"
     look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
@@ -52,7 +52,7 @@ def give_family(case: Case, family: str) -> str:
 
 
 def give_port(case: Case, question: ServicePorts, slices: Sequence[Object]) -> str:
-    """Return how to add the ports of `question` to these slices, or endpoints of its IP family if no slice has it."""
+    """Return commands that add the ports of `question` to slices, or advice if no slice has its IP family."""
     mine = [one for one in slices if one["addressType"] == question.family]
     if not mine:
         return give_family(case, question.family)

@@ -96,7 +96,7 @@ def more(case: Case) -> str:
 
 
 def spread(case: Case, zones: Sequence[str]) -> str:
-    """Return how to run pods in these zones, which have no endpoint."""
+    """Return commands or advice for running pods in these zones, which have no endpoint."""
     if not case.selects_pods:
         return f"let the writer of the EndpointSlices add an endpoint in {many(zones, 'zone')}"
     if case.workload.startswith("daemonset/"):
@@ -114,7 +114,7 @@ def spread(case: Case, zones: Sequence[str]) -> str:
 
 
 def shut_out(case: Case, zones: Sequence[str]) -> str:
-    """Return how to let pods start in these zones, or "" if they can start there or belong to a DaemonSet."""
+    """Return advice on letting pods start in these zones, or "" if they can start there or belong to a DaemonSet."""
     here = [name for name, each in case.cluster.nodes.items() if each.zone in zones]
     opened = case.workload.startswith("daemonset/") or not {*here} <= case.cluster.closed
     return "" if opened else f"let a node of {many(zones, 'zone')} take pods ({_reasons(case, here)})"
@@ -137,7 +137,7 @@ def template(case: Case) -> str:
 
 
 def admit(case: Case, names: Iterable[str]) -> str:
-    """Return how to run pods of a DaemonSet on these nodes, or "" if each node has a ready pod."""
+    """Return advice on running pods of a DaemonSet on these nodes, or "" if each node has a ready pod."""
     there = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}
     ill = [each["metadata"]["name"] for name, each in there.items() if name in names and not is_pod_ready(each)]
     groups: dict[tuple[str, ...], list[str]] = {}

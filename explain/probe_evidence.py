@@ -183,7 +183,7 @@ def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
 
 
 def with_seen(found_now: Diagnosis, plan: ProbePlan, seen: Sequence[ProbeOutcomes], cluster: Cluster) -> Diagnosis:
-    """Return the diagnosis after a probe. A contradiction of the prediction becomes the first cause."""
+    """Return the diagnosis after a probe. If an outcome contradicts the prediction, this becomes the first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
         if not seen or any(each.verdict != "as expected" for each in seen):

@@ -62,7 +62,7 @@ class ProxyProgram:
         return numbers_of(self.version) >= since
 
     def refuses(self, wish: str, value: str | None) -> str:
-        """Return why Cilium uses no hints for a Service although hints are enabled in its settings, or ""."""
+        """Return the reason why Cilium uses no hints for a Service although its settings enable hints, or ""."""
         if wish not in {"node", "zone", "cpu"}:
             return f"{self.name} uses hints only of Services that ask for their zone"
         unknown = not self.version or self.reads not in {"field", "none"}
@@ -86,7 +86,7 @@ class ProxyProgram:
         return topology if self.name == "Cilium" and self.reads == "none" else ""
 
     def remedy(self, refused: str, set_field: str, probe: str) -> str:
-        """Return how to make the program use hints, or else `probe`, the command that shows whether it uses hints.
+        """Return commands or advice that make the program use hints, or else `probe`, which shows whether it does.
 
         `set_field` is the command that sets PreferClose.
         """

@@ -25,7 +25,7 @@ from reference.proxy.decision import Behaviour
 Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
 """A reason why connections from a node do not go where the Service requests, with details.
 
-Gate ServiceTopology is on, kube-proxy is too old, the node has no zone, no endpoint is in its zone, or hints are wrong.
+The kinds mean: gate ServiceTopology on, old kube-proxy, node without zone, zone without endpoint, wrong hints.
 """
 
 
@@ -62,7 +62,7 @@ def faults(case: Case, question: ServicePorts) -> dict[Fault, set[str]]:
 
 
 def _needed(case: Case, version: Version, here: bool) -> str:
-    """Return the first release whose kube-proxy uses the hints that a node needs, or "" if `version` does.
+    """Return the first release whose kube-proxy uses the hints that a node needs, or "" if `version` uses them.
 
     If the node has an endpoint (`here`) and the Service prefers the node, then the node needs node hints. A newer
     release counts only if it uses all hints that the Service requests, even without the annotation.
@@ -81,7 +81,7 @@ def _needed(case: Case, version: Version, here: bool) -> str:
 def of_places(
     case: Case, question: ServicePorts, known: AbstractSet[str], of_hints: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """Yield why nodes (except `known` nodes) use distant endpoints. `of_hints` are the findings about the hints."""
+    """Yield the reasons why nodes (except `known`) use distant endpoints. `of_hints` are findings about hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
     to_hint = seen.pop(("hints", ""), set[str]())
     for one in of_hints:
@@ -105,7 +105,7 @@ def of_places(
 
 
 def of_nodes(case: Case, question: ServicePorts, names: Iterable[str]) -> Iterator[Finding]:
-    """Yield why these nodes use endpoints of other zones: they have no zone, or it has no usable endpoint."""
+    """Yield findings about nodes that use other zones: they have no zone, or their zone has no usable endpoint."""
     alike, endpoints = defaultdict[str, dict[str, set[str]]](dict), [each for each, _ in question.endpoints]
     for zone, name in sorted((case.cluster.nodes[each].zone, each) for each in names):
         alike[_cause(case, zone, endpoints)].setdefault(zone, set()).add(name)
@@ -148,7 +148,7 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _target(case: Case, needed: str) -> str:
-    """Return the release to which kube-proxy is upgraded: at most three minor ones older than the API server."""
+    """Return the release to which kube-proxy is upgraded: at most three minor versions older than the API server."""
     newest, least = case.cluster.objects.version, max(int(needed[2:]), case.cluster.features.version[1] - 3)
     return newest if (version_of(newest) or OLDEST) >= (1, least) else f"1.{least} or newer"
 

@@ -90,7 +90,7 @@ def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple
 
 
 def _checked(made: Sequence[Route], slices: Iterable[Object]) -> Iterator[Route]:
-    """Yield the routes. Mark nodes as excluded whose health check finds no ready endpoint for any port (KEP-1669)."""
+    """Yield the routes. Mark a route as excluded if the health check of its node finds no ready endpoint (KEP-1669)."""
     known, ready = nodes_of(made), [(each, one) for one in slices for each in one.get("endpoints") or ()]
     well = {(each.get("nodeName"), one["addressType"]) for each, one in ready if is_ready(each)}
     families = {family for name, family in well if name in known}

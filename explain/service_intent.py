@@ -261,7 +261,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 def _by_nodes(
     routes: Sequence[Route], wanted: Callable[[Route], bool] = lambda each: each.fails and "Local" in each.because
 ) -> dict[tuple[str, ...], list[Route]]:
-    """Group the routes of each port and family by the nodes with `wanted` routes (by default, dropped by Local)."""
+    """Group the routes of a port and family by the nodes whose routes are `wanted` (default: dropped by Local)."""
     alike: dict[tuple[str, ...], list[Route]] = {}
     for label in dict.fromkeys(each.label for each in routes):
         of_label = [each for each in routes if each.label == label]
