@@ -1,4 +1,4 @@
-"""One Service of a cluster: data to find out why connections leave their zone, and commands that change the Service."""
+"""Data about one Service that shows why connections leave their zone, and commands that change the Service."""
 
 import json
 from collections import Counter, defaultdict
@@ -89,7 +89,7 @@ class Case:
 
     @cached_property
     def unlisted(self) -> dict[str, str]:
-        """Ready pods that the selector matches but that are in no EndpointSlice: maps pod names to node names."""
+        """The nodes of ready pods that the selector matches but that are in no EndpointSlice, by pod name."""
         known = {name_of(each) for each, _ in self.endpoints}
         if not all(each.get("targetRef") for each, _ in self.endpoints):
             return {}  # the pods of these endpoints are unknown
@@ -300,7 +300,7 @@ class Case:
 
     @property
     def restart(self) -> str:
-        """The commands that replace the pods of the workloads, or advice for other kinds of workloads."""
+        """The commands that restart the workloads, or advice to replace their pods."""
         command, words = f"kubectl -n {self.namespace} rollout restart", "replace the pods of {}, which are then spread"
         owners = self.owners or ("the workload",)
         can = {each for each in owners if each.partition("/")[0] in _RESTARTED}

@@ -132,7 +132,7 @@ class Cluster:
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
     def _uncertain(self, *, annotated: bool) -> tuple[str, ...]:
-        """Return the nodes that may have no working proxy, or whose proxy may or may not follow hints."""
+        """Return the nodes that may have no working proxy, or a proxy that may ignore hints."""
         unknown = {each for _, _, each in self.alike if not each.of(annotated=annotated).reads}
         return tuple(name for name, each in self.nodes.items() if each.doubt or each.program in unknown)
 

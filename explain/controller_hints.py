@@ -178,7 +178,7 @@ def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> F
 
 
 def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
-    """Return whether hints differ from the endpoint's location, or if CPU-based, whether `hinted` lacks its zone."""
+    """Return whether hints do not match the endpoint's location, or if CPU-based, whether `hinted` lacks its zone."""
     zones, own = zones_of(endpoint), {case.cluster.zone(endpoint), endpoint.get("zone")}
     if case.wish == "cpu":
         return not own & hinted

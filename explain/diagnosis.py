@@ -79,7 +79,7 @@ class Diagnosis:
 
     @property
     def shortfalls(self) -> list[tuple[Sequence[Route], "Causes"]]:
-        """The routes in the headline, with their causes: failing routes, or else routes that leave zone or node."""
+        """The routes in the headline, with their causes: failing routes, or else routes that leave a zone or node."""
         if not self.failing:
             away = [each for each in self.routes if each.crossing or each.short]
             return [(away, _causes_of(away, self.findings, AS_ASKED))]

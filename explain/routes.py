@@ -153,7 +153,7 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool] = lamb
 
 
 def is_far(route: Route) -> bool:
-    """Return whether nodes use other zones because their own has no usable endpoint, or because they have no zone."""
+    """Return whether nodes use other zones because their own zone has no usable endpoint, or is unknown."""
     return bool(route.crossing) and (not route.zone or route.crossing == len(route.targets))
 
 

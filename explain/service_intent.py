@@ -35,7 +35,7 @@ def decides(case: Case, *, balanced: bool) -> str:
 
 
 def _by_policy(case: Case, local: str, other: str, balanced: str) -> str:
-    """Return what holds for clients in the cluster and outside: `local` with the policy Local, otherwise `other`."""
+    """Return text for internal and external clients: `local` if their traffic policy is Local, otherwise `other`."""
     policies = ("internalTrafficPolicy", "externalTrafficPolicy")
     inside, outside = (local.format(each) if case.spec.get(each) == "Local" else other for each in policies)
     outside = balanced or outside
@@ -261,7 +261,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 def _by_nodes(
     routes: Sequence[Route], wanted: Callable[[Route], bool] = lambda each: each.fails and "Local" in each.because
 ) -> dict[tuple[str, ...], list[Route]]:
-    """Group the routes of a port and family by the nodes whose routes are `wanted` (default: dropped by Local)."""
+    """Group the routes of a port and family by the nodes whose routes are `wanted`, or by default, dropped."""
     alike: dict[tuple[str, ...], list[Route]] = {}
     for label in dict.fromkeys(each.label for each in routes):
         of_label = [each for each in routes if each.label == label]

@@ -66,7 +66,7 @@ _PARTS = 2
 
 
 def _why(diagnosis: Diagnosis, causes: Causes, ports: str = "") -> str:
-    """Return the causes with their nodes, without prefix `ports`. Findings of probes replace wrong predictions."""
+    """Return a clause with the causes and their nodes. The finding of a probe replaces predicted causes."""
     if diagnosis.seen_failing or diagnosis.seen_crossing:
         causes = [(diagnosis.findings[0], ())]
     said = [f"{one.says.removeprefix(f'{ports}: ')}{f' ({listed(names)})' if names else ''}" for one, names in causes]

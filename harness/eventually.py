@@ -136,7 +136,7 @@ def could_not_run(seconds: float, begin: float) -> str:
 def last_value(
     look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
 ) -> V:
-    """Call `look` until its value is correct or the time is up. Return the last value; the caller compares it.
+    """Call `look` until `is_right` accepts its value or the time is up. Return the last value.
 
     `within`, `every` and `describe` are passed to `eventually`. `look` may raise `AssertionError` if there is no value
     yet. If the last call raises it, `NotYetError` is raised.

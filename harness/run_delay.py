@@ -6,8 +6,8 @@ thread (`run_delay` in /proc/…/schedstat), and shows a stopped thread as state
 process used no CPU time, the whole process was stopped, by SIGSTOP or a suspend.
 
 The programs are the descendants of this process, and the process itself, which runs the API server and the reference.
-Waits of several threads are added, up to the time that passed, because a change goes through one program after the
-other. So the result is an upper bound: a limit that is exceeded even without this time is certainly exceeded.
+The waits of all threads are added, up to the elapsed time, because a change passes through one program after another.
+So the result is an upper bound: a limit that is exceeded even without this time is certainly exceeded.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class ThreadTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadSnapshot:
-    """The times of all threads by thread id, and the CPU time of this process (`used`), at a time in monotonic seconds.
+    """The times of all threads by thread id, and the CPU time of this process (`used`), at the monotonic time `at`.
 
     `programs` lists two processes per thread: a child of this process, and its descendant that runs the thread.
     """

@@ -50,7 +50,7 @@ class Check(Generic[S_contra]):
     """One check of a machine, a cluster or settings. `ask` returns a string if it succeeds, and findings otherwise.
 
     An `UnavailableError` becomes a finding with state `fault`, and other errors of an API server become findings with
-    state `UNKNOWN`. `remedy` and `costs` are defaults for the findings. If `gates` is set, its failure ends all checks.
+    state `UNKNOWN`. `remedy` and `costs` are defaults for the findings. If `gates` is set, a failure ends the checks.
     """
 
     name: str

@@ -48,7 +48,7 @@ def hold(
 ) -> "Iterator[HeldLease]":
     """Hold the Lease of the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
 
-    `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first. `say` gets
+    `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first. `say` prints
     messages. `ends` means that the cluster will be deleted, so nothing is removed at the end. Raises `DistrustError` if
     another run holds the Lease or the API server denies access to it.
     """

@@ -248,7 +248,7 @@ def is_missing(observation: Observation) -> bool:
 
 
 def excused(observation: Observation, why: str) -> Observation:
-    """Return the observation. If it is a timeout or refusal, return `Unknown` with the fault `why` instead."""
+    """Return the observation, or `Unknown` with the fault `why` if the observation is a timeout or a refusal."""
     match observation:
         case TimedOut():
             return Unknown(f"it got no answer, and {why}")

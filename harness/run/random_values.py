@@ -23,7 +23,7 @@ _FEATURE_OF: Mapping[str, Value] = {
     "IPv6NodePorts": (axes.ADDRESS, "node-port"),
     "ExternalIPs": (axes.ADDRESS, "external-ip"),
 }
-"""By feature, the random value that may occur only if the implementation claims the feature."""
+"""The random values that require a feature: they occur only if the implementation claims the feature."""
 
 _SELDOM = 8
 """With real programs, only one in `_SELDOM` requirements varies `components`, because restarts take seconds."""
@@ -41,7 +41,7 @@ _INERT: Mapping[Profile, tuple[str, ...]] = {
         f"{axes.ADDRESSES}=several",
     ),
 }
-"""The axes and values that have no effect on a profile's requirements, or do not define a single correct answer.
+"""The axes and values that have no effect on a profile's requirements, or allow several correct answers.
 
 A controller need not update the zone of an endpoint when only the Node's label changes. No KEP says whether DNS answers
 contain the additional addresses of an endpoint.
@@ -53,7 +53,7 @@ _OWN: Mapping[Profile, tuple[str, ...]] = {
     Profile.SERVICE_PROXY: (axes.ADDRESS,),
     Profile.DNS: (axes.QUERIES, f"{axes.COMPONENTS}=dns-restarted"),
 }
-"""The axes and values that only some profiles have."""
+"""The axes and values that apply only to some profiles."""
 
 _INTERRUPTIONS = ("restarted", "dns-restarted", "disconnected")
 """The values of `components` that interrupt a component. They take seconds, or are impossible on a real cluster."""
@@ -108,7 +108,7 @@ def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mappi
 
 
 def fixed(requirement: Requirement) -> set[str]:
-    """Return the axes and values that are never random in a requirement: one about connections always uses TCP."""
+    """Return the axes and values that a requirement excludes, such as the protocol if it is about connections."""
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
     # A requirement with `answers` is a basic check, and sets its own kind of address.
@@ -141,6 +141,6 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
 
 
 def expensive_values(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
-    """Return the names axis and the neighbours axis of a requirement's draw: they may need a separate cluster."""
+    """Return a requirement's values on expensive axes: `names` (another cluster) and `neighbours` (many objects)."""
     draw: DrawnValues = plan.draw_of(requirement.id) if requirement is not None else PLAIN
     return draw[axes.NAMES], draw[axes.NEIGHBOURS]

@@ -60,7 +60,7 @@ def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Ite
 
 
 def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
-    """Return table, chain and handle of each rule in a netns, in the order of each chain, including iptables-nft."""
+    """Return table, chain and handle of each rule in a netns (also of iptables-nft), in the order of each chain."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.settimeout(_SECONDS)
         sock.send(pack([Request("list rules", _GET_RULES, _DUMP, bytes(4))]))
