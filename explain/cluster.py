@@ -39,7 +39,7 @@ ServiceName = tuple[str, str]
 class Node:
     """A node, with its zone ("" if missing), its service proxy, and the CPU that CPU-based hints count.
 
-    `version` is the kube-proxy release whose behaviour is assumed on the node, and `age` says why. `counts` is true
+    `version` is the kube-proxy release whose behaviour is assumed on the node, and `age` the reason. `counts` is true
     if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `doubt` is set if the node's
     rules may be old or missing, because its proxy is not ready or it has no proxy pod.
     """

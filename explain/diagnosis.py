@@ -30,10 +30,9 @@ from reference.objects.endpoints import any_hints, has_hints, is_ready
 class Diagnosis:
     """The destinations of connections to a Service, and the reasons. Findings are sorted by weight.
 
-    `asks` says what decides where connections go, `wish` is what the Service requests, and `hints` counts hints by IP
-    family. The properties follow from the routes, and from the nodes where a probe saw connections leave the zone or
-    fail. `unrouted` are all nodes if a Service requests topology but no proxy routes it. `uncertain` are nodes that may
-    have no proxy, or one that may ignore hints: their routes assume kube-proxy. `unseen` is true if no proxy pod
+    `asks` is what decides where connections go, `wish` is what the Service requests, and `hints` counts hints by IP
+    family. `unrouted` are all nodes if a Service requests topology but no proxy routes it. `uncertain` are nodes that
+    may have no proxy, or one that may ignore hints: their routes assume kube-proxy. `unseen` is true if no proxy pod
     was found, `predicted` if slices were predicted from pods, and `named` if the nodes are known only from slices.
     """
 

@@ -34,7 +34,7 @@ def endpoints_by_zone(case: Case) -> Zones:
 
 
 def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
-    """Yield each PodDisruptionBudget that allows evicting all pods of a zone, with the number and the zones."""
+    """Yield each PodDisruptionBudget that permits evicting all pods of a zone, with the allowed evictions and zones."""
     zones = endpoints_by_zone(case)
     for each in case.further("poddisruptionbudgets"):
         allowed = _allowed(each, sum(map(len, zones.values())))

@@ -43,7 +43,7 @@ def _by_policy(case: Case, local: str, other: str, balanced: str) -> str:
 
 
 def ended(case: Case) -> Finding:
-    """Return a finding that says why kube-proxy does not route the Service."""
+    """Return a finding with the reason why kube-proxy does not route the Service."""
     ports = {} if case.spec.get("ports") else {"ports": [{"port": 80}]}
     routed = {"type": "ClusterIP", "externalName": None, "selector": {"KEY": "VALUE"}, **ports}
     proxy = (case.service["metadata"].get("labels") or {}).get(PROXY_NAME)
@@ -135,7 +135,7 @@ def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 
 def nobody(case: Case) -> Finding | None:
-    """Return a finding that says why the Service has no endpoint at all, or None if it has one."""
+    """Return a finding with the reason why the Service has no endpoint, or None if it has one."""
     if any(one.get("endpoints") for one in case.slices):
         return None
     selector = case.spec.get("selector")
@@ -162,7 +162,7 @@ def nobody(case: Case) -> Finding | None:
 
 
 def not_ready(case: Case, question: ServicePorts) -> Iterator[Finding]:
-    """Yield findings that say why no endpoint of some ports is ready. Terminating endpoints may still work."""
+    """Yield the reasons why no endpoint of some ports is ready. Terminating endpoints may still work."""
     endpoints = [each for each, _ in question.endpoints]
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
     names, count = listed(sorted({name_of(each) for each in endpoints})), len(distinct(endpoints))
@@ -182,7 +182,7 @@ def not_ready(case: Case, question: ServicePorts) -> Iterator[Finding]:
 
 
 def lacking(case: Case, question: ServicePorts) -> Iterator[Finding]:
-    """Yield findings that say why no endpoint has some ports of the Service in one IP family."""
+    """Yield the reasons why no endpoint has some ports of the Service in one IP family."""
     of_family = [one for one in case.slices if one["addressType"] == question.family]
     if not any(one.get("endpoints") for one in of_family):
         others = sorted({one["addressType"] for _, one in case.endpoints})
@@ -261,7 +261,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 def _by_nodes(
     routes: Sequence[Route], wanted: Callable[[Route], bool] = lambda each: each.fails and "Local" in each.because
 ) -> dict[tuple[str, ...], list[Route]]:
-    """Group the routes of a port and family by the nodes whose routes are `wanted`, or by default, dropped."""
+    """Group routes of a port and family by the nodes with `wanted` routes, by default those that policy Local drops."""
     alike: dict[tuple[str, ...], list[Route]] = {}
     for label in dict.fromkeys(each.label for each in routes):
         of_label = [each for each in routes if each.label == label]

@@ -15,7 +15,7 @@ from reference.features import GATES
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    """Return the headline, which says where connections go according to the routes. The causes only add reasons."""
+    """Return the headline: where connections go according to the routes, with reasons from the causes."""
     if diagnosis.unrouted and diagnosis.reason:
         return diagnosis.reason.says
     if diagnosis.predicted and diagnosis.routes:
@@ -139,7 +139,7 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
 
 
 def served_by(cluster: Cluster) -> Mapping[tuple[str, ProxyProgram], Sequence[str]]:
-    """Return the nodes by service proxy. The key includes a text that says how the proxy and its version are known."""
+    """Return the nodes by service proxy. The key includes a text about the proxy and the source of this information."""
     found: dict[tuple[str, ProxyProgram], list[str]] = {}
     for each in cluster.nodes.values():
         found.setdefault((each.served_by, each.program), []).append(each.name)

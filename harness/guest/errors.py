@@ -141,7 +141,7 @@ _REGISTRY = "use a registry that the nodes can reach (option image-registry)"
 
 
 def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
-    """Return the known reason why a pod is not ready, or "". `pull` says how to fix a missing image."""
+    """Return the known reason why a pod is not ready, or "". `pull` is the fix for a missing image."""
     status = pod.get("status") or {}
     name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
     node = (pod.get("spec") or {}).get("nodeName")

@@ -1,6 +1,6 @@
 """Identify an exhausted resource of a machine or a process: files, processes, memory or disk space.
 
-Any line of any library may raise such an error, which is not evidence about the implementation.
+Any library call may raise such an error, which is not evidence about the implementation.
 """
 
 import errno
