@@ -62,7 +62,7 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
 
 
 def _settings(options: dict[str, Any]) -> Settings:
-    """Return the settings. Unlike in `run`, mutants may have a real control plane, and --follow is `released`."""
+    """Unlike in `run`, mutants may have a real control plane, and --follow is always `released`."""
     fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
     settings = resolve(by_name({"follow": "released", **options}))
     if fault and settings.proxy.kind != REFERENCE:
@@ -129,7 +129,7 @@ def down(name: str) -> str:
 
 
 def _end(state: ClusterState) -> None:
-    """End a cluster's process with SIGTERM, or else SIGKILL. Use a pidfd, because process ids are reused."""
+    """Use a pidfd, because process ids are reused."""
     try:
         process = os.pidfd_open(state.pid)
     except ProcessLookupError:

@@ -80,7 +80,7 @@ class EmulatedAgnhost:
         self.terminate()
 
     def drop(self) -> None:
-        """Stop immediately. Does not cancel the task, because cancelling it before its first step leaks its sockets."""
+        """Stop immediately, but do not cancel the task: cancelling it before its first step would leak its sockets."""
         self._dropped = True
         self.kill()
 
@@ -185,7 +185,6 @@ class EmulatedAgnhost:
         return 200, _json({"output": self._read(_READABLE[command])})
 
     def _read(self, path: str) -> str:
-        """Return the content of a /proc file, as seen in the netns."""
         with self._netns.entered():
             return Path(path).read_text(encoding="ascii")
 
@@ -231,8 +230,6 @@ class _DialError(Exception):
 
 
 class _UdpServer(asyncio.DatagramProtocol):
-    """The UDP server. An unknown command gets no reply."""
-
     def __init__(self, responses: Callable[[tuple[Any, ...]], Mapping[str, str]]) -> None:
         self._responses = responses
 
@@ -283,5 +280,4 @@ def _json(value: object) -> str:
 
 
 def _joined(host: str, port: int) -> str:
-    """Return host and port joined: "10.0.0.1:80", "[fd00::1]:80"."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

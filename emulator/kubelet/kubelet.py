@@ -149,7 +149,6 @@ class Kubelet:
         self.close()
 
     def _serve(self, trust: KubeletCertificates) -> None:
-        """Listen on all nodes, and report the port in the status of each node."""
         nodes = self._network.nodes
         addresses = [address for host in nodes.values() for address in host.addresses.values()]
         self._server.start(nodes.values(), trust.of_kubelet(addresses))

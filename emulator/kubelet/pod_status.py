@@ -85,7 +85,7 @@ def status_of(
 
 
 def _of_init(container: ContainerState) -> Object:
-    """Return the entry of initContainerStatuses. An init container that has succeeded is reported as ready."""
+    """An init container that has succeeded is reported as ready."""
     succeeded = not container.is_sidecar and container.exit_code == 0
     return {**container.manifest(), **({"ready": True} if succeeded else {})}
 
@@ -131,7 +131,7 @@ def _containers_ready(phase: str, containers: Sequence[ContainerState]) -> Objec
 
 
 def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Object:
-    """Return the condition Ready. It is True if all containers are ready and the conditions of all gates are True."""
+    """The condition Ready is True if all containers are ready and the conditions of all readiness gates are True."""
     all_ready = _containers_ready(phase, containers)
     if all_ready["status"] == "False":
         return all_ready
@@ -148,7 +148,7 @@ def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Obj
 
 
 def _timed(conditions: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
-    """Add the time of its last transition to each condition. Keep no reasons or messages from `before`."""
+    """Set `lastTransitionTime`. In a patch, a null `reason` or `message` removes the stored value."""
     known = {each["type"]: each for each in before}
     timed = []
     for each in conditions:

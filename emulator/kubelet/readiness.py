@@ -69,7 +69,7 @@ class Readiness:
             await asyncio.sleep(self._number("periodSeconds", 10))
 
     async def _succeeds(self, probe: Object) -> bool:
-        """Send a probe, and return whether it succeeded. Supports httpGet, tcpSocket and exec. gRPC always fails."""
+        """Supports httpGet, tcpSocket and exec. A gRPC probe always fails."""
         seconds = float(self._number("timeoutSeconds", 1))
         if (program := probe.get("exec")) is not None:
             return await self._run(program["command"], seconds) == 0

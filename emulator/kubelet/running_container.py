@@ -266,7 +266,6 @@ class RunningContainer:
             self._ended(1, str(error))
 
     def _run(self, programs: Mapping[str, Path], log: ContainerLog) -> None:
-        """Start the process and its probes. Raises the errors that `_start` handles."""
         context, self._began = self._context, timestamp()
         given = {"PATH": f"{PATH}:{TOOLS}", "HOSTNAME": context.hostname, "HOME": "/root"}
         self._environment = environment_of(self._spec, context.fields, given)
@@ -289,7 +288,6 @@ class RunningContainer:
         )
 
     def _program(self, argv: Sequence[str], sandbox: Sandbox, log: ContainerLog) -> RunningProgram:
-        """Start the container's main program. Raises the errors of `Sandbox.start`."""
         with contextlib.closing(StandardStreams(("stdout", "stderr"))) as streams:
             process = self._start_in(sandbox, argv, streams)
             outputs = {streams.take(name): name for name in ("stdout", "stderr")}

@@ -87,7 +87,7 @@ class RunningPod:
             self._report()
 
     def _sync_containers(self) -> None:
-        """Handle exits, and start containers: first the init containers one after another, then other ones."""
+        """Handle exits, and start containers: first the init containers one after another, then the others."""
         for container in self._init:
             container.sync()
             if not container.lets_others_start and not self.ending:
@@ -170,7 +170,6 @@ class RunningPod:
                 container.end()
 
     def _finish(self) -> None:
-        """Report that all containers have ended, remove the netns, and delete the API object."""
         if self._containers:
             self._report()
         self.remove()

@@ -210,7 +210,6 @@ class SandboxInit:
             write(reports, b"%d\n" % pid)
 
     def _reap(self) -> None:
-        """Reap exited child processes and orphans."""
         os.read(self._woken, 4096)
         while True:
             try:

@@ -21,14 +21,14 @@ SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 class ApiServer:
     """A Kubernetes API server in memory; thread-safe. It implements `reference.client.Client`.
 
-    `service_cidrs` has at most one CIDR for each IP family, the default family first. `window` is the minimum number of
-    changes that are remembered for each resource, so that watches can resume and lists can continue with the next page.
+    `service_cidrs` has at most one CIDR for each IP family, the default family first. For each resource, the server
+    remembers at least `window` changes (fewer if they are large), so that watches and paged lists can continue.
 
     `predecessor` is an API server that the new server replaces, possibly with another version or other gates. The new
     server takes over its objects, resource versions, kinds, allocated addresses, `service_cidrs` and `window`; the
     predecessor then answers 503. Fields that the new version lacks are not served. They stay stored until the object is
-    written, so a later server that has the fields serves them again (KEP-4444, manual test of the rollback). Watches
-    cannot resume across the replacement: they receive 410, as from a server that has just started.
+    written, so a later server that has the fields serves them again, as the manual rollback test of KEP-4444 requires.
+    Watches cannot resume across the replacement: they receive 410, as from a server that has just started.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
-"""Connections that carry only plain requests. The callback that reads the last byte of a request also answers.
+"""HTTP connections that carry only plain requests, which are answered as soon as their last byte is read.
 
-aiohttp handles all of HTTP, but needs a task and a dozen objects per request. Nearly all requests are plain: they
-have a body of known length and no special headers. This module handles plain requests. When any other
-request arrives (a watch, chunks, an upgrade, a large body, unusual syntax), the connection moves permanently to
-aiohttp, together with all unanswered data.
+aiohttp handles all of HTTP, but needs a task and a dozen objects per request. Nearly all requests are plain: they have
+a body of known length and no special headers. When any other request arrives (a watch, chunks, an upgrade, a large
+body, unusual syntax), the connection moves permanently to aiohttp, together with all unanswered data.
 """
 
 import asyncio

@@ -101,7 +101,7 @@ def _delete(
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
-    """Return the grace period in seconds. The period is 0, except for pods that a kubelet may still run."""
+    """Return the grace period in seconds: 0, except for pods that a kubelet may still run."""
     spec, phase = obj.get("spec") or {}, (obj.get("status") or {}).get("phase")
     if not strategy.grace_seconds or not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
         return 0
@@ -112,7 +112,7 @@ def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
 
 
 def _mark(meta: dict[str, Any], grace: int) -> None:
-    """Set `deletionTimestamp` and the grace period. A repeated deletion can only shorten the period."""
+    """Set `deletionTimestamp` and the grace period, which a repeated deletion can only shorten."""
     before = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (before is None or grace >= before):
         return

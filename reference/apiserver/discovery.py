@@ -85,7 +85,7 @@ class Discovery:
         return {**head, "resources": resources}
 
     def _groups(self) -> dict[str, dict[str, list[Strategy]]]:
-        """Return the kinds by group and version. Some kinds (for example Events) are served in two groups."""
+        """Return the strategies by API group and version. Some kinds, for example Event, are in two groups."""
         found: dict[str, dict[str, list[Strategy]]] = {"": {"v1": []}}
         for strategy in self._registry.strategies.values():
             for place, rules in strategy.group_versions:

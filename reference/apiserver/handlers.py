@@ -165,7 +165,7 @@ def _delete_collection(registry: Registry, request: Request) -> Response:
 
 
 def _evict(registry: Registry, request: Request) -> Response:
-    """Evict a pod. This server has no PodDisruptionBudgets, so it allows every eviction."""
+    """Delete a pod. This server has no PodDisruptionBudgets, so it allows every eviction."""
     route, body = request.route, request.decoded()
     if route.resource != "pods":
         raise status.no_such_path()

@@ -1,4 +1,4 @@
-"""Routes requests from HTTP connections to the handlers, to pods, to kubelets, or to a watch.
+"""Forwards HTTP requests to the handlers, to pods and to kubelets, and serves watches.
 
 `connection` answers plain requests without aiohttp. All other requests go through aiohttp's low-level server, without
 its router and middlewares, because all paths of this API have the same few forms.
@@ -102,7 +102,6 @@ class HttpFrontend:
         return None if self.dispatcher.is_long(asked) else self.dispatcher.answer(asked)
 
     def _end_silent(self) -> None:
-        """Close each `Connection` whose client has started no request for `silence_seconds`."""
         for each in list(self._plain):
             each.end_if_silent(time.monotonic() - self._silence)
         self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None
@@ -133,7 +132,6 @@ class HttpFrontend:
         return _response(answer)
 
     async def _body(self, request: web.BaseRequest) -> bytes:
-        """Return the body of a request. Close the connection if the body is not complete in time."""
         encoding = request.headers.get("Content-Encoding", "").lower()
         if encoding not in {"", "identity"}:
             raise status.bad_request(f"the body of the request has an unknown Content-Encoding: {encoding[:100]}")
@@ -175,7 +173,7 @@ class HttpFrontend:
         return response
 
     async def _stream(self, response: web.StreamResponse, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
-        """Until the watch ends, send the events that the hub did not send, and bookmarks (also at the timeout)."""
+        """Send missed events and periodic bookmarks until the watch ends, and a last bookmark before it times out."""
         now, every = self._loop.time, self._bookmark_seconds if bookmarks else math.inf
         end, next_bookmark = now() + (seconds if seconds > 0 else math.inf), now() + every
         try:
@@ -195,7 +193,7 @@ class HttpFrontend:
             await self._send(response, watcher, watch.error_line(error))
 
     async def _send(self, response: web.StreamResponse, watcher: Watcher, lines: bytes) -> None:
-        """Send lines, as fast as the client reads them. Raises `TimeoutError` if the client does not read in time."""
+        """Raises `TimeoutError` if the client does not read in time."""
         if lines:
             self.hub.count(watcher, len(lines))
             async with asyncio.timeout(self._silence):

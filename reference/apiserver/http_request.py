@@ -36,7 +36,7 @@ class HttpRequest:
 class RequestRecord:
     """The log entry of one request. `query` is the query string as the client sent it.
 
-    `at` is the time of the entry, from `time.monotonic`. `code` is the HTTP status code, or 0 if not yet known then.
+    `at` is the time of the entry, from `time.monotonic`. `code` is 0 if the entry was written before the response.
     """
 
     method: str

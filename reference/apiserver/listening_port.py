@@ -3,7 +3,7 @@
 A test stops a server, so that it refuses connections, and later starts it again at the same address. If the socket were
 closed, another program could take the port, and opening the port again in another network namespace would need
 privileges. So the socket stays open. On Linux, `shutdown(SHUT_RD)` makes it stop listening and resets connections that
-wait to be accepted. The socket remains bound and can listen again.
+wait to be accepted. The socket can then listen again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ SSLProtocol.max_size = 32 * 1024  # asyncio fills a buffer of 256 KB for each co
 
 
 class _Listener(socket.socket):
-    """A socket that records the sockets it accepts. asyncio hides sockets whose TLS handshake is incomplete."""
+    """A listening socket that records what it accepts, because asyncio hides sockets during the TLS handshake."""
 
     __slots__ = ("_accepted", "done")
 
@@ -55,7 +55,7 @@ class ListeningPort:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that it can be bound twice
 
     async def listen(self, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext) -> None:
-        """Accept connections, and create a new protocol for each connection."""
+        """Accept connections. `protocol` is called for each connection."""
         loop = asyncio.get_running_loop()
         listener = _Listener(self._socket, self._accepted)  # a copy, because the loop closes the listening socket
         server = await loop.create_server(protocol, sock=listener, ssl=tls, backlog=_BACKLOG)

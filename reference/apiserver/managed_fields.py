@@ -68,7 +68,7 @@ def decode(tree: Object) -> set[FieldPath]:
 
 
 def _bounded(found: Iterable[T], length: Callable[[T], int]) -> Iterator[T]:
-    """Yield the items of `found`. Raises `ApiError` (413) if all their paths have more than MAX_ELEMENTS elements."""
+    """Raises `ApiError` (413) if the paths have more than MAX_ELEMENTS elements in total."""
     total = 0
     for each in found:
         total += length(each)

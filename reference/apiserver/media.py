@@ -84,7 +84,7 @@ for _tag, _construct in (("int", yaml.SafeLoader.construct_yaml_int), ("float", 
 
 
 def _yaml(body: bytes) -> Any:
-    """Parse a YAML document. Aliases are refused, because a few hundred bytes with aliases can expand to gigabytes."""
+    """Parse YAML without aliases, because a few hundred bytes with aliases can expand to gigabytes."""
     if len(body) > MAX_YAML_BYTES:
         raise status.too_large(f"a YAML body may have at most {MAX_YAML_BYTES} bytes")
     depth = 0
@@ -111,7 +111,6 @@ _TOO_DEEP = f"exceeded max depth: objects and lists are nested more than {MAX_DE
 
 
 def _within(value: Any) -> Iterable[Any]:
-    """Return the objects and lists directly inside an object or a list."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return (each for each in inside if isinstance(each, dict | list))
 

@@ -145,7 +145,6 @@ def _operation(operation: Operation, models: "_Models") -> Object:
 
 
 def _identity(operation: Operation) -> Object:
-    """Return the description, the id and the kind of an operation."""
     if (of := operation.of) is None:
         called = "".join(part.strip("{}").title() for part in re.split(r"[/.]", operation.path))
         return {"description": f"{operation.action} {operation.path}", "operationId": f"{operation.action}{called}"}
@@ -222,7 +221,7 @@ class _Models:
             self._properties_around(model, path).pop(path[-1], None)
 
     def _add_custom(self, served: ServedKind, schema: Schema) -> None:
-        """Add the schema of a custom resource. In OpenAPI 2, which has fewer keywords, add only a free-form object."""
+        """In OpenAPI 2, which has fewer keywords, describe a custom resource as a free-form object."""
         self._add("V1ObjectMeta")
         metadata = {"$ref": self._definitions + _name("V1ObjectMeta")}
         identity = {each: metadata if each == "metadata" else {"type": "string"} for each in EMBEDDED}
@@ -244,7 +243,7 @@ class _Models:
         }
 
     def _described(self, schema: Object, description: str) -> Object:
-        """Return a schema with a description. In OpenAPI 3, `$ref` must be the only key, so `allOf` wraps it."""
+        """In OpenAPI 3, `$ref` must be the only key, so `allOf` wraps it."""
         if self._complete and "$ref" in schema:
             schema = {"allOf": [schema]}
         return {**schema, "description": description}

@@ -84,7 +84,6 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _applied(obj: Object, patch: list[Any]) -> Any:
-    """Return the patched object. Limit the copied bytes and the shifted list items, to limit the cost of a patch."""
     copied = moved = 0
     for each in patch:
         if isinstance(each, dict) and each.get("op") == "copy" and isinstance(each.get("from"), str):

@@ -186,7 +186,7 @@ class Reservation:
         return address
 
     def _assign_node_ports(self, ports: list[dict[str, Any]], indexes: Sequence[int]) -> None:
-        """Assign node ports. TCP and UDP ports with the same number share a node port."""
+        """TCP and UDP ports with the same number share a node port."""
         known = {each["port"]: each["nodePort"] for each in reversed(ports) if each.get("nodePort")}
         for index in indexes:
             port = ports[index]

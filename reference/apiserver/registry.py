@@ -53,7 +53,7 @@ class Registry:
             store.observe([DEFINITIONS], self._define)
 
     def hand_over(self, features: Features) -> "Registry":
-        """Return a registry for the next server, with its `features` and the same objects. `self` stops working."""
+        """Return the next server's registry, with the same objects. This registry then raises 503 errors."""
         served = {key: each.served(features) for key, each in self.strategies.items()}
         store = self.store.hand_over({key: each for key, each in served.items() if each is not None})
         return Registry(self.strategies.values(), features, store=store, pools=self.pools)

@@ -43,14 +43,14 @@ class Renderer:
         return stored.json if self.plain else orjson.dumps(self._value(stored))
 
     def page_json(self, page: ListPage) -> bytes:
-        """Return a list as JSON. If `plain`, join the stored JSON of the objects, so that none is encoded again."""
+        """Return a page of a list as JSON."""
         if not self.plain:
             return orjson.dumps(self._page(page))
         head = orjson.dumps({**self._list_head(), "metadata": _list_metadata(page)})
         return b"".join((head[:-1], b',"items":[', b",".join([each.json for each in page.items]), b"]}"))
 
     def bookmark(self, revision: int, *, end_of_initial: bool) -> bytes:
-        """Return the object of a BOOKMARK event: a type, a resourceVersion and perhaps an initial-events annotation."""
+        """Return the object of a BOOKMARK event. `end_of_initial` adds the annotation that ends the initial events."""
         metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
         if end_of_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -64,7 +64,6 @@ class Renderer:
         return orjson.dumps({"kind": kind, "apiVersion": self.route.api_version, "metadata": metadata})
 
     def _value(self, stored: StoredObject) -> Object:
-        """Return one object in the requested form, for example a Table of one row."""
         obj = self._seen(stored)
         if self.answer.form == "table":
             return self._table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})

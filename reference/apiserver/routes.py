@@ -22,7 +22,7 @@ class Route(ObjectRef):
 
 
 class Routes:
-    """Finds the route of a path. It also finds routes of kinds that were added to the registry later."""
+    """Finds the routes of paths, also for kinds that are added to the registry later."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

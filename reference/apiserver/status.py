@@ -1,4 +1,4 @@
-"""The Status objects of error responses.
+"""The Status objects of responses.
 
 Programs use `reason` and `code`, and people read `message`. All three are the same as in kube-apiserver.
 """

@@ -242,8 +242,6 @@ class Store:
 
 
 class _HandedOverTables(dict[str, _Table]):
-    """The tables of a store whose objects another server took over."""
-
     def __missing__(self, resource: str) -> _Table:
         raise status.unavailable()
 

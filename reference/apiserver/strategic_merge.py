@@ -42,7 +42,6 @@ def _merge_object(target: Object, patch: Object, path: Path, rules: ListRules) -
 
 
 def _check(patch: Object) -> None:
-    """Raise `ValueError` if a directive has a wrong type or value."""
     for name, value in patch.items():
         if name == _DIRECTIVE and value not in ("delete", "merge", "replace"):
             raise ValueError(f"unknown patch directive {value!r}")
@@ -95,12 +94,10 @@ class _KeyedList:
             self._places.setdefault(_identity(each.get(key)), []).append(place)
 
     def get(self, like: Object) -> Object:
-        """Return the first item with the same key as `like`, or {} if there is none."""
         places = self._places.get(_identity(like[self._key]))
         return self._items[places[0]] if places else {}
 
     def put(self, item: Object) -> None:
-        """Replace the first item that has the key of `item`, or append `item`."""
         places = self._places.setdefault(_identity(item.get(self._key)), [])
         if places:
             self._items[places[0]] = item

@@ -165,7 +165,7 @@ class WatchHub:
         watcher.counted = 0
 
     def count(self, watcher: Watcher, more: int = 0) -> None:
-        """Record a client's unread bytes plus `more`. If the sum of all clients is too large, close connections."""
+        """Record a client's unread bytes plus `more`. If all clients have too many, close the slowest connections."""
         if watcher not in self._watchers[watcher.renderer.route.resource]:
             return
         counted = watcher.waiting + more

@@ -110,7 +110,6 @@ class FromSource:
         return NewBinary(binary, f"{component.module}@{version.tag}", self.go.version, beside)
 
     def _check_disk(self, folder: Path) -> None:
-        """Before a long compilation, raise `UnavailableError` if a disk has too little free space."""
         places = {"the cache": str(folder)}
         for name in ("GOCACHE", "GOMODCACHE"):
             places[name] = self.go.run("env", name, folder=Path("/")).strip()

@@ -54,7 +54,7 @@ def find_image(wanted: VersionSpec) -> str:
 
 
 def put_runtime(folder: Path) -> str:
-    """Copy the runtime for engines without CAP_SYS_RESOURCE into a folder. Return a line on how to start an engine."""
+    """Copy the runtime for engines without CAP_SYS_RESOURCE into a folder. Return instructions for its use."""
     target = folder.absolute() / _RUNTIME
     with explained_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -146,7 +146,6 @@ class Collector:
         return path
 
     def _available(self, component: Binary) -> list[Version]:
-        """Return the available versions, or the cached versions if the module proxy is unavailable."""
         try:
             return self._source.available(component)
         except UnavailableError:

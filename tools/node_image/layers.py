@@ -1,7 +1,7 @@
 """Write container images into one archive in the OCI image layout, for `ctr images import`.
 
-An image is a few programs and their files. Archives are reproducible byte by byte: no timestamps, and root owns every
-file.
+An image consists of a few programs and the files that they need. Archives are reproducible byte by byte: no timestamps,
+and root owns every file.
 
 Source: https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """
@@ -69,7 +69,6 @@ class _Blobs:
         self._packed: dict[str, tuple[dict[str, Any], str]] = {}
 
     def add(self, content: bytes, media_type: str) -> dict[str, Any]:
-        """Add a blob with this content, and return its OCI descriptor."""
         digest = hashlib.sha256(content).hexdigest()
         if digest not in self._there:
             self._there.add(digest)
@@ -77,7 +76,7 @@ class _Blobs:
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
 
     def add_layer(self, content: bytes) -> tuple[dict[str, Any], str]:
-        """Add a layer. Return its descriptor and the digest of the uncompressed layer."""
+        """Return the layer's descriptor and the digest of the uncompressed layer."""
         plain = f"sha256:{hashlib.sha256(content).hexdigest()}"
         if plain not in self._packed:
             self._packed[plain] = self.add(gzip.compress(content, compresslevel=1, mtime=0), _LAYER), plain

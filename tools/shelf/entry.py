@@ -238,7 +238,7 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ReportState:
-    """A report's state as phrases (`texts`). `holds`: verified, certifiable, of the current catalogue, and valid."""
+    """A report's state. `holds` is true if it is verified, certifiable, not expired, and of the newest catalogue."""
 
     holds: bool
     texts: Sequence[str]

@@ -35,8 +35,6 @@ _IN_ORDER = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of evidence to excerpt."""
-
     path: str
     text: str
 

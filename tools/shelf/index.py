@@ -64,7 +64,6 @@ def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, agai
 
 
 def _folders(shelf: Path) -> list[Path]:
-    """Return all folders that contain a report. Raises `UsageError` if there is no report."""
     every = (path.relative_to(shelf) for path in shelf.rglob(REPORT))
     found = sorted(shelf / path.parent for path in every if not any(part.startswith(".") for part in path.parts))
     if not found:

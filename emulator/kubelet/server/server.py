@@ -102,7 +102,6 @@ class KubeletServer:
 
 
 def _log(container: RunningContainer, pod: str, *, previous: bool) -> ContainerLog:
-    """Return a log of a container. Raises `ValueError` if there is no log."""
     if previous:
         if container.previous_log is None:
             raise ValueError(f'previous terminated container "{container.name}" in pod "{pod}" not found')

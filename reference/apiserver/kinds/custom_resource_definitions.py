@@ -197,7 +197,7 @@ def _versions(versions: list[Object]) -> Iterator[FieldError]:
 
 
 def _paths(version: Object, path: str) -> Iterator[FieldError]:
-    """Yield the errors in scale paths, printer columns and selectable fields, which contain JSONPath expressions."""
+    """Yield the errors in the JSONPath expressions of a version."""
     scale = (version.get("subresources") or {}).get("scale")
     if scale is not None:
         for name in ("specReplicasPath", "statusReplicasPath"):

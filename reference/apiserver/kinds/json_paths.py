@@ -1,7 +1,7 @@
 """The JSONPath expressions of CustomResourceDefinitions, for printer columns, selectable fields and scale.
 
-Expressions may contain fields (`.spec.host`, `.metadata.labels.a\\.b`, `['a.b']`), items (`[0]`, `[*]`) and filters
-by equality (`[?(@.type=="Ready")]`). controller-gen and the published definitions use nothing else.
+Expressions may contain fields (`.spec.host`, `.metadata.labels.a\\.b`, `['a.b']`), items (`[0]`, `[*]`) and filters by
+equality (`[?(@.type=="Ready")]`). controller-gen and published CustomResourceDefinitions use nothing else.
 """
 
 import re

@@ -23,7 +23,6 @@ def _regex(message: str, pattern: str, *examples: str) -> str:
 
 
 def _rule(pattern: str, limit: int, message: str, *examples: str) -> Rule:
-    """Return a rule for a pattern and a maximum length. The error message is built only once, to save time."""
     matches, complaint = re.compile(pattern).fullmatch, _regex(message, pattern, *examples)
 
     def check(text: str) -> list[str]:

@@ -280,7 +280,6 @@ def _validate_spec(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _validate_spec_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield errors for changes to a pod's spec. Only a few fields may change. The node may be set only once."""
     if old.get("nodeName") and new.get("nodeName") != old["nodeName"]:
         yield errors.forbidden("spec.nodeName", "pod updates may not change the node of a scheduled pod")
     if _fixed(new) != _fixed(old):
@@ -293,7 +292,6 @@ def _validate_spec_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Ite
 
 
 def _validate_status(status: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Validate the phase, the pod IPs and the host IPs: at most one pod IP and one host IP per IP family."""
     if status.get("phase") and status["phase"] not in PHASES:
         yield errors.not_supported("status.phase", status["phase"], PHASES)
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):

@@ -49,7 +49,7 @@ _NOT_IN_JUNCTORS = (
 
 
 def conform(document: Any, path: str) -> list[str]:
-    """Remove unknown keywords and nulls, and return the keywords' paths. Raises `ValueError` for a wrong type."""
+    """Remove nulls and unknown keywords. Return the paths of the latter. Raises `ValueError` for a wrong type."""
     unknown: list[str] = []
     waiting: list[tuple[Any, str]] = [(document, path)]
     count = 0
@@ -76,7 +76,6 @@ def conform(document: Any, path: str) -> list[str]:
 
 
 def _within(schema: Mapping[str, Any], path: str) -> Iterator[tuple[Any, str]]:
-    """Yield the schemas directly within a schema, with their paths."""
     for name in ("items", "additionalProperties", "not"):
         if isinstance(schema.get(name), dict):
             yield schema[name], f"{path}.{name}"

@@ -5,8 +5,8 @@ which each value is described in one place, so one walk over an object is enough
 Kubernetes, because clients compare them.
 
 Clients write the schemas, and clients may be hostile. So the work for one object is limited: the number of schema nodes
-that are compared with its values, the size of its defaults, and the number of characters that each instruction of a
-pattern may have to examine. Patterns have the syntax of Go (RE2), and matching takes linear time.
+that are compared with its values, the size of its defaults, and the work of matching patterns. Patterns have the syntax
+of Go (RE2), and matching takes linear time.
 """
 
 import ipaddress
@@ -33,7 +33,7 @@ MAX_DEFAULT_BYTES = 1536 * 1024
 """The maximum size of the defaults of one object. Larger objects could not be stored anyway."""
 
 MAX_PATTERN_WORK = 100_000_000
-"""The maximum work of matching the strings of one object: the sum of string length times pattern instructions."""
+"""The maximum work of matching patterns for one object: the sum of string length times number of RE2 instructions."""
 
 _SHOWN = 1000  # the maximum number of errors of one object, and of characters of a value or message
 EMBEDDED = ("apiVersion", "kind", "metadata")
@@ -85,7 +85,7 @@ class Schema:
         _default(self._root, obj, [MAX_DEFAULT_BYTES])
 
     def list_rules(self) -> ListRules:
-        """Return how server-side apply merges lists, and which objects it replaces as a whole, by path."""
+        """Return the rules with which server-side apply merges lists and replaces whole objects, by field path."""
         return dict(_list_rules(self.document, ()))
 
 

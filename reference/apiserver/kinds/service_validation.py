@@ -56,7 +56,6 @@ def validate_status(service: Object) -> list[FieldError]:
 
 
 def _validate_ingress(service: Object) -> Iterator[FieldError]:
-    """Validate the load balancer ingress in the status, which only Services of type LoadBalancer may have."""
     path = "status.loadBalancer.ingress"
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or []
     if ingress and service["spec"].get("type") != "LoadBalancer":

@@ -46,7 +46,7 @@ def version_rank(version: str) -> tuple[float, int, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The names of a kind (in discovery), its scope and its capabilities."""
+    """The names, scope and capabilities of a kind, as in discovery documents."""
 
     group: str
     version: str

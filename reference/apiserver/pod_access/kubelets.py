@@ -72,7 +72,7 @@ class KubeletForwarder(Forwarder):
         await super().close()
 
     def _locate(self, request: web.BaseRequest, asked: PodRequest) -> tuple[Location, str] | None:
-        """Return the kubelet's address, and the URL path and query for it. Raises `ApiError`: 400, 404, 422, 500."""
+        """Return the kubelet's address and the URL path; None for the log of a pod without a node. Raises `ApiError`."""
         pod = self._registry.get("pods", asked.namespace, asked.identifier).object
         place = f"{asked.namespace}/{asked.identifier}"
         name = _container(request, pod)
@@ -219,7 +219,6 @@ def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _container(request: web.BaseRequest, pod: Object) -> str:
-    """Return the name of the requested container. Raises `ApiError` (400)."""
     names = [str(each["name"]) for each in pod["spec"]["containers"]]
     others = [str(each["name"]) for each in pod["spec"].get("initContainers") or ()]
     name, of = request.query.get("container", ""), pod["metadata"]["name"]

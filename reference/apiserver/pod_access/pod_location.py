@@ -126,7 +126,6 @@ class Forwarder:
 
 
 def _allowed(address: str) -> bool:
-    """Return whether requests may be forwarded to this address. Loopback and similar addresses are refused."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
