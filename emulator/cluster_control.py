@@ -62,7 +62,7 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
 
 
 def _settings(options: dict[str, Any]) -> Settings:
-    """Unlike in `run`, mutants may have a real control plane, and --follow is always `released`."""
+    """Unlike `run`, allow mutants with a real control plane, and always use --follow released."""
     fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
     settings = resolve(by_name({"follow": "released", **options}))
     if fault and settings.proxy.kind != REFERENCE:

@@ -3,9 +3,9 @@
     $XDG_RUNTIME_DIR/trafficdist/NAME/   (without XDG_RUNTIME_DIR: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
 
-Process ids are reused, so a state is valid only while the process that wrote it is alive. The start time of a process
-shows whether it is that process. The next command removes the files of a killed process. The temporary folder is not
-used, because another user could create a folder with the same name there.
+Process ids are reused, so a state also contains the start time of its process, and is valid only while that process is
+alive. The next command removes the files of a killed process. The temporary folder is not used, because another user
+could create a folder with the same name there.
 """
 
 import contextlib

@@ -141,7 +141,7 @@ class _StateFile:
         self._lock = threading.Lock()
 
     def set_pods(self, hosts: Mapping[Key, NetworkPeer]) -> None:
-        """Record the pods: as NAME in the namespace `default`, and as NAMESPACE/NAME elsewhere."""
+        """Record the pods, as NAME if they are in the namespace `default`, else as NAMESPACE/NAME."""
         with self._lock:
             self._pods = {
                 name if namespace == "default" else f"{namespace}/{name}": host
@@ -193,7 +193,6 @@ def _run_example(backend: NetnsBackend) -> dict[str, Any]:
 
 
 def _prefer_the_zone(api: Api) -> Object:
-    """Create a Service that prefers the client's zone, with the trafficDistribution value that the release supports."""
     wanted = manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferSameZone")
     try:
         return api.create("services", "default", wanted)

@@ -242,7 +242,7 @@ class _UdpServer(asyncio.DatagramProtocol):
 
 
 async def _end(connections: set[asyncio.Task[None]]) -> None:
-    """Close all connections. First wait for asyncio, which sets up accepted connections over three loop iterations."""
+    """Close all connections. First wait three loop iterations, in which asyncio sets up accepted connections."""
     for _ in range(3):
         await asyncio.sleep(0)
     for each in connections:
@@ -251,7 +251,6 @@ async def _end(connections: set[asyncio.Task[None]]) -> None:
 
 
 async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> bytes:
-    """Send a request, and return the response, which is read in at most `most` chunks."""
     loop, answer = asyncio.get_running_loop(), b""
     with _as("write"):
         await loop.sock_sendall(sock, question)

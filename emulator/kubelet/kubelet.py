@@ -2,7 +2,7 @@
 
 One kubelet serves all nodes, because all nodes are in this process. The kubelet is an ordinary HTTPS client of the API
 server, and works with the reference API server and with a real one. After an outage of the API server, the kubelet
-catches up with all changes. A cluster has either this kubelet or pods of `NetnsBackend.run_pod`.
+catches up with all changes. A cluster uses either this kubelet or `NetnsBackend.run_pod`.
 
 Without a real control plane, there is no scheduler, so a pod must specify its node. Volumes, liveness probes and
 evictions are not supported. Images are only names (`emulator.kubelet.images`), and programs run in a sandbox.
@@ -90,8 +90,8 @@ class Kubelet:
     ) -> None:
         """`dns` is the address of the cluster's DNS for programs in pods, or "".
 
-        `changed` is called with the network peers of all pods when one changes, by one thread at a time. If `trust` is
-        given, the kubelet handles log and exec requests from the API server.
+        `changed` is called with the network peers of all pods when one of them changes, by one thread at a time. If
+        `trust` is given, the kubelet handles log and exec requests from the API server.
         """
         self._api = Api(kubeconfig)
         self._client = RemoteClient(kubeconfig)  # watches the pods

@@ -22,7 +22,7 @@ class ContainerState:
     last: Mapping[str, Any] = field(default_factory=dict)
     container_id: str = ""
     is_sidecar: bool = False
-    """True for a sidecar, which is one of the init containers."""
+    """True for a sidecar: an init container with restartPolicy Always."""
 
     @property
     def runs(self) -> bool:

@@ -1,4 +1,4 @@
-"""The sandbox of one container: programs of this machine run in a pod's netns, and cannot change anything outside.
+"""The sandbox of a container: it runs this machine's programs, which cannot change anything outside the sandbox.
 
 Programs have separate mounts, process ids, host name and IPC. They have read-only access to this machine's programs,
 libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run without capabilities, as the user

@@ -51,7 +51,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def insist(what: str, result: int) -> None:
-    """Raise `OSError` if a call of the C library has failed."""
+    """Raise `OSError` if a C library call returned an error."""
     if result:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot {what}: {os.strerror(number)}")
@@ -64,7 +64,7 @@ def mount(kind: str, place: str, options: str = "", flags: int = 0) -> None:
 
 
 def make_root(files: Mapping[str, str], programs: Mapping[str, str]) -> None:
-    """Create a root with this machine's programs, libraries and /etc, with `files` and `programs`, and devices."""
+    """Create a root file system: this machine's programs, libraries and /etc, devices, `files` and `programs`."""
     mount("none", "/", flags=_PRIVATE)
     mount("tmpfs", "/tmp", "mode=755", _NOSUID)  # noqa: S108  any folder will do
     os.chdir("/tmp")  # noqa: S108
@@ -225,7 +225,7 @@ class SandboxInit:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write, unless the reader has disconnected."""
+    """Write `data`, unless the reader has disconnected."""
     with contextlib.suppress(OSError):
         os.write(descriptor, data)
 

@@ -13,7 +13,7 @@ class StandardStreams:
     """Both ends of each stream. `started` closes the program's ends. `close` closes all ends that were not taken."""
 
     def __init__(self, names: Collection[str] = (), *, tty: bool = False) -> None:
-        """Connect the named streams ("stdin", "stdout", "stderr"). The other streams are /dev/null."""
+        """Connect the named streams ("stdin", "stdout", "stderr"). Without `tty`, the other streams are /dev/null."""
         self.tty = tty
         self._ours: dict[str, int] = {}
         self._terminal, theirs = os.openpty() if tty else (-1, os.open(os.devnull, os.O_RDWR))

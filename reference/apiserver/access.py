@@ -33,7 +33,7 @@ class AccessChecks:
 
 
 def bearer_of(token: str) -> AccessChecks:
-    """Return checks that allow everything to clients with this token, and refuse all other clients."""
+    """Return checks that allow all requests with this token, and refuse all others."""
 
     def authenticate(authorization: str) -> Object:
         if not hmac.compare_digest(authorization.encode(errors="surrogateescape"), f"Bearer {token}".encode()):

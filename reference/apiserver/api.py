@@ -27,7 +27,7 @@ class ApiServer:
     `predecessor` is an API server that the new server replaces, possibly with another version or other gates. The new
     server takes over its objects, resource versions, kinds, allocated addresses, `service_cidrs` and `window`; the
     predecessor then answers 503. Fields that the new version lacks are not served. They stay stored until the object is
-    written, so a later server that has the fields serves them again, as the manual rollback test of KEP-4444 requires.
+    written, so a later server that has the fields serves them again, as in the manual rollback test of KEP-4444.
     Watches cannot resume across the replacement: they receive 410, as from a server that has just started.
     """
 

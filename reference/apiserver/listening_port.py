@@ -20,13 +20,13 @@ LOOPBACK = "127.0.0.1"
 _STILL_BOUND = frozenset({errno.EINVAL, errno.EACCES})  # EACCES: a low port, and no privilege to bind it once more
 _BACKLOG = 512
 _TURNS = 100
-"""The maximum number of event loop iterations to wait. A transport needs a few to detect a shutdown and close."""
+"""The maximum number of event loop iterations in which transports may detect a shutdown and close."""
 
 SSLProtocol.max_size = 32 * 1024  # asyncio fills a buffer of 256 KB for each connection; a TLS record has 16 KB
 
 
 class _Listener(socket.socket):
-    """A listening socket that records what it accepts, because asyncio hides sockets during the TLS handshake."""
+    """A listening socket that records accepted sockets, because asyncio hides them during the TLS handshake."""
 
     __slots__ = ("_accepted", "done")
 

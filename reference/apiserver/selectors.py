@@ -1,7 +1,7 @@
 """Label and field selectors, parsed into predicates for one object.
 
-A selector is parsed once, and every object and event is matched against it. So the parser returns small functions.
-Syntax and the meaning of absent keys are the same as in apimachinery's packages `labels` and `fields`.
+A selector is parsed only once, into functions, because it is matched against every object and event. Syntax and the
+meaning of absent keys are the same as in apimachinery's packages `labels` and `fields`.
 """
 
 import re

@@ -93,7 +93,7 @@ class HttpServer:
             frontend.reach_pods(open_socket)
 
     def replace(self, api: ApiServer | None) -> None:
-        """Serve `api` from now on, on the same ports and with the same certificate and token. If None, stop serving.
+        """Serve `api` from now on, with the same ports, certificate and token. If `api` is None, stop serving.
 
         All watches and connections end. With None, connections are refused, but the ports stay reserved. The
         replacement takes a few milliseconds.

@@ -165,7 +165,7 @@ class WatchHub:
         watcher.counted = 0
 
     def count(self, watcher: Watcher, more: int = 0) -> None:
-        """Record a client's unread bytes plus `more`. If all clients have too many, close the slowest connections."""
+        """Count a client's unread bytes and `more`. If the total is too large, disconnect the clients with the most."""
         if watcher not in self._watchers[watcher.renderer.route.resource]:
             return
         counted = watcher.waiting + more
@@ -195,7 +195,7 @@ class WatchHub:
         """Return the next lines for a watcher that is behind, or None if it has caught up.
 
         The lines come from the store, so slow clients need no queues. Raises `ApiError` (410) if the store no longer
-        remembers them.
+        remembers the changes.
         """
         lines, resource = bytearray(), watcher.renderer.route.resource
         with self._store.lock:

@@ -209,7 +209,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: StoredObj
 
 
 def _share(new: Object, old: Object) -> None:
-    """Make `new` share the fields that are equal in `old`, except metadata. Stored fields are immutable, so it is safe.
+    """Make `new` share the fields that are equal in `old`, except metadata. This is safe: stored fields are immutable.
 
     The store remembers thousands of versions. With copies, the garbage collector would repeatedly traverse all of them.
     """

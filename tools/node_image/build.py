@@ -87,7 +87,6 @@ class ImageBuilder:
         return name
 
     def _label_of(self, name: str) -> str:
-        """Return the digest that the label of an image contains, or "" if the image does not exist."""
         label = f'{{{{index .Config.Labels "{LABEL}"}}}}'
         try:
             return self._engine.ask("image", "inspect", "--format", label, name).strip()

@@ -1,4 +1,4 @@
-"""Check a submitted report: it can be verified, is in the correct folder, and the folder contains no other files.
+"""Check that a submitted report can be verified, and is in the correct folder without other files.
 
 A reviewer may overlook a wrong folder, a file that does not belong to the report, or a README.md with advertising.
 """

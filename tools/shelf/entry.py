@@ -104,7 +104,7 @@ class ShelfEntry:
         return self.day + HOLDS
 
     def causes_in(self, profile: str = "") -> list[tuple[int, CommonCause]]:
-        """Return the causes, with their numbers, of unmet requirements of a profile, or of any profile."""
+        """Return the causes of a profile's unmet requirements (default: all profiles), with their numbers."""
         ids = {each.id for each in self.unmet if profile in ("", each.profile)}
         return [(number, each) for number, each in enumerate(self.causes, 1) if ids & set(each.requirements)]
 
@@ -209,7 +209,7 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[UnmetRequirement]:
 
 
 def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Return the causes of a report that lacks them. Without a valid history, derive them from the messages."""
+    """Derive the causes of a report that lists none: from its history, or from its messages if that is not valid."""
     failed = [each for each in report["tests"] if each["verdict"] == Verdict.FAILED]
     place = history_in(folder)
     known: Mapping[str, tuple[CaseResult, ...]] = {}

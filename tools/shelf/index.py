@@ -2,7 +2,7 @@
 
 index.json caches the entries, so that a new report does not require verifying all other reports again. A cached entry
 is valid while the digest of the files is the same. A report stays verified when requirements change, or when a later
-release displays more data of the report. A rejected report is verified again each time.
+release of the suite displays more of its data. A rejected report is verified again each time.
 """
 
 import datetime

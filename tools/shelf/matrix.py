@@ -119,7 +119,7 @@ SINCE = (
 
 
 def since(profile: str, entries: Sequence[ShelfEntry]) -> dict[str, dict[str, FirstVersion]]:
-    """Return the first version that meets a feature, by implementation and feature, if there are several versions."""
+    """For each implementation with several versions, return the first version that meets each feature."""
     versions: dict[str, dict[tuple[int, ...], ShelfEntry]] = {}
     for each in sorted(entries, key=lambda each: each.date):
         if profile in each.features and _is_whole(each):

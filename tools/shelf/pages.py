@@ -79,7 +79,6 @@ def as_html(entries: Sequence[ShelfEntry], today: datetime.date, deviations: Seq
 
 
 def _index(entries: Sequence[ShelfEntry], today: datetime.date, deviations: Sequence[Deviation]) -> dict[str, Any]:
-    """Return the values for the templates of index.html and of the section in README.md."""
     return {
         "entries": entries,
         "states": states(entries, today),

@@ -19,7 +19,7 @@ _GOODBYE = 2.0  # seconds for a client to answer the close of a WebSocket
 
 
 class Channel:
-    """One channel of a WebSocket, with a buffer of received data. The channel ends with the WebSocket."""
+    """One channel of a WebSocket, with a buffer of received data. The channel ends when the WebSocket closes."""
 
     def __init__(self, number: int, websocket: web.WebSocketResponse) -> None:
         self._number = bytes([number])

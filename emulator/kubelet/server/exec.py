@@ -75,7 +75,6 @@ async def background(coroutine: Coroutine[None, None, None]) -> AsyncIterator[as
 async def _run(
     container: RunningContainer, options: ExecOptions, opened: Mapping[str, Channel], gone: asyncio.Task[None]
 ) -> None:
-    """Run the program, and send its Status. Raises `ConnectionError` if the client disconnects early."""
     running = asyncio.create_task(_run_to_its_end(container, options, opened))
     try:
         await asyncio.wait([running, gone], return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +103,7 @@ async def _run_to_its_end(container: RunningContainer, options: ExecOptions, ope
 
 
 async def _carry(process: SandboxProcess, standard: StandardStreams, opened: Mapping[str, Channel]) -> int:
-    """Copy bytes between the client and a program until it ends and all its output is sent. Return its exit code."""
+    """Copy bytes between client and program until the program ends and its output is sent. Return its exit code."""
     async with contextlib.AsyncExitStack() as inputs:
         if "stdin" in opened:
             await inputs.enter_async_context(background(_from_client(opened["stdin"], standard.take("stdin"))))

@@ -49,7 +49,7 @@ _NOT_IN_JUNCTORS = (
 
 
 def conform(document: Any, path: str) -> list[str]:
-    """Remove nulls and unknown keywords. Return the paths of the latter. Raises `ValueError` for a wrong type."""
+    """Remove nulls and unknown keywords. Return the unknown keywords' paths. Raises `ValueError` for wrong types."""
     unknown: list[str] = []
     waiting: list[tuple[Any, str]] = [(document, path)]
     count = 0
@@ -132,7 +132,6 @@ def _validate(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def _junctors(schema: Mapping[str, Any], path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the schemas in `allOf`, `anyOf`, `oneOf` and `not`."""
     yield from _within({name: schema[name] for name in _JUNCTORS if name in schema}, path)
 
 

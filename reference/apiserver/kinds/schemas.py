@@ -33,7 +33,7 @@ MAX_DEFAULT_BYTES = 1536 * 1024
 """The maximum size of the defaults of one object. Larger objects could not be stored anyway."""
 
 MAX_PATTERN_WORK = 100_000_000
-"""The maximum work of matching patterns for one object: the sum of string length times number of RE2 instructions."""
+"""The maximum work of matching patterns for one object. Each match adds string length times RE2 instructions."""
 
 _SHOWN = 1000  # the maximum number of errors of one object, and of characters of a value or message
 EMBEDDED = ("apiVersion", "kind", "metadata")

@@ -54,7 +54,7 @@ def externally_accessible(spec: Mapping[str, Any]) -> bool:
 
 
 def needs_health_check(spec: Mapping[str, Any]) -> bool:
-    """Return whether the Service has a health check node port, with which load balancers find nodes with endpoints."""
+    """Return whether the Service has a health check node port, which shows load balancers the nodes with endpoints."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 

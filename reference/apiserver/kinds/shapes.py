@@ -132,7 +132,7 @@ def _is_tree(value: Any) -> bool:
 
 
 def _is_of(type_: type, value: Any) -> bool:
-    """In Python, a boolean is also an int."""
+    """Return whether a value has this type. Unlike in `isinstance`, a boolean is not an int."""
     return isinstance(value, type_) and (type_ is bool or not isinstance(value, bool))
 
 
