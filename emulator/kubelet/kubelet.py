@@ -77,7 +77,7 @@ class WorkQueue:
 
 
 class Kubelet:
-    """A kubelet as a context manager. `close` ends the pods' processes and netns, but keeps the API objects."""
+    """A kubelet as a context manager. `close` removes the pods' processes and netns, but not the API objects."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class RestartPolicy:
 
 
 class RunningContainer:
-    """One container. Only one thread at a time may call methods. The loop's thread only records exits and probes."""
+    """Runs one container. Only one thread at a time may call its methods; the event loop only records events."""
 
     def __init__(self, spec: Object, context: PodContext, *, policy: str, waits: str = "ContainerCreating") -> None:
         """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is the initial waiting reason."""

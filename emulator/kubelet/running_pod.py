@@ -21,7 +21,7 @@ _ZONE = "cluster.local"
 
 
 class RunningPod:
-    """One pod. Only one thread at a time may call the methods."""
+    """Runs one pod. Only one thread at a time may call its methods."""
 
     def __init__(
         self,

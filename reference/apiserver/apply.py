@@ -1,7 +1,7 @@
 """Server-side apply: a client sends the fields that it wants to own. The server merges them and records their owner.
 
 Server-side apply (KEP-555) extends merge patches in three ways. A different value for a field of another manager is a
-conflict, unless the apply is forced. A field that this manager applied before and now leaves out is removed, unless
+conflict, unless the apply is forced. A field that a manager applied before and now leaves out is removed, unless
 another manager owns it. Lists merge by key.
 """
 

@@ -125,7 +125,9 @@ class Pools:
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
     def assign(self, strategy: Strategy, new: Object, old: Object | None) -> "Reservation":
-        """Set the addresses and ports of `new`, which may keep those of `old`. Raises the errors of this module."""
+        """Set the addresses and ports of `new`, which may keep those of `old`. Raises `NotAvailableError`,
+        `ExhaustedError`.
+        """
         ledger = Reservation(self, _held(strategy, old) if old is not None else frozenset())
         try:
             ledger.assign(new, strategy.allocations(new))

@@ -28,7 +28,7 @@ def failure(code: int, reason: str, message: str, details: Object | None = None)
 
 
 def success(resource: Resource, name: str, uid: str) -> Object:
-    """Return the Status with which the server answers a delete request if the object was removed immediately."""
+    """Return the Status for a delete request that removed an object immediately."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

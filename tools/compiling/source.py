@@ -1,7 +1,7 @@
 """Compile components from their official Go modules: `trafficdist components fetch --from source`.
 
-Go and its module proxy do the work: the checksum database verifies sources, and with the compiler's cache, a second
-component of the same release takes less time. The binary is pure Go (CGO_ENABLED=0), so it also runs in any container.
+Go's checksum database verifies the sources. With the compiler's cache, a second component of the same release takes
+less time. The binary is pure Go (CGO_ENABLED=0), so it also runs in any container.
 """
 
 import functools

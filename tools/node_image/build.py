@@ -1,8 +1,7 @@
 """Build a node image from its parts with the container engine.
 
 An image is named after its Kubernetes version and labelled with a digest of its parts. An image with the same digest is
-not built again. Unfinished work is in a folder that the next build empties, and in labelled images that each build
-removes. So the next build cleans up after a killed build.
+not built again. Each build first removes the folder and the labelled images that a killed build may have left behind.
 """
 
 import hashlib

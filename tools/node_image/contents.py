@@ -53,7 +53,7 @@ def image_of_release(images: Sequence[ListedImage], program: str, version: Versi
 
 
 def check(wanted: VersionSpec) -> None:
-    """Raise `UsageError` for a release that is too old. This check comes before any compilation."""
+    """Raise `UsageError` for a release that is too old."""
     version = wanted.exact or parse_version(f"{wanted.series}.0")
     if version is not None and version < OLDEST:
         raise UsageError(f"node images need Kubernetes {OLDEST.series} or newer, not {wanted}")

@@ -130,7 +130,7 @@ class ShelfEntry:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the entry from the JSON of its fields. Raises `TypeError` or `KeyError` for invalid values."""
+        """Return an entry from the decoded JSON. Raises `TypeError` or `KeyError` for invalid values."""
         causes = [CommonCause(**each) for each in value["causes"]]
         return cls(**{**value, "unmet": [UnmetRequirement(**each) for each in value["unmet"]], "causes": causes})
 
@@ -209,7 +209,7 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[UnmetRequirement]:
 
 
 def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Derive the causes of a report that lists none: from its history, or from its messages if that is not valid."""
+    """Derive the causes of a report that lists none, from its history or (without a valid history) its messages."""
     failed = [each for each in report["tests"] if each["verdict"] == Verdict.FAILED]
     place = history_in(folder)
     known: Mapping[str, tuple[CaseResult, ...]] = {}
@@ -238,14 +238,14 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ReportState:
-    """A report's state. `holds` is true if it is verified, certifiable, not expired, and of the newest catalogue."""
+    """A report's state. `holds`: the report is verified, certifiable, not expired, and of the newest catalogue."""
 
     holds: bool
     texts: Sequence[str]
 
 
 def states(entries: Sequence[ShelfEntry], today: datetime.date) -> dict[str, ReportState]:
-    """Return each report's state, by place. The catalogue of the latest verified report counts as the current one."""
+    """Return the state of each report, by `place`. The catalogue of the latest verified report is the current one."""
     trusted = [each for each in entries if not each.refused] or entries
     newest = max(trusted, key=lambda each: each.date).catalogue if trusted else ""
     found = {}

@@ -1,6 +1,6 @@
 """Select excerpts from the evidence of a run: the most helpful files of each failure first, up to the size limit.
 
-A run keeps up to a megabyte for each failure, mostly logs, connections and the rules of every node.
+A run keeps up to a megabyte of evidence for each failure, mostly logs, connections and the rules of every node.
 """
 
 import re

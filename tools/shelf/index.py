@@ -46,7 +46,7 @@ def write(
 
 
 def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[ShelfEntry]:
-    """Return the entry of each report on the shelf, ordered by place. Raises `UsageError` for a damaged report.
+    """Return the entry of each report on the shelf, ordered by folder. Raises `UsageError` for a damaged report.
 
     `again` ignores the cache and verifies all reports.
     """
@@ -83,7 +83,7 @@ def as_json(found: Iterable[ShelfEntry]) -> str:
 
 
 def _cached(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the entries in index.json, by place. The result is empty if the file has another format."""
+    """Return the entries in index.json, by folder, or nothing if the file has another format."""
     try:
         found = json.loads(content(path, what="index", most=_MOST_CACHED))["reports"] if path.exists() else []
         return {str(each["place"]): each for each in found}

@@ -50,7 +50,7 @@ class FeatureCell:
 
     @property
     def met(self) -> str:
-        """The result, without its mark if the cell shows causes instead."""
+        """The result. If there are causes, the cell shows them instead of the mark."""
         return self.result.removeprefix(self.mark).strip() if self.causes else self.result
 
     @property

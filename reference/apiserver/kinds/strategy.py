@@ -145,7 +145,7 @@ class Strategy:
         return (self.resource, self), *((each, self.rules(each)) for each in self.views)
 
     def rules(self, view: OtherVersion | None) -> "Strategy":
-        """Return the strategy for requests through a group or version that is not stored (None: the stored version)."""
+        """Return the strategy for requests in the group and version of `view`; None is the stored version."""
         return self if view is None or view.strategy is None else view.strategy
 
     def list_rules(self) -> ListRules:
@@ -199,7 +199,7 @@ class Strategy:
         return []
 
     def spec_changed(self, new: Object, old: Object) -> bool:
-        """Return whether an update must increase `metadata.generation`, if the kind has one."""
+        """Return whether an update increases `metadata.generation`, for kinds that have a generation."""
         apart = {"metadata", "status"} if self.resource.has_status else {"metadata"}
         return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - apart)
 
