@@ -125,9 +125,7 @@ class Pools:
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
     def assign(self, strategy: Strategy, new: Object, old: Object | None) -> "Reservation":
-        """Set the addresses and ports of `new`, which may keep those of `old`. Raises `NotAvailableError`,
-        `ExhaustedError`.
-        """
+        """Set the addresses and ports of `new`, which may keep those of `old`. Raises an error of this module."""
         ledger = Reservation(self, _held(strategy, old) if old is not None else frozenset())
         try:
             ledger.assign(new, strategy.allocations(new))
