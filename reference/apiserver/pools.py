@@ -72,7 +72,7 @@ class NumberPool:
 
 
 def band(size: int, divisor: int, most: int) -> int:
-    """Return how many numbers at the start of a range are reserved for explicit requests."""
+    """Return the number of values at the start of a range that are reserved for explicit requests."""
     return 0 if size <= 16 else min(max(16, size // divisor), most)
 
 

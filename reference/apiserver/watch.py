@@ -269,12 +269,12 @@ def line(type_: str, json: bytes) -> bytes:
 
 
 def error_line(error: ApiError) -> bytes:
-    """Return the ERROR event with which a watch ends after an error."""
+    """Return the ERROR event that ends a watch."""
     return line("ERROR", orjson.dumps(error.status))
 
 
 def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
-    """Return the watch event for a change as a client with this selection receives it, or b"" if it receives none.
+    """Return the watch event that a change causes for a client with this selection, or b"" if there is none.
 
     An object that leaves the selection is sent as DELETED.
     """

@@ -63,8 +63,8 @@ class ShelfEntry:
     """A report on the shelf. `place` is its folder relative to the shelf. `digest` is computed from all its files.
 
     `refused` is the first reason why the report is not verified, or "" if it is verified. `uncertifiable` contains the
-    report's reasons why the run is not certifiable. `met` and the cells of `features`, by profile and name, have the
-    format of `trafficdist compare`: "✓ 12", "✗ 11/12". The implementation does not claim the features `unclaimed`.
+    report's reasons why the run is not certifiable. The cells in `features` and `met` are like those of `trafficdist
+    compare`: "✓ 12", "✗ 11/12". `unclaimed` are the features that the implementation does not claim.
     """
 
     place: str

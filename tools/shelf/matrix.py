@@ -50,7 +50,7 @@ class FeatureCell:
 
     @property
     def met(self) -> str:
-        """The result. If there are causes, the cell shows them instead of the mark."""
+        """The text of the result. The mark is left out if the cell shows causes."""
         return self.result.removeprefix(self.mark).strip() if self.causes else self.result
 
     @property

@@ -1,7 +1,7 @@
 """Finds the address of the pod to which a request is forwarded, and opens connections into the cluster's network.
 
 Pods are in a different network from the API server, so the caller passes a function that creates sockets in that
-network. Rules and error messages are the same as in Kubernetes' registry of pods.
+network. Rules and error messages are the same as in Kubernetes (pkg/registry/core/pod).
 """
 
 import ipaddress
