@@ -148,7 +148,7 @@ def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Obj
 
 
 def _timed(conditions: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
-    """Set `lastTransitionTime`. In a patch, a null `reason` or `message` removes the stored value."""
+    """Set `lastTransitionTime`. The null `reason` and `message` remove stored values when the status is patched."""
     known = {each["type"]: each for each in before}
     timed = []
     for each in conditions:

@@ -3,7 +3,7 @@
 A path is a tuple of FieldsV1 keys: `f:NAME` for a field, `k:{"port":80}` for an item of a keyed list, `v:VALUE` for an
 item of a set. A list without a merge rule is a single field.
 
-To save time, owners are tracked only after the first apply to an object. At the first apply, the manager
+To save time, owners are tracked only after the first apply to an object. On the first apply, the manager
 `before-first-apply` becomes the owner of all existing fields, as in Kubernetes.
 """
 

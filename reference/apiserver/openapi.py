@@ -1,8 +1,8 @@
 """OpenAPI documents of all served kinds. kubectl uses them to validate manifests and explain fields.
 
 Fields, types and descriptions are read from the models of the `kubernetes` package, which are generated from
-Kubernetes' OpenAPI document. Merge keys come from `merge_rules`. The models are imported at the first
-request, because the import takes about half a second.
+Kubernetes' OpenAPI document. Merge keys come from `merge_rules`. The models are imported on the first request, because
+the import takes about half a second.
 """
 
 import re

@@ -93,7 +93,7 @@ class AddressPool:
         return f"IPv{self.network.version}"
 
     def take(self, address: str) -> str:
-        """Take `address` ("": any address). Raises `ExhaustedError`, or `ValueError` with Kubernetes' error message."""
+        """Take `address`; "" means any. Raises `ExhaustedError`, or `ValueError` with Kubernetes' error message."""
         if not address:
             return str(self.network[self._numbers.take_any() - int(self.network.network_address)])
         wanted = ipaddress.ip_address(address)

@@ -1,14 +1,13 @@
 """The small Go module in which a component is compiled: it pins one release and imports only the command.
 
-Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose go.mod replaces each staging module (k8s.io/api, …) with
-a folder of its repository. The folders do not exist outside the repository, but each module is published as v0.X.Y from
+Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose go.mod replaces each staging module (k8s.io/api, …) with a
+folder of its repository. The folders do not exist outside the repository, but each module is published as v0.X.Y from
 the same commit. The Go module therefore repeats every replacement with that version, because Go reads replacements only
 in the main module. The Go version and GODEBUG settings match the release, because they affect run-time behaviour.
 
-If a release has no main package for a command (`e2e`), the Go module itself is that command. It imports staging modules
-directly and would use v0.X.Y, whereas the components of the release use v0.0.0, which is replaced by the same code. The
-compiler would treat the two versions as different packages. Version v0.X.Y is therefore excluded, so that cached
-compilations of components are reused.
+If a release has no main package for a command (`e2e`), the Go module itself is that command. It excludes version v0.X.Y
+of the staging modules, which it would otherwise use. Components of the release use v0.0.0, which is replaced by the
+same code, but Go would not reuse their compiled packages for v0.X.Y.
 
 This Python module has no side effects. It converts a parsed go.mod to text.
 """

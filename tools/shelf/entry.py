@@ -227,7 +227,7 @@ def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, An
 
 
 def _sentences(folder: Path) -> dict[str, str]:
-    """Return the sentences of requirements by id, from the history, or {} if the history is damaged."""
+    """Return the sentences of requirements by id, from the history, or {} if there is no valid history."""
     place = history_in(folder)
     try:
         records = history.read(place).records if place else ()

@@ -93,7 +93,7 @@ def same(one: Any, other: Any) -> bool:
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Remove nulls and unknown fields from `obj`, and return the paths of the unknown fields.
 
-    `shape` is for one Kubernetes version. Raises `ValueError` for a wrong type (with Go's message) or too many items.
+    `shape` is for the served version. Raises `ValueError` for a wrong type (with Go's message) or too many items.
     """
     unknown: list[str] = []
     path: Path = []  # the path of the current value, for messages

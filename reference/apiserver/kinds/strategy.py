@@ -1,9 +1,9 @@
 """The strategy of a kind: defaults, validation and table columns.
 
-The store handles all kinds equally. For each write, the module `writes` calls these methods in order:
-`decode` (with the data that a client sent), `default`, `prepare_for_create` (or `prepare_for_update`,
-`prepare_for_status_update`), and `validate` (or `validate_update`, `validate_status_update`). Then `writes` allocates
-the addresses and ports that `allocations` returns. The method names are from Kubernetes.
+For each write, the module `writes` calls these methods in order: `decode` (with the data that a client sent),
+`default`, `prepare_for_create` (or `prepare_for_update`, `prepare_for_status_update`), and `validate` (or
+`validate_update`, `validate_status_update`). Then `writes` allocates the addresses and ports that `allocations`
+returns. The method names are from Kubernetes.
 """
 
 import functools
