@@ -86,7 +86,6 @@ class Readiness:
             return False
 
     async def _answers(self, host: str, port: int, path: str) -> bool:
-        """Return whether a connection succeeds and, if `path` is not empty, also an HTTP GET of `path`."""
         loop = asyncio.get_running_loop()
         with self._node.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as sock:
             sock.setblocking(False)

@@ -55,7 +55,6 @@ class RunningProgram:
         loop = asyncio.get_running_loop()
 
         def read(descriptor: int) -> bool:
-            """Read a chunk into the log. Return False at the end of the output. Raises `BlockingIOError`."""
             data = os.read(descriptor, _CHUNK)
             log.write(data, outputs[descriptor])
             return bool(data)

@@ -143,7 +143,6 @@ class Sandbox:
             init.wait()
 
     def _created(self) -> socket.socket:
-        """Return the control socket of the sandbox. Create the sandbox if it does not exist yet."""
         if self._closed:
             raise NoProgramError("the container has ended")
         if self._control is None:

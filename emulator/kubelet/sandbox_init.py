@@ -177,7 +177,6 @@ class SandboxInit:
                     return
 
     def _handle_request(self) -> bool:
-        """Handle a request. Return False if the socket is closed."""
         data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE, 4)
         for each in descriptors:
             os.set_inheritable(each, False)  # recv_fds ignores its flags

@@ -194,7 +194,6 @@ class Reservation:
             port["nodePort"] = known[port["port"]] = self._node_port(asked, f"spec.ports[{index}].nodePort")
 
     def _node_port(self, asked: int, path: str, why: str = "") -> int:
-        """Take the node port `asked`, or any node port if it is 0."""
         pool = self.pools.ports
         if not asked:
             asked = pool.take_any()

@@ -131,7 +131,6 @@ class Collector:
         return self._compiled(Binary(name, KUBERNETES_MODULE, ".", _NO_VERSION, program=_text(f"{name}.go")), version)
 
     def _compiled(self, binary: Binary, version: Version) -> Path:
-        """Return the path of a compiled helper program, such as `pause`. Compile it unless it is cached."""
         sources = "\n".join((binary.module, version.tag, binary.package, binary.program))
         name = f"{binary.name}-{hashlib.sha256(sources.encode()).hexdigest()[:12]}"
         path = self._cache.folder / "node-image" / name / binary.name

@@ -61,8 +61,6 @@ def write(images: Sequence[Image], target: Path) -> None:
 
 
 class _Blobs:
-    """Writes blobs to an archive. Each blob is stored once."""
-
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
         self._there: set[str] = set()

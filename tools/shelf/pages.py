@@ -51,7 +51,6 @@ def readme(entry: ShelfEntry, report: Mapping[str, Any]) -> str:
 
 
 def _origin(report: Mapping[str, Any]) -> str:
-    """Return the revision of the suite that made a report, with a note if the suite version is unreleased."""
     revision = report["suite"].get("revision", "")
     if is_released(report):
         return revision or "as released"

@@ -154,7 +154,6 @@ def _column(given: Mapping[str, Any]) -> Column:
 
 
 def _cell(value: Any, kind: str) -> Any:
-    """Return the content of a cell. A value of the wrong type becomes None, or `<invalid>` in a date column."""
     if value is None:
         return None
     if kind == "date":

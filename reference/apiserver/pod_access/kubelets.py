@@ -244,7 +244,6 @@ def _exec_query(request: web.BaseRequest) -> list[tuple[str, str]]:
 
 
 def _log_query(query: Mapping[str, str], asked: PodRequest) -> list[tuple[str, str]]:
-    """Return the query parameters of a log request as the kubelet names them. Raises `ApiError`: 400, 422."""
     truths = {
         "follow": query.get("follow", ""),
         "previous": query.get("previous", ""),
