@@ -4,8 +4,8 @@ A slow program runs, or waits for a CPU or a disk. A program is hung if it neith
 in several consecutive samples, although it has not read all data that was sent to it. A hung thread is not detected
 if other threads of the program still read.
 
-A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a CPU nor for a
-disk. A timer may still wake the program, so only the program's `synced` check decides whether it is done.
+A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a CPU nor for a disk.
+A timer may still wake it. Only the `synced` checks of its recipe show that it has processed all changes.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from harness.run_delay import RUN_DELAY, ThreadTimes, threads_of
 LOOKS = 5  # number of consecutive samples, after the first, in which a program must seem hung
 
 HUNG_EVERY = 1.0
-"""Seconds, before `time_scale` is applied, between two samples. A program that sleeps between reads may look hung."""
+"""Seconds between two samples, before `time_scale` is applied. A program that sleeps between reads may look hung."""
 
 IDLE_EVERY = 0.5  # minimum time between two samples, in seconds before `time_scale` is applied
 
@@ -33,22 +33,22 @@ _ESTABLISHED = "01"  # unread data of a connection that the server has closed is
 
 @dataclass(frozen=True, slots=True)
 class ActivitySample:
-    """A sample of the programs in a netns: state and times by thread, unread bytes by connection."""
+    """The state and times of each thread in a netns, and the number of unread bytes of each connection."""
 
     threads: Mapping[str, ThreadTimes]
     unread: Mapping[str, int] = field(default_factory=dict)
 
     def hung_since(self, earlier: "ActivitySample") -> bool:
-        """Return whether data is still unread since an earlier sample, and no thread has run or become runnable."""
+        """Return whether data has stayed unread since `earlier` although no thread has run or has waited to run."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
         return bool(self.threads) and not wants and self._times() == earlier._times() and unread
 
     def idle_since(self, earlier: "ActivitySample", seconds: float) -> bool:
-        """Return whether the programs have hardly run since an earlier sample.
+        """Return whether the programs have read all data and have hardly run since `earlier`.
 
-        The kernel adds a thread's waiting time only when the thread runs again, so a thread that is runnable in both
-        samples counts as waiting.
+        The kernel adds the time for which a thread waits for a CPU only when the thread runs again. So a thread that is
+        runnable in both samples does not count as idle.
         """
         if any(each.unread or not each.threads or each._in_state(_DISK) for each in (self, earlier)):
             return False
@@ -71,7 +71,7 @@ class _ActivitySampler:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Sample each netns. If `unread`, list threads only in netns with unread data, else only in those without."""
+        """Sample each netns, but list threads only where data is unread, or, with `unread=False`, where none is."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])

@@ -1,9 +1,8 @@
 """The address plan of an embedded cluster: the addresses of every node and pod, and virtual addresses.
 
-Because addresses follow a plan, an address in a packet dump, a rule or a report shows its node. `10.244.3.5`
-and `fd00:10:244:3::5` are pod 5 of the third node. Numbers in IPv6 groups are written as decimal numbers, so both
-families look alike. All ranges are private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193,
-5737).
+Because addresses follow a plan, an address in a packet dump, a rule or a report shows its node. `10.244.3.5` and
+`fd00:10:244:3::5` are pod 5 of the third node. In IPv6, pod 12 has `::12`, so both families look alike. All ranges are
+private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193, 5737).
 """
 
 import socket
@@ -66,7 +65,7 @@ class NodeAddresses:
         return {"IPv4": f"10.244.{self.number}.{number}", "IPv6": f"fd00:10:244:{self.number}::{number}"}
 
     def virtual(self, kind: str, number: int) -> dict[Family, str]:
-        """Return the "load-balancer" IP or the "external-ip" (of `spec.externalIPs`) with this number (1 to 254)."""
+        """Return virtual address `number` (1 to 254) of a kind, which is "load-balancer" or "external-ip"."""
         of = _VIRTUAL[kind]
         return {"IPv4": f"198.{of}.{self.number}.{number}", "IPv6": f"fd00:198:{of}:{self.number}::{number}"}
 

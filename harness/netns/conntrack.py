@@ -1,9 +1,9 @@
 """Reads and flushes the conntrack entries of one network namespace.
 
-All netns of a machine share one hash table. Each deletion with a filter walks the whole table. The proxy deletes
-entries when its endpoints change, and the kernel deletes entries when an address is deleted. Half a minute of probes
-leaves 50,000 entries, which make every later change ten times as slow. The kernel skips the walk for a netns without
-entries, so each scenario flushes its entries before it deletes its pods.
+All netns of a machine share one hash table. To delete the entries that match a filter, the kernel walks the whole
+table. The proxy deletes entries when its endpoints change, and the kernel deletes entries when an address is deleted.
+Half a minute of probes leaves 50,000 entries, which make every later change ten times as slow. The kernel skips the
+walk for a netns without entries, so each scenario flushes its entries before it deletes its pods.
 """
 
 import contextlib
@@ -34,10 +34,7 @@ _PORTS = ("sport", "dport", "icmp_type", "icmp_code", "icmp_id")
 
 
 def flush(namespace: Namespace) -> None:
-    """Delete all conntrack entries of a netns. One message suffices, so each scenario can do this on each node.
-
-    Raises `NetlinkError`.
-    """
+    """Delete all conntrack entries of a netns with a single netlink message. Raises `NetlinkError`."""
     rtnetlink.execute(namespace, [_FLUSH], family=rtnetlink.NETFILTER)
 
 
@@ -70,7 +67,7 @@ class ConntrackOverflow:
 
 
 def full_table_drops(text: str) -> int:
-    """Return how many connections a full table dropped, from /proc/net/stat/nf_conntrack (a line per CPU)."""
+    """Count connections that a full table dropped. `text` is the content of /proc/net/stat/nf_conntrack."""
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
     return max(0, total.get("drop", 0) - total.get("insert_failed", 0)) + total.get("early_drop", 0)

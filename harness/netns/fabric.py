@@ -5,8 +5,8 @@
     pod ── node a1 ── fabric ── node a2 ── pod       every line is a veth pair, every word a netns
 
 The fabric is a router. It has routes to nodes and pods. It also routes load balancer and external IPs to their node,
-but only for packets from the external client. It drops all other packets silently. So connections to a virtual address
-that no proxy has programmed time out, because packets do not loop and no other host answers.
+but only for packets from the external client. It drops all other packets silently. So a connection to a virtual address
+times out unless a proxy has programmed the address.
 
 File descriptors of this process keep all namespaces alive. No namespace has a name or a mount, so nothing remains when
 the process ends.
@@ -122,13 +122,13 @@ class Network:
         return self._wiring is None
 
     def wire_by(self, wiring: Wiring) -> None:
-        """Let `wiring` create the interfaces of all later pods. New links get IPv6 link-local addresses."""
+        """Let `wiring` create the interfaces of pods from now on. New links on nodes get link-local addresses."""
         self._wiring = wiring
         for node in self.nodes.values():
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodIdentity | None = None) -> NetworkPeer:
-        """Create a pod on a node, with default name NODE-NUMBER. `of` is its identity in the API.
+        """Create a pod on a node. Its default name is NODE-NUMBER. `of` is its identity in the API.
 
         Raises `UsageError` if there is no such node, or no free address on it. Raises `InconclusiveError` if the wiring
         fails to attach the pod.
@@ -259,7 +259,7 @@ class Network:
 
     @contextlib.contextmanager
     def _expected(self, node_name: str, link_name: str) -> Iterator[None]:
-        """If the kernel reports that a pod's interface is missing (ENODEV), raise a `DistrustError` that names it."""
+        """If the kernel reports that a pod's interface is missing (ENODEV), raise `DistrustError` with its name."""
         try:
             yield
         except rtnetlink.NetlinkError as error:

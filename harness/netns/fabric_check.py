@@ -35,7 +35,7 @@ def check(network: Network) -> None:
 
 
 def _deleted(place: str, wanted: Collection[Item], there: Collection[Item]) -> list[str]:
-    """Return a node's missing interfaces, or none for other netns: their interfaces vanish with those of a node."""
+    """Return a node's missing interfaces. For other netns return [], as their interfaces vanish with those of nodes."""
     links = {each.name for each in there if isinstance(each, Link)}
     named = [each.name for each in wanted if isinstance(each, Link) and each.name not in links]
     return named if place.startswith("node ") else []

@@ -46,7 +46,7 @@ class _BoundedReader(io.RawIOBase):
         self._sock, self._deadline, self._left = sock, deadline, MOST
 
     def makefile(self, _: str) -> io.BufferedReader:
-        """Return a reader of this object. `HTTPResponse` calls this method, as it would for a socket."""
+        """Return a buffered reader. `HTTPResponse` calls this method, because it expects a socket."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:

@@ -6,7 +6,7 @@ host name. On one machine, the agents of two nodes would conflict.
 
 So every sandbox has its own PID and mount namespaces, and a recipe may request more (`OWN`). A supervisor process
 (`harness.netns.sandbox_supervisor`) creates the sandbox and starts the programs in it. When this process ends for any
-reason, a socket of the supervisor closes, and the kernel kills all processes of the sandbox.
+reason, the supervisor's connection to it closes. The supervisor then kills all processes of the sandbox.
 """
 
 import contextlib
@@ -111,7 +111,7 @@ class ProgramSandbox:
         folder: Path | None = None,
         namespace: Namespace | None = None,
     ) -> None:
-        """Create a sandbox with `wanted` parts. If the harness dies, `folder` is removed. Raises `OSError`."""
+        """Create a sandbox with parts from `OWN`. It removes `folder` if the harness dies. Raises `OSError`."""
         self.of, self.limits = of, limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = {

@@ -2,7 +2,7 @@
 
 Reading the kernel's configuration does not suffice: it may be unreadable, modules load on first use (but not for every
 user), and containers hide modules. For nf_tables, this module sends a batch without an end message, which the kernel
-checks and then discards. pyroute2 always ends a batch, and importing it would slow down a boot.
+checks and then discards. pyroute2 cannot send such a batch.
 """
 
 import errno
@@ -48,7 +48,7 @@ EXPRESSIONS = {
 
 
 def require(families: Sequence[Family] = FAMILIES) -> None:
-    """Raise `UnavailableError` with every missing feature and how to get it."""
+    """Raise `UnavailableError` if features are missing. The error lists them, and how to get them."""
     absent = missing(families)
     if absent:
         raise UnavailableError(explain(absent))
@@ -134,7 +134,7 @@ def _nat_chain() -> tuple[int, bytes]:
 
 
 def _rule(expression: str) -> tuple[int, bytes]:
-    """Return a rule with one expression without arguments. ENOENT means that the kernel lacks the expression."""
+    """Return a message that adds a rule with one expression. The kernel replies ENOENT if it lacks this expression."""
     element = attribute(1 | _NESTED, attribute(1, expression.encode() + b"\0") + attribute(2 | _NESTED, b""))
     return _NEWRULE, attribute(1, b"probe\0") + attribute(2, b"nat\0") + attribute(4 | _NESTED, element)
 

@@ -34,7 +34,7 @@ PROC = Path("/proc")
 
 
 def processes_by_netns(proc: Path = PROC) -> dict[int, list[Path]]:
-    """Return the visible processes by the inode of their netns, as folders of `proc`."""
+    """Return the folders in `proc` of all visible processes, keyed by the inode of their netns."""
     found: dict[int, list[Path]] = {}
     for process in proc.iterdir():
         if process.name.isdigit():
@@ -93,7 +93,7 @@ def move_home() -> None:
 
 
 def roam() -> None:
-    """Let the calling thread stay in the netns of its last socket. From now on, it must do nothing but open sockets."""
+    """Let this thread stay in the netns in which it last created a socket. From now on, it may only create sockets."""
     _place.roams = True
 
 
@@ -105,7 +105,7 @@ class Namespace:
 
     @classmethod
     def create(cls) -> "Namespace":
-        """Create an empty netns with a loopback device that is down. Raises `UnavailableError` without permission."""
+        """Create an empty netns with a loopback device that is down. Raises `UnavailableError`."""
         home = _place.here()
         try:
             unshare(CLONE_NEWNET)
@@ -167,7 +167,7 @@ class Namespace:
         return _open(family, kind, proto)
 
     def close(self) -> None:
-        """Close the descriptor. The kernel destroys a netns that has no threads and sockets. Idempotent."""
+        """Close the descriptor. The kernel destroys the netns once it has no threads and no sockets. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -5,8 +5,8 @@ blocks if it writes to a full pipe that is not read. If a start fails, the excep
 file. If a program exits later, the exception quotes the last lines.
 
 The kernel kills a program when the thread that started it ends, even if the harness is killed with `kill -9`. So a
-single thread, which runs until this process ends, starts all programs. A launcher requests this kill (prctl) and then
-executes the actual program, because Python code between fork and exec may deadlock in a process with threads.
+single thread, which runs until this process ends, starts all programs. A launcher makes the kernel do this (`prctl`)
+and then executes the program, because Python code between fork and exec may deadlock in a process with threads.
 """
 
 import contextlib
@@ -234,10 +234,10 @@ def run(
     files: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end inside a netns. Raises `UnavailableError` if `files` cannot be replaced.
+    """Run a program inside a netns until it exits. Raises `UnavailableError` if `files` cannot be replaced.
 
-    The program runs in a mount namespace with these `files` (content by path) in place of the machine's, because the
-    resolver of the C library reads only /etc/resolv.conf.
+    `files` maps paths to contents that only this program sees, because the resolver of the C library always reads
+    /etc/resolv.conf.
     """
     program = shutil.which(command[0], path=search_path())
     if program is None:

@@ -83,10 +83,10 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
 
 
 def wait_until_up(namespace: Namespace, index: int) -> None:
-    """Wait until a link can send, after its other end was set up. Raises `UnavailableError` after 5 seconds.
+    """Wait until a link can send packets, after its other end is up. Raises `UnavailableError` after 5 seconds.
 
     The kernel detects the state of the other end in a work queue (linkwatch), and drops packets until then. Without
-    this wait, the kernel dropped one in fifteen first packets. Since Linux 6.8, reading the state updates it.
+    this wait, the first packet was lost in one of fifteen cases. Since Linux 6.8, reading the state updates it.
     """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         eventually(
@@ -99,7 +99,7 @@ def wait_until_up(namespace: Namespace, index: int) -> None:
 
 
 def pack(requests: Sequence[Request]) -> bytes:
-    """Return one datagram. Requests are numbered from 1, and the last one requests an acknowledgement."""
+    """Return requests as one datagram. They are numbered from 1, and the last one requests an acknowledgement."""
     parts: list[bytes] = []
     for number, each in enumerate(requests, 1):
         flags = each.flags | _REQUEST | (_ACK if number == len(requests) else 0)
@@ -108,7 +108,7 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Return a request to create a veth pair, with this end up. Set the other end up, then call `wait_until_up`.
+    """Return a request to create a veth pair and set one end up. Set up the end in `peer`, then call `wait_until_up`.
 
     Both ends have the same hardware address and are NOARP, so gateways need no address, and no lookup delays the first
     packet.
@@ -192,7 +192,7 @@ def rule(family: Family, from_link: str, *, table: int, priority: int) -> Reques
 
 
 def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None:
-    """Read the replies to all requests, which are queued when `send` returns. Raises the first `NetlinkError`."""
+    """Read the replies to all requests. Raises `NetlinkError` for the first request that failed."""
     first: NetlinkError | None = None
     while True:
         for kind, flags, number, body in messages(sock.recv(_BUFFER)):

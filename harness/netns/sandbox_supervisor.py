@@ -5,7 +5,7 @@ process of the sandbox's PID namespace is a child of this process. When the harn
 program kills init, and the kernel then kills all processes of the sandbox, even detached ones that ignore signals. The
 mounts of the sandbox end with the processes. If this program is killed, the kernel kills init.
 
-Requests arrive as JSON in memory files, with descriptors. Each request has a pipe for replies, which are lines of JSON.
+A request is JSON in a memory file. The harness passes its descriptor, and that of a pipe for replies (lines of JSON).
 """
 
 import contextlib
@@ -185,7 +185,7 @@ class Supervisor:
         os.close(home)
 
     def _start_init(self) -> tuple[int, int, int]:
-        """Start init. Returns its PID, and pipes to and from it."""
+        """Start init. Return its PID, and pipes to and from it."""
         orders, to_init = os.pipe()
         from_init, answers = os.pipe()
         child = os.fork()
@@ -207,7 +207,7 @@ class Supervisor:
         os._exit(0)
 
     def _set_up(self) -> bool:
-        """In init, prepare the sandbox. Returns whether it has its own /proc."""
+        """Prepare the sandbox, in its init process. Return whether the sandbox has its own /proc."""
         _libc.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans
         if self._group:
@@ -220,7 +220,7 @@ class Supervisor:
         return own_proc
 
     def _mount_proc(self) -> bool:
-        """Mount the /proc of the sandbox, and limit its processes. Returns False if it keeps the machine's /proc."""
+        """Mount a new /proc and limit the number of processes. Return False if the kernel refuses the mount."""
         try:
             mount("proc", "/proc")
         except SandboxError:
@@ -231,7 +231,7 @@ class Supervisor:
         return True
 
     def serve(self) -> None:
-        """Serve requests until the harness closes the sandbox or ends. Then end everything in the sandbox."""
+        """Process requests until the harness closes the sandbox or ends. Then remove the sandbox."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
@@ -358,7 +358,7 @@ class Supervisor:
         os.write(self._to_init, b"1")
 
     def _cleared(self) -> bool:
-        """Reply to the requests that wait until all programs have ended. Returns False if init has ended."""
+        """If all programs have ended, reply to the requests that wait for this. Return False if init has ended."""
         answers = len(os.read(self._from_init, 4096))
         self._orders -= answers
         if not answers or self._orders:
@@ -433,7 +433,7 @@ def _proportional(pid: str) -> int:
 
 
 def _kill_all() -> None:
-    """In init, kill all other processes of the sandbox, and wait until they have ended."""
+    """Kill all processes of the sandbox except init, which calls this. Wait until they have ended."""
     with contextlib.suppress(ProcessLookupError):
         while True:
             os.kill(-1, signal.SIGKILL)
