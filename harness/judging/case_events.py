@@ -1,4 +1,4 @@
-"""The events of a scenario as read from the history, for reports. These events do not influence verdicts."""
+"""Contains the events of a scenario, which reports show. They are read from the history and influence no verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 
 SETTLED = "all components have worked on what was written"
-"""The subject of a convergence record. It means that every component has processed the changes."""
+"""The text of a convergence record that means that every component has processed the changes."""
 
 
 @dataclass(slots=True)
 class WindowRecord:
-    """A measuring window that was opened at `at` (monotonic seconds). `of` is the Service and kind of address.
+    """A measuring window that began at `at` (monotonic seconds). `of` is the Service and kind of address.
 
     `flows` maps each client to its requests if the window has steady traffic. Otherwise, it is empty.
     """
@@ -53,7 +53,7 @@ class CaseEvents:
     begun: float | None = None
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
-        """Set the titles of windows from the keys of `observed`: number of the window, dot, space, and title."""
+        """Set the titles of windows. A key of `observed` is the number of a window, a dot, a space and the title."""
         for title in observed:
             number, dot, text = title.partition(". ")
             if dot and number.isdecimal() and 1 <= int(number) <= len(self.windows):

@@ -24,7 +24,7 @@ MOST_BYTES = 20_000
 def excerpt(expected: Any, observed: Any) -> Any:
     """Return an observed value, or only its first part if it exceeds `MOST_BYTES` and differs from `expected`.
 
-    Judged components may write values of any size. The first part ends with an ellipsis, so it differs from `expected`.
+    Tested components may write values of any size. The first part ends with an ellipsis, so it differs from `expected`.
     """
     text = _canonical(observed)
     if len(text) <= MOST_BYTES or text == _canonical(expected):

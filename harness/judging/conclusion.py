@@ -1,8 +1,8 @@
 """Derives the verdict on a phase of a test from its judgements. A run and `trafficdist judge` use the same functions.
 
-The first judgement that did not pass ends the scenario and determines the verdict. If the scenario depends on a basic
-check that failed, a preliminary judgement follows and takes precedence. Other causes of a verdict (a skip, an exception
-or a failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
+The first judgement that did not pass ends the scenario and determines the verdict, unless a preliminary judgement
+follows, which reports the failure of a basic check that the scenario depends on. Other causes of a verdict (a skip, an
+exception or a failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
 """
 
 import enum
@@ -14,7 +14,7 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class UnmetError(AssertionError):
-    """Raised for a failed judgement of a scenario. The message is for human readers; no code parses it."""
+    """Raised for a failed judgement of a scenario."""
 
     def __init__(self, judgement: Judgement, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class InconclusiveJudgementError(InconclusiveError):
 
 
 def raise_for(judgement: Judgement, message: str) -> NoReturn:
-    """Raise the exception for a judgement that did not pass. The exception ends the scenario."""
+    """Raise the exception that ends a scenario because of a judgement that did not pass."""
     raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, message)
 
 
@@ -55,7 +55,7 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (setup, call or teardown), with a line of text, or None if nothing was judged."""
+    """Return the verdict on a phase (setup, call or teardown) and a line about it, or None without judgements."""
     if not judgements:
         return None
     decisive = _decisive(judgements)
@@ -89,5 +89,5 @@ def outside_call(phase: str, text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line that is not blank, or "" if there is none."""
+    """Return the first line that is not blank, without surrounding spaces, or "" if all lines are blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

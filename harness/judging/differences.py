@@ -37,15 +37,15 @@ RANKS = (
     UNREADY, TERMINATING, REMOVED, LEFT_NODE, LEFT_ZONE, HINTED_ELSEWHERE, ANSWERED, REFUSED, SILENT, REFUSED_DURING,
     SILENT_DURING, NARROW, OTHERS, UNSEEN, UNEVEN, MASKED, NOT_DROPPED, NOT_REFUSED,
 )  # fmt: skip
-"""All differences in connections, the most informative first. Other differences concern API objects or DNS answers."""
+"""All differences that concern connections, the most informative first. Others concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
-"""Conditions that titles and labels of windows and comparisons show. Kinds of addresses are conditions too."""
+"""Unusual conditions, apart from kinds of addresses. Titles of windows and labels of clients contain them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FailurePattern:
-    """A description of what happened, and the unusual conditions that all affected clients have in common.
+    """A difference as text, and the unusual conditions that all affected clients have in common.
 
     `sure` is false if the scenario did not record enough to distinguish this difference from others.
     """
@@ -56,7 +56,7 @@ class FailurePattern:
 
 
 def differences(story: CaseEvents) -> list[FailurePattern]:
-    """Return the differences that a scenario's failed windows and comparisons show, without repetitions."""
+    """Return the differences in a scenario's failed windows and comparisons. Equal differences are listed once."""
     found: dict[tuple[str, bool], list[frozenset[str]]] = {}
     for text, conditions in _observed(story):
         found.setdefault((text.removeprefix(_MAYBE), not text.startswith(_MAYBE)), []).append(conditions)
@@ -106,7 +106,7 @@ def _of_window(window: WindowRecord, changes: Sequence[Change]) -> Iterator[tupl
 def _of_outcome(
     column: str, expected: object, client: "_Client", endpoints: "_Endpoints", *, during: bool
 ) -> Iterable[str]:
-    """Return what is wrong with one wrong outcome. `column` is the pod that answered, "refused" or "timed out"."""
+    """Return the differences for one wrong outcome: `column` is a pod that answered, "refused" or "timed out"."""
     if column == "refused":
         return [NOT_DROPPED if isinstance(expected, TimedOut) else REFUSED_DURING if during else REFUSED]
     if column == "timed out":
@@ -123,7 +123,7 @@ def _of_outcome(
 
 
 def _conditions(asked: str, kind: str) -> frozenset[str]:
-    """Return the unusual conditions of a client's connections. `asked` describes the client."""
+    """Return the unusual conditions of connections. `asked` describes the client, and `kind` the kind of address."""
     found = {word for word in (UDP, IPV6) if re.search(rf"\b{word}\b", asked)}
     found |= {NODE_CLIENT} if asked.startswith("node ") else set()
     found |= {EXTERNAL_CLIENT} if asked.startswith("outside ") else set()
@@ -192,7 +192,7 @@ class _Endpoints:
         return TERMINATING if all(each.get("terminating") for each in conditions) else UNREADY
 
     def hinted_elsewhere(self, pod: str, client: _Client) -> bool:
-        """Return whether all endpoints have hints, but no hint on the pod's node names the client's zone or node."""
+        """Return whether all endpoints have hints, but the hints on the pod's node omit the client's zone and node."""
         hints = [each.get("hints") or {} for each in self._on(_node(pod))]
         if not hints or not client.node or not all(each.get("hints") for each in self._all):
             return False
@@ -226,7 +226,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _of_words(observed: str) -> Iterator[str]:
-    """Yield possible differences for "CLIENT reached POD" or "CLIENT got no answer" if the expectation is unknown."""
+    """Yield the possible differences for "CLIENT reached POD" or "CLIENT got no answer" without an expectation."""
     client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):
@@ -235,7 +235,7 @@ def _of_words(observed: str) -> Iterator[str]:
 
 
 def _lost(words: str) -> str:
-    """Return the difference for an outcome without an answer, or ""."""
+    """Return SILENT or REFUSED for text about a connection without an answer, otherwise ""."""
     outcomes = {SILENT: ("TimedOut", "got no answer"), REFUSED: ("Refused", "was refused")}
     return next((text for text, ends in outcomes.items() if words.endswith(ends)), "")
 
@@ -264,7 +264,7 @@ _SUBJECTS = {
     r"^(?:ports|zones|addresses).* slices|^slices of|^zones of endpoints": "EndpointSlices are wrong or not updated",
     r"^the ([\w-]+)$": "the {0} stops",
 }
-"""Patterns for the subject of a failed comparison, and the difference that such a comparison shows."""
+"""Patterns for the name of a failed comparison, and the difference for each pattern."""
 
 
 def _dns(expected: Any, observed: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""The exit codes of a run and their precedence. Codes 0 to 6 are pytest's. Codes from 10 on are the suite's own.
+"""The exit codes of a run and their precedence. Codes 0 to 6 are pytest's. Codes from 10 on are those of the suite.
 
-A failed requirement takes precedence over an inconclusive requirement. `DISTRUST` (faulty instruments of the suite)
-precedes both. By default, only MUST requirements and requirements that never began affect the exit code.
+A failed requirement takes precedence over an inconclusive requirement. `DISTRUST` (the suite itself is faulty) precedes
+both. By default, the exit code depends only on MUST requirements, and on requirements that never began.
 """
 
 import enum

@@ -1,9 +1,8 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
 The file suffices to derive all verdicts, so later releases can judge old runs, and anyone can check verdicts. Each line
-ends with a digest of the line and the previous digest, which reveals changed and removed lines. Usually, one system
-call writes each line. If a process is killed, its history has no end record, and its last line may be incomplete.
-`trafficdist judge` reports incomplete histories.
+ends with a digest of the line and the previous digest, which reveals changed and removed lines. If a process is killed,
+its history has no end record, and its last line may be incomplete. `trafficdist judge` reports incomplete histories.
 
     begin         the worker (in a merged history, all workers), and the version of this format
     run           facts about the run
@@ -74,7 +73,7 @@ class History:
         self.write("begin", worker=worker, version=VERSION)
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Append a record with the current time in seconds, from the monotonic clock and the wall clock."""
+        """Append a record with the current time on the monotonic clock and on the wall clock, in seconds."""
         if self._aside:
             return
         record = {"kind": kind, "mono": round(time.monotonic(), 6), "wall": round(time.time(), 6), **fields}
@@ -120,7 +119,7 @@ class History:
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
-        """Compare two JSON values, and record them and the verdict (see `harness.judging.comparison`).
+        """Compare two JSON values (see `harness.judging.comparison`). Record and return the verdict.
 
         If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for a non-JSON value.
         """
@@ -172,7 +171,7 @@ class History:
 
 @dataclass(eq=False, slots=True)
 class Window:
-    """A measuring window, which counts, records and judges observations. `plans` contains each client's sample plan."""
+    """A measuring window: counts, records and judges observations. `plans` contains each client's sample plan."""
 
     _history: History
     _number: int
@@ -187,7 +186,7 @@ class Window:
         self._count(client, observations, Tally.of(observations))
 
     def observe_flow(self, client: str, samples: Sequence[Timed]) -> list[Timed]:
-        """Count a client's steady traffic. Call this once per client. Return the requests with their recorded times."""
+        """Count a client's steady traffic. Call this once per client. Return the requests with rounded times."""
         flow = as_json.flow(samples)
         samples = as_json.read_flow(flow)
         observations = [observation for _, observation in samples]
@@ -206,7 +205,7 @@ class Window:
         self.tallies.setdefault(client, Tally()).add(tally)
 
     def judgement(self) -> Judgement:
-        """Return the judgement on all observations so far, without recording it."""
+        """Judge all observations so far, but do not record the judgement."""
         return judge(self._expectation, self.tallies, self.plans)
 
     def judge(self) -> Judgement:
@@ -217,7 +216,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class RecordedHistory:
-    """A history that was read from a file, and has valid digests."""
+    """The records of a history whose digests are valid."""
 
     records: tuple[dict[str, Any], ...]
     complete: bool  # whether all workers wrote their end record
@@ -263,11 +262,11 @@ class HistoryParts:
         self._parts: dict[Path, _HistoryPart] = {}
 
     def new(self, paths: Iterable[Path]) -> list[dict[str, Any]]:
-        """Return the new records of these files, in each file's order. Raises `UsageError` if earlier lines changed."""
+        """Return the records added since the last call, file by file. Raises `UsageError` if earlier lines changed."""
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _HistoryPart(path)).new()]
 
     def recorded(self) -> RecordedHistory:
-        """Return all records in order of time, but no end records. A part without one gets a "broken-off" record."""
+        """Return all records by time, without end records. A part that has no end record gets a "broken-off" record."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
         entries.sort(key=lambda record: float(record["mono"]))  # stable: the records of each worker keep their order
@@ -275,8 +274,6 @@ class HistoryParts:
 
 
 class _HistoryPart:
-    """The history of one process, as far as it has been read."""
-
     def __init__(self, path: Path) -> None:
         self.worker = path.stem.removeprefix("history-")
         self._path = path
@@ -300,7 +297,7 @@ class _HistoryPart:
         return self._records[known:]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return all records but the end record and records for Allure. If there is no end record, add "broken-off"."""
+        """Return the records except "end" and "steps". If there is no end record, add a "broken-off" record."""
         found = [record for record in self._records if record["kind"] not in ("end", "steps")]
         last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
         if last["kind"] != "end":
@@ -318,7 +315,7 @@ def read_parts(paths: Iterable[Path]) -> RecordedHistory:
 
 
 def merge(parts: RecordedHistory, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Write the parts of a run as one history. `closing` contains the last records, with facts about the whole run."""
+    """Write the parts of a run as one history, followed by the records in `closing`, which describe the whole run."""
     entries = parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
     ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}
@@ -331,7 +328,7 @@ def merge(parts: RecordedHistory, out: Path, closing: Sequence[Mapping[str, Any]
 
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
-    """Return a record as a line with its digest, and the digest itself. `before` is the digest of the previous line."""
+    """Return a record as a line that ends with its digest, and the digest. `before` is the previous line's digest."""
     line, digest = history_file.sealed(private(orjson.dumps(record)[:-1].decode()).encode(), before)
     return line + b"\n", digest
 

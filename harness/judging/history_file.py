@@ -1,8 +1,8 @@
 """Reads the bytes of a plain or compressed history, and packs a history for publication.
 
-A packed history is a file `run.jsonl.xz` in which only the last line has a digest. Digests do not compress, and would
-take two thirds of the file. Each digest can be computed from the lines before it, so the reader restores the exact
-bytes of `run.jsonl`. The last digest shows whether any line was changed.
+A packed history is a file `run.jsonl.xz` in which only the last line has a digest. Digests cannot be compressed, and
+would take up two thirds of the file. Each digest can be computed from the lines before it, so the reader restores the
+exact bytes of `run.jsonl`. The last digest shows whether any line was changed.
 """
 
 import hashlib
@@ -13,14 +13,14 @@ from harness.errors import UsageError
 from harness.model import files
 
 MOST_BYTES = 256 * files.MEGABYTE
-"""The size limit of a history, compressed or not. A run of all requirements writes a history of nine megabytes."""
+"""The size limit of a history, before and after decompression. A run of all requirements writes nine megabytes."""
 
 _MEMORY = 128 * files.MEGABYTE  # memory limit for unpacking; an archive by xz -9 needs 65 MiB
 
 _BEFORE, _AFTER = b',"digest":"', b'"}'
 _DIGEST = 64  # hexadecimal digits of SHA-256
 TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
-"""The number of bytes at the end of a line, from the comma before the digest."""
+"""The length of the end of a line with the digest: all bytes from the comma before `digest`."""
 
 
 def read(path: Path) -> bytes:

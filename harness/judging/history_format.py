@@ -26,7 +26,7 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """Return an expectation as JSON: a list of pods that must all answer, a mapping such as {"anyOf": …}, or a word."""
+    """Return an expectation as JSON: a list of pods, a mapping such as {"anyOf": PODS}, or a word such as "REFUSED"."""
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}
@@ -72,9 +72,9 @@ _FIRST = ord("a")  # the letter of the first outcome
 
 
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:
-    """Return steady traffic as JSON: the time of the first request, the ms between requests, and a letter per outcome.
+    """Return steady traffic as JSON: the time of the first request, the ms between requests, and a letter per request.
 
-    The letter "a" represents the first entry of `outcomes`, "b" the second, and so on.
+    The letter represents the request's outcome: "a" is the first entry of `outcomes`, "b" the second, and so on.
     """
     if not samples:
         return {"at": 0.0, "ms": [], "outcomes": [], "saw": ""}
@@ -92,7 +92,7 @@ def flow(samples: Sequence[Timed]) -> dict[str, Any]:
 
 
 def read_flow(value: Mapping[str, Any]) -> list[Timed]:
-    """Read the requests that `flow` wrote. The times have an accuracy of half a millisecond."""
+    """Read the requests that `flow` wrote. Their times are accurate to half a millisecond."""
     outcomes = [read_observation(each) for each in value["outcomes"]]
     seen = [outcomes[ord(letter) - _FIRST] for letter in value["saw"]]
     times = [value["at"] + ms / 1000 for ms in accumulate(value["ms"], initial=0)]
@@ -115,7 +115,7 @@ def read_observation(value: Any) -> Observation:
 
 
 def counts(value: Tally) -> dict[str, float]:
-    """Return counts as in the report: the answers by pod, and all other outcomes that occurred."""
+    """Return counts in the form of the report: answers by pod, and other outcomes that occurred."""
     others: dict[str, float] = {"timedOut": value.timed_out, "refused": value.refused}
     others |= {"unknown": value.unknown.total(), "longestGapMs": value.gap_ms}
     return {**dict(sorted(value.pods.items())), **{name: count for name, count in others.items() if count}}

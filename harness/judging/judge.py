@@ -1,7 +1,7 @@
 """Derives the verdict and message of each requirement from the history, during the run or at any later time.
 
-Verdicts that follow from observations are always derived by the same functions. Verdicts with other causes (a skip, an
-exception, a failure of a scenario's own code) are read from the history together with their cause.
+The run and `trafficdist judge` derive verdicts from observations with the same functions. Verdicts with other causes (a
+skip, an exception, a failure of a scenario's own code) are read from the history together with their cause.
 """
 
 import re
@@ -26,12 +26,12 @@ from harness.variation.axes import parse_draw
 Key = tuple[str, str]  # identifies a case by the id of the requirement and the parameters of the case
 
 _Tests = dict[str, dict[str, list[str]]]
-"""The parameters of the cases of each slug of each document. A test without parameters has an empty list."""
+"""Maps a document to slugs, and a slug to the parameters of its cases. A test without parameters has an empty list."""
 
 
 @dataclass(slots=True)
 class RejudgedCase:
-    """One case with its recorded result, its derived result, and the cause of the recorded verdict."""
+    """A case with its recorded result, the result derived from the history, and the cause of the recorded verdict."""
 
     stated: CaseResult
     derived: CaseResult
@@ -48,14 +48,14 @@ class RejudgedCase:
 
 @dataclass(slots=True)
 class JudgedRun:
-    """All cases of a run, their requirements, and the facts that the run recorded about itself."""
+    """All cases of a run, their requirements, and other facts from the history."""
 
     cases: dict[Key, RejudgedCase] = field(default_factory=dict)
     requirements: dict[str, Requirement] = field(default_factory=dict)
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-    """The report's facts about the whole run. Histories of older releases lack these facts."""
+    """Facts about the whole run for the report. Histories of older releases lack them."""
     seconds: dict[Key, float] = field(default_factory=dict)  # the duration of each case that has ended
     starts: dict[Key, float] = field(default_factory=dict)  # the start time of each case (Unix time)
     fails_with: dict[Key, str] = field(default_factory=dict)  # the fewest random values with which a case still fails
@@ -64,7 +64,7 @@ class JudgedRun:
     stories: dict[Key, CaseEvents] = field(default_factory=dict)  # the events of each case that has ended
     differences: dict[Key, tuple[FailurePattern, ...]] = field(default_factory=dict)  # of failed cases
     contradictions: list[str] = field(default_factory=list)
-    """Contradictions between records that are individually valid. Unmodified runs never write contradictory records."""
+    """Contradictions between valid records. The history of a run has none unless somebody has changed it."""
 
     def stated(self) -> list[Result]:
         return self._results({key: each.stated for key, each in self.cases.items()})
@@ -127,14 +127,14 @@ class _Worker:
 
 
 class Judge:
-    """Judges a history record by record. `judged` is the result of all records read so far."""
+    """Judges a history record by record. `judged` contains the results of all records that were read so far."""
 
     def __init__(self) -> None:
         self.judged = JudgedRun()
         self._workers: dict[str, _Worker] = {}
 
     def read(self, record: Mapping[str, Any], where: str) -> None:
-        """Process the next record of any worker. Raises `UsageError` with the position of an invalid record."""
+        """Process the next record, of any worker. Raises `UsageError` with `where` for an invalid record."""
         try:
             self._read(record)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -202,7 +202,7 @@ class Judge:
                 worker.story.took_up.append(record["mono"])
 
     def _observed(self, record: Mapping[str, Any], window: WindowRecord) -> None:
-        """Add the counts of a client. Record a contradiction if its requests in steady traffic have other counts."""
+        """Add a client's counts. Record a contradiction if they differ from the counts of its steady traffic."""
         counted = as_json.read_tally(record["tally"])
         window.tallies.setdefault(record["client"], Tally()).add(counted)
         if "flow" in record:
@@ -236,7 +236,7 @@ class Judge:
             self.judged.cases[key] = new
 
     def _doubt(self, record: Mapping[str, Any], why: VerdictCause, worker: _Worker) -> None:
-        """Record each contradiction between the cause, counts or verdict in this record and earlier records."""
+        """Record all contradictions between this verdict record (its cause, counts and verdict) and earlier records."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
         tallies = [window.tallies for window in worker.story.windows]
@@ -267,7 +267,7 @@ _ROUNDED_MS = 2.0  # the tolerance in ms for the length of a gap, because the ti
 
 
 def _has_gap(samples: Sequence[Timed], recorded: float) -> bool:
-    """Return whether the longest gap has the recorded length in ms. Older histories also record gaps without losses."""
+    """Return whether the longest gap took `recorded` ms. Older releases also recorded gaps without a lost request."""
     longest_of_all = max((after - before for before, after in gaps(samples)), default=0.0) * 1000
     return any(abs(each - recorded) <= _ROUNDED_MS for each in (longest_gap(samples), longest_of_all))
 
@@ -304,13 +304,13 @@ def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
 
 
 def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
-    """Return the facts about a requirement for a verdict record. With `story`, they include its sentence and source."""
+    """Return the fields of a verdict record that describe a requirement. With `story`, add its sentence and source."""
     found: dict[str, Any] = {"level": requirement.level, "profile": requirement.profile, "core": requirement.core}
     return {**found, "sentence": requirement.sentence, "source": requirement.source} if story else found
 
 
 def closing(results: Sequence[Result], judged: JudgedRun, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the records that add these results to a history, followed by a record with facts about the run."""
+    """Return records with those of these results that the history lacks, and a last record with facts about the run."""
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
     began = {requirement_id for requirement_id, _ in judged.cases}

@@ -47,12 +47,12 @@ _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAIL
 CONVERGENCE = "convergence"  # key of `CaseResult.observed`: a scenario's longest wait for an expected state
 
 UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
-"""Skip reasons that leave a claimed feature unproven, which makes the run partial."""
+"""Reasons for a skip that leave a claimed feature unproven, which makes the run partial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One planned test. `parameters` may be "". `reason` is why the test does not run, and `thing` gives details."""
+    """One planned test. `reason` is why it does not run, or "" if it runs, and `thing` gives details."""
 
     nodeid: str
     requirement: str
@@ -66,7 +66,7 @@ class Case:
 
     @property
     def begins(self) -> bool:
-        """True if pytest starts the test, either to run it or to skip it."""
+        """True if pytest starts the test, even if only to skip it."""
         return self.reason != SkipReason.DESELECTED
 
 
@@ -102,13 +102,13 @@ class CaseResult:
     draw: str = ""  # the random values, as `parse_draw` reads them
 
     def recorded(self) -> dict[str, Any]:
-        """Return the fields for the record of the verdict in the history."""
+        """Return the fields that the verdict record in the history contains."""
         values = {name: getattr(self, name) for name in ("parameters", *_RECORDED)}
         return {name: value for name, value in values.items() if value}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], **others: Any) -> "CaseResult":
-        """Read the record of a verdict. Raises `KeyError`, `TypeError` or `ValueError` for an invalid record."""
+        """Read the result in a verdict record. Raises `KeyError`, `TypeError` or `ValueError` for an invalid record."""
         made = cls("", record["test"], record.get("parameters", ""), Verdict(record["verdict"]), record["message"])
         for name in _RECORDED:
             empty = getattr(made, name)
@@ -120,7 +120,7 @@ class CaseResult:
 
     @property
     def left_out(self) -> bool:
-        """True if options of the run excluded this case. Reports count such cases, but do not list them."""
+        """True if options excluded this case. Reports count such cases, but do not list them."""
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: "CaseResult") -> None:
@@ -186,7 +186,7 @@ class Result:
 
     @property
     def left_out(self) -> bool:
-        """True if options of the run excluded all cases."""
+        """True if options excluded all cases."""
         return all(case.left_out for case in self.cases)
 
     @property
@@ -204,7 +204,7 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> ExitConditions:
-    """Return the conditions of the exit code that depend on results. If `strict`, a SHOULD counts like a MUST."""
+    """Return those conditions of the exit code that depend on results. If `strict`, SHOULD counts like MUST."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}
@@ -220,7 +220,7 @@ _WORDS = {Verdict.FAILED: "not met", Verdict.INCONCLUSIVE: "could not be told", 
 
 
 def rests_on(results: Sequence[Result]) -> str:
-    """Return the number of claimed requirements that are met, by level: "MUST: 4 of 4 met; SHOULD: 2 of 3 met, …"."""
+    """Return how many claimed requirements of each level are met: "MUST: 4 of 4 met; SHOULD: 2 of 3 met, …"."""
     parts = []
     for level in Level:
         claimed = (each for each in results if each.reason != SkipReason.UNSUPPORTED)
@@ -232,7 +232,7 @@ def rests_on(results: Sequence[Result]) -> str:
 
 
 def left_out(results: Sequence[Result]) -> dict[str, int]:
-    """Return the number of requirements that options excluded, by reason."""
+    """Return the number of requirements that options excluded, for each message about the exclusion."""
     return dict(Counter(result.worst.message for result in results if result.left_out))
 
 
@@ -253,7 +253,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
 
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:
-    """Return the longest wait of any scenario in seconds and its requirement, or None if no scenario waited."""
+    """Return the longest wait of all scenarios (seconds) and its requirement's id, or None if no scenario waited."""
     cases = [(each.requirement.id, case.observed) for each in results for case in each.cases]
     waited = ((float(seen[CONVERGENCE]["slowestSeconds"]), name) for name, seen in cases if CONVERGENCE in seen)
     return max(waited, default=None)

@@ -4,8 +4,8 @@ Proxies pick endpoints at random, so a check can be wrong. A check states its er
 detects, and the probability of missing this fault. Both are set before the run and determine the sample sizes.
 
 A fault that affects some connections usually affects some connections of every client. A fault that affects only one
-client usually affects all its connections. So each check has two thresholds: a small one for all clients with the same
-expectation together, and a larger one for each client alone.
+client usually affects all its connections. So each check has two thresholds for the share of wrong answers: a small one
+for all clients with the same expectation together, and a larger one for each client alone.
 
 All bounds apply to a proxy that picks an endpoint for every connection independently and with equal probabilities. A
 round-robin proxy needs fewer probes to show all endpoints.
@@ -33,8 +33,8 @@ class Rates:
 
     All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of wrong
     answers, or `leak` if `leak` is larger. If there is only one client, it detects `leak`. `chances` is how many times
-    a fault can pass by luck. It is two if a wait precedes the window: correct observations during the wait count, and
-    wrong observations only restart the wait. The total probability of missing a fault is below `miss`.
+    a faulty proxy can pass by chance. It is two if a wait precedes the window: correct observations during the wait
+    count, and wrong observations only restart the wait. The total probability of missing a fault is below `miss`.
     """
 
     leak: float = DEFAULT_LEAK
@@ -57,7 +57,7 @@ class Rates:
         return max(self.leak, self.alone) if clients > 1 else self.leak
 
     def samples(self, clients: int) -> int:
-        """Return the number of probes of each client if there are this many clients."""
+        """Return the number of probes that each of this many clients sends."""
         miss = self.miss / self.chances
         together = math.ceil(samples_for_leak(self.leak, miss) / clients)
         return max(together, samples_for_leak(self.by_itself(clients), miss))
@@ -87,7 +87,7 @@ class SamplePlan:
     miss: float
 
     def check(self, clients: int = 1) -> dict[str, str | int | float]:
-        """Return the plan for the report. The false-alarm probabilities of several clients are added up."""
+        """Return the plan for the report, with the sum of the false-alarm probabilities of all clients."""
         return {
             "kind": self.kind,
             "samples": self.samples,
@@ -166,9 +166,9 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 def bounded_load(count: int, percent: int) -> tuple[int, int]:
     """Return how many probes are needed to check that no endpoint of `count` gets `percent` % over an equal share.
 
-    The second number is the most answers that one endpoint may give. The smallest fault is one endpoint with one and a
-    half times the allowed traffic. If endpoints get exactly the allowed traffic, the total false-alarm probability is
-    at most `DEFAULT_RATES.miss`.
+    Also return how many answers one endpoint may give. The smallest fault is one endpoint with one and a half times the
+    allowed traffic. If endpoints get exactly the allowed traffic, the total false-alarm probability is at most
+    `DEFAULT_RATES.miss`.
     """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:

@@ -38,7 +38,7 @@ class TimedObservation(NamedTuple):
 
 
 def as_text(changes: Iterable[Change], seen: Sequence[TimedObservation], *, zero: float) -> str:
-    """Return the changes since `zero` (monotonic s) and the observations as text in order of time, or ""."""
+    """Return changes since `zero` (monotonic s) and observations as text in order of time, or "" without changes."""
     mine = [each for each in changes if each.at >= zero and each.what != "measured"]
     first = min((each.at for each in seen), default=float("inf"))
     before = [each for each in mine if each.at <= first]
@@ -80,12 +80,12 @@ def _endpoint(endpoint: Mapping[str, Any]) -> str:
 
 
 def longest_gap(samples: Sequence[Timed]) -> float:
-    """Return the length in ms of the longest gap that contains a lost request, or 0 if there is no such gap."""
+    """Return the ms of the longest gap between answers that contains a lost request, or 0 if there is none."""
     return milliseconds(max((after - before for before, after in lossy_gaps(samples)), default=0.0))
 
 
 def lossy_gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the gaps that contain a lost request. In other gaps, the client itself paused."""
+    """Return the gaps between answers that contain a lost request. In other gaps, the client itself paused."""
     lost = [at for at, each in samples if not isinstance(each, Reached)]
     return [(begin, end) for begin, end in gaps(samples) if any(begin <= at <= end for at in lost)]
 

@@ -81,7 +81,7 @@ class SkipReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The client gets silence or refusals. This is for requirements that do not specify how a connection fails."""
+    """The client gets silence or refusals. Requirements expect this if they do not specify how a connection fails."""
 
 
 NO_ANSWER = NoAnswer()
@@ -171,7 +171,7 @@ class Judgement:
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return one client's sample plan if `clients` clients see equal faults. Raises `ValueError` for an empty set."""
+    """Return a client's sample plan if `clients` clients see the same faults. Raises `ValueError` for an empty set."""
     if isinstance(expected, TimedOut | Refused | NoAnswer):
         return every_probe("silence", rates, clients=clients)
     if isinstance(expected, AnyOf):

@@ -29,7 +29,7 @@ def for_code(text: str) -> str:
 
 
 def for_json(text: str) -> str:
-    """Escape a JSON document, or YAML with special strings in double quotes. The parsed value does not change."""
+    """Escape JSON, or YAML whose strings with control codes have double quotes. The parsed value does not change."""
     return text.translate({ord(each): f"\\u{ord(each):04x}" for each in {*text} - {*"\n\t"} if _is_obeyed(each)})
 
 

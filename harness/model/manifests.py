@@ -161,7 +161,7 @@ def pod(
 
 
 def other_containers(container_ports: Sequence[tuple[str, int, str]]) -> list[Object]:
-    """Return an init container and a sidecar, whose ports have the names of a pod's ports."""
+    """Return an init container and a sidecar whose ports have the same names as `container_ports`."""
     ports = [{"name": name, "containerPort": 7000, "protocol": protocol} for name, _, protocol in container_ports]
     init: Object = {"name": "init", "image": IMAGE, "ports": ports}
     return [init, {**init, "name": "sidecar", "restartPolicy": "Always"}]

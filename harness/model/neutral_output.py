@@ -60,7 +60,7 @@ def _uncontrolled(line: str) -> str:
 
 
 class _NeutralStream(io.BufferedIOBase):
-    """Neutralises text before it reaches a binary stream, which stays open."""
+    """Neutralises text, and writes it to the binary stream of `below`."""
 
     def __init__(self, below: io.TextIOWrapper) -> None:
         self.below = below
@@ -111,7 +111,7 @@ def neutral_streams() -> Iterator[None]:
 
 
 def terminal_below(stream: Any) -> Any:
-    """Return the unguarded stream if output goes to a terminal. Callers move the cursor, and show no untrusted text."""
+    """Return the stream that `neutral_streams` replaced if it is a terminal. Write no untrusted text to it."""
     guard = getattr(stream, "buffer", None)
     return guard.below if isinstance(guard, _NeutralStream) and guard.isatty() else stream
 

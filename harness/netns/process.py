@@ -182,7 +182,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     sandbox: ProgramSandbox | None = None,
 ) -> Process:
-    """Start a command, in a netns, a folder and a sandbox if given. A command that cannot run exits with 127."""
+    """Start a command, optionally in a netns, a folder and a sandbox. If it cannot be run, its exit code is 127."""
 
     def run() -> Process:
         bound = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *map(str, command)]

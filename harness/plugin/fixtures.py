@@ -1,4 +1,4 @@
-"""Fixtures for scenarios, such as `three_zones`, which return a `Cluster` of the named topology."""
+"""Fixtures for scenarios, such as `three_zones`, which returns a `Cluster` with this topology."""
 
 import gc
 import itertools

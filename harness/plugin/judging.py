@@ -180,7 +180,7 @@ def judgement_of(error: BaseException | None) -> Judgement | None:
 
 
 def _why_skipped(error: BaseException | None) -> tuple[str, str]:
-    """Return the skip reason and its details. The reason is `unavailable` unless one of our errors caused the skip."""
+    """Return the skip reason and its details. The reason is `unavailable` unless `IneligibleError` caused it."""
     for each in (error, getattr(error, "__cause__", None)):
         for kind, reason in _SKIPPED.items():
             if isinstance(each, kind):

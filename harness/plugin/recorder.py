@@ -60,7 +60,7 @@ DISRUPTIVE = frozenset(
 )
 """Abilities whose use would disturb the scenarios of other workers on a real cluster, or be disturbed by them.
 
-Tests that need one of these abilities run last and one at a time. They include metrics, which count all traffic.
+Tests that need one of these abilities run last and one at a time. Metrics are listed because they count all traffic.
 """
 
 
@@ -308,7 +308,7 @@ class Recorder:
             self._end_worker(f"internal error: {type(excinfo.value).__name__}: {first_line(str(excinfo.value))}")
 
     def _loss(self, error: BaseException | None) -> str:
-        """Return why the real cluster is unreachable, or "" if it is reachable. Called after an `InconclusiveError`."""
+        """Return why the real cluster is unreachable, or "". Check the cluster only after an `InconclusiveError`."""
         if self._run.target and not self._lost and isinstance(error, InconclusiveError):
             from harness.guest.preflight import lost  # noqa: PLC0415  only runs on a real cluster need it
 

@@ -66,7 +66,7 @@ class _Steps:
 
 
 def _plain(value: Any) -> Any:
-    """Return Allure's objects as lists and dicts, without empty values and traces. Test results contain traces."""
+    """Return Allure's objects as lists and dicts, without empty values and traces."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dict__"):

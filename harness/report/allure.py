@@ -40,7 +40,7 @@ def write(
     *,
     found: Sequence[CommonCause],
 ) -> None:
-    """Write the results, environment, executor and report configuration. Raises `DistrustError`."""
+    """Write the results, environment, executor and configuration for Allure. Raises `DistrustError`."""
     for each in (folder.path / "allure-results").glob("*-result.json"):  # from an earlier attempt in this run
         each.unlink()
     headlines = causes.headlines(found)

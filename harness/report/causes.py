@@ -132,7 +132,7 @@ def headlines(causes: Iterable[CommonCause]) -> dict[str, str]:
 
 
 def _candidates(failures: Iterable[_Failure]) -> set[_Candidate]:
-    """Return the possible causes, with the conditions of each failure, or the common conditions of two failures."""
+    """Return possible causes: each difference with the conditions of one failure, or of two failures in common."""
     found = {candidate for failure in failures for candidate in failure.candidates()}
     pairs = ((one, other) for one, other in combinations(found, 2) if one.text == other.text)
     return found | {_Candidate(one.text, both) for one, other in pairs if (both := one.conditions & other.conditions)}

@@ -39,7 +39,7 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True)
 class NightlyIssue:
-    """An issue about one requirement or about many. The same requirement has the same title every night."""
+    """An issue about one requirement or about many. Later issues about a requirement have the same title."""
 
     title: str
     body: str

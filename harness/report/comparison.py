@@ -146,7 +146,7 @@ def _feature(tests: Iterable[Mapping[str, Any]], name: str) -> str:
 
 
 def counted(tests: Iterable[Mapping[str, Any]]) -> str:
-    """Return the cell for these tests: "✓ 12", "✗ 3/12" or "-"."""
+    """Return the table cell for these tests: "✓ 12", "✗ 3/12" or "-"."""
     marks = Counter(mark for test in tests if (mark := _mark(test)) != NOT_RUN)
     if not marks:
         return NOT_RUN

@@ -43,7 +43,7 @@ def build(
     found: Sequence[CommonCause] = (),
     transitions: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the report of a run, which lists no files yet. `about` is the result of `describe`."""
+    """Return the report of a run, with an empty list of files. `about` is the result of `describe`."""
     values = {
         **about,
         "apiVersion": API_VERSION,
@@ -61,7 +61,7 @@ def build(
 
 
 def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, Any]:
-    """Return the values that describe the run as a whole, also for the history. `duration` is in seconds."""
+    """Return the values that describe the whole run, for the report and the history. `duration` is in seconds."""
     settings, plan = run.settings, run.known_plan() or Plan()
     place = env.environment(settings, run.known_environment())
     reported_version = place["servers"].get("apiserver", "unknown")
@@ -184,7 +184,7 @@ def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -
 
 
 def _level(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the statistics and the result of claimed requirements: "partial" if a MUST has no definite verdict."""
+    """Return the statistics of claimed requirements, and a result: "partial" if a MUST has no definite verdict."""
     counted = [result for result in results if result.reason != "unsupported"]
     if not counted:
         return {}
@@ -253,7 +253,7 @@ def _revision(run: Run) -> str:
 
 
 def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
-    """Return the reasons known so far why the run cannot be certified, or an empty list."""
+    """Return the reasons known so far why the run cannot be certified. [] means that there is none."""
     reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
     if _revision(run).endswith("-dirty"):
         reasons.append("the suite is a checkout with uncommitted changes")

@@ -45,7 +45,7 @@ def place_of(run: str) -> Path:
 
 
 def derive(history: Path) -> tuple[RecordedHistory, JudgedRun]:
-    """Read a history, or the workers' parts of a history in a folder, and derive the results. Raises `UsageError`."""
+    """Read a history file, or a folder with a history of each worker, and derive the results. Raises `UsageError`."""
     recorded = read_parts(history.glob("history-*.jsonl")) if history.is_dir() else read(history)
     return recorded, judge(recorded.records, history)
 

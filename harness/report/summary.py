@@ -73,7 +73,7 @@ def header(
 
 
 def _judged(settings: Settings) -> str:
-    """Return all judged components. If the reference is the control plane, return only proxy and DNS server."""
+    """Name all components under test. If the reference is the control plane, name only proxy and DNS server."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
     proxy += f", DNS server {settings.dns}" if settings.dns != REFERENCE else ""
     chosen = settings.components
@@ -203,7 +203,7 @@ def _few(names: Sequence[str], most: int, between: str = ", ") -> str:
 
 
 def verdict_of(results: Sequence[Result], code: ExitCode, found: Sequence[CommonCause]) -> str:
-    """Return how many of the selected requirements are not met, and the causes."""
+    """Return a sentence with the number of selected requirements that are not met, and the causes."""
     unmet = {level: _ids(results, level, Verdict.FAILED) for level in Level}
     musts = [each for each in results if each.requirement.level is Level.MUST]
     if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in results):

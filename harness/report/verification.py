@@ -294,7 +294,7 @@ def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowRecord) -> b
 
 
 def _is_expected(foreseen: Expected, recorded: Expected) -> bool:
-    """Return whether an expectation was recorded as foreseen. For a foreseen `AnyOf`, a subset is accepted."""
+    """Return whether the recorded expectation is the foreseen one. For `AnyOf`, a subset of its pods is accepted."""
     if isinstance(foreseen, AnyOf) and isinstance(recorded, AbstractSet):
         return bool(recorded) and recorded <= foreseen.pods
     return recorded == foreseen
@@ -307,7 +307,7 @@ def _is_comparison(foreseen: tuple[str, Any], recorded: ComparedValues) -> bool:
 
 
 def _tests(run: CheckedReport) -> Iterator[str]:
-    """Yield the values of tests, except verdicts, that differ from the history: times, counts and evidence.
+    """Yield the differences between the report's tests and the history, except verdicts: times, counts and evidence.
 
     A published report omits some of these values.
     """

@@ -1,4 +1,4 @@
-"""Create the page of a run. Collapsed parts are compressed, and the browser decompresses them."""
+"""Create the HTML page of a run. Collapsed parts are compressed, and the browser decompresses them."""
 
 import base64
 import hashlib
@@ -156,7 +156,7 @@ def matrices(results: Iterable[Result]) -> list[CaseMatrix]:
 
 
 def _evidence(result: Result, read: Callable[[str], str | None], left: int) -> list[tuple[str, str]]:
-    """Return the path and text of each evidence file, up to `left` characters in all. Packet paths come first."""
+    """Return the path and text of evidence files, up to `left` characters in all. Files with packet paths are first."""
     every = {path for case in result.cases for path in case.evidence}
     found = []
     for path in sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path)):
