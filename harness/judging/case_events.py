@@ -9,7 +9,7 @@ from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 
 SETTLED = "all components have worked on what was written"
-"""The text of a convergence record that means that every component has processed the changes."""
+"""The text of a convergence record which states that every component has processed the changes."""
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ RANKS = (
 """All differences that concern connections, the most informative first. Others concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
-"""Unusual conditions, apart from kinds of addresses. Titles of windows and labels of clients contain them."""
+"""Unusual conditions, apart from kinds of addresses. They are derived from titles of windows and labels of clients."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -123,7 +123,7 @@ def _of_outcome(
 
 
 def _conditions(asked: str, kind: str) -> frozenset[str]:
-    """Return the unusual conditions of connections. `asked` describes the client, and `kind` the kind of address."""
+    """Return the unusual conditions of connections. `asked` describes client and window, and `kind` the address."""
     found = {word for word in (UDP, IPV6) if re.search(rf"\b{word}\b", asked)}
     found |= {NODE_CLIENT} if asked.startswith("node ") else set()
     found |= {EXTERNAL_CLIENT} if asked.startswith("outside ") else set()

@@ -119,7 +119,7 @@ class History:
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
-        """Compare two JSON values (see `harness.judging.comparison`). Record and return the verdict.
+        """Compare two JSON values (see `harness.judging.comparison`). Record them and the judgement.
 
         If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for a non-JSON value.
         """
@@ -171,7 +171,7 @@ class History:
 
 @dataclass(eq=False, slots=True)
 class Window:
-    """A measuring window: counts, records and judges observations. `plans` contains each client's sample plan."""
+    """Counts, records and judges observations of a measuring window. `plans` contains each client's sample plan."""
 
     _history: History
     _number: int
@@ -205,7 +205,7 @@ class Window:
         self.tallies.setdefault(client, Tally()).add(tally)
 
     def judgement(self) -> Judgement:
-        """Judge all observations so far, but do not record the judgement."""
+        """Return the judgement on the observations so far, without recording it."""
         return judge(self._expectation, self.tallies, self.plans)
 
     def judge(self) -> Judgement:

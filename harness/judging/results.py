@@ -232,7 +232,7 @@ def rests_on(results: Sequence[Result]) -> str:
 
 
 def left_out(results: Sequence[Result]) -> dict[str, int]:
-    """Return the number of requirements that options excluded, for each message about the exclusion."""
+    """Return the number of requirements that options excluded, keyed by the reason (a message)."""
     return dict(Counter(result.worst.message for result in results if result.left_out))
 
 

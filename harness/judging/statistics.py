@@ -166,9 +166,9 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 def bounded_load(count: int, percent: int) -> tuple[int, int]:
     """Return how many probes are needed to check that no endpoint of `count` gets `percent` % over an equal share.
 
-    Also return how many answers one endpoint may give. The smallest fault is one endpoint with one and a half times the
-    allowed traffic. If endpoints get exactly the allowed traffic, the total false-alarm probability is at most
-    `DEFAULT_RATES.miss`.
+    Also return the maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half
+    times the allowed traffic. If endpoints get exactly the allowed traffic, the total false-alarm probability is at
+    most `DEFAULT_RATES.miss`.
     """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:

@@ -1,4 +1,4 @@
-"""Find entry points of packages that the harness does not import. Packages that the wheel omits are skipped."""
+"""Find entry points without importing their packages. Skip packages that are missing from the wheel."""
 
 import importlib.util
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Make untrusted text on standard output and standard error harmless.
 
 Log lines, names and messages of judged programs reach these streams in progress lines, tables, tracebacks and messages
-of pytest. All this text passes through this module:
+of pytest. All this text passes through this module, for two reasons:
 
 - Terminals execute escape sequences. Only colours are passed on; other control characters become Python escapes.
 - Runners of CI jobs execute commands in the output: GitHub `::error::` at the start of a line, after any blanks, and
@@ -111,7 +111,7 @@ def neutral_streams() -> Iterator[None]:
 
 
 def terminal_below(stream: Any) -> Any:
-    """Return the stream that `neutral_streams` replaced if it is a terminal. Write no untrusted text to it."""
+    """Return `stream`, or the terminal that `neutral_streams` replaced with it. Write no untrusted text there."""
     guard = getattr(stream, "buffer", None)
     return guard.below if isinstance(guard, _NeutralStream) and guard.isatty() else stream
 

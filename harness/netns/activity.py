@@ -104,7 +104,7 @@ class IdleWatch(_ActivitySampler):
         self._looked_at = self._since = time.monotonic()
 
     def seconds(self) -> float:
-        """Return how many seconds all programs have been idle. Call this repeatedly, because the calls take samples."""
+        """Return how many seconds all programs have been idle. Only calls take samples, so call this repeatedly."""
         now = time.monotonic()
         if self._last and now - self._looked_at < IDLE_EVERY * time_scale():
             return self._seconds()
@@ -121,7 +121,7 @@ class IdleWatch(_ActivitySampler):
 
 
 def unread_of(process: Path, port: int) -> dict[str, int]:
-    """Return how many bytes are unread on open connections to a port, by local address, in the netns of a process."""
+    """Return the unread bytes of each open connection to a port, keyed by local address, in the netns of a process."""
     found = {}
     with contextlib.suppress(OSError):
         for family in ("tcp", "tcp6"):

@@ -89,7 +89,7 @@ Item = Link | Address | Route | RoutingRule | Neighbour
 
 
 def blackhole(family: Family, to: str) -> Route:
-    """Return a route that drops packets silently. For IPv6, the kernel also reports a link, which is omitted."""
+    """Return a route that drops packets silently. Omit the link that the kernel reports for such a route in IPv6."""
     return Route(family, to, kind=_SILENT)
 
 

@@ -75,7 +75,7 @@ class _ThreadState(threading.local):
     last: "Namespace | None" = None
 
     def here(self) -> _ThreadNetns:
-        """Return the thread's netns. Outside of `entered`, open it only once, because opening is as slow as `setns`."""
+        """Return the thread's netns. Outside of `entered`, open it only once: opening takes as long as `setns`."""
         if self.depth > 0:
             return _ThreadNetns()
         if self.home is None:

@@ -83,7 +83,7 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
 
 
 def wait_until_up(namespace: Namespace, index: int) -> None:
-    """Wait until a link can send packets, after its other end is up. Raises `UnavailableError` after 5 seconds.
+    """Wait until a link whose other end is up can send packets. Raises `UnavailableError` after 5 seconds.
 
     The kernel detects the state of the other end in a work queue (linkwatch), and drops packets until then. Without
     this wait, the first packet was lost in one of fifteen cases. Since Linux 6.8, reading the state updates it.
@@ -148,7 +148,7 @@ def remove_link(index: int) -> Request:
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Return requests to add an address without DAD. The first one suffices if another link has this address."""
+    """Return requests to add an address without DAD. The first request suffices if another link has the address."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)

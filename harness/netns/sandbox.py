@@ -74,8 +74,8 @@ def left() -> bool:
 
 
 def outside_socket() -> socket.socket:
-    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user's process can get only four. Raises
-    `UnavailableError`.
+    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user's process can get only four of them.
+    Raises `UnavailableError`.
     """
     if not _left:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)

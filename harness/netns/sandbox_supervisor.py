@@ -166,7 +166,7 @@ class Supervisor:
             return [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
 
     def _replace_sys(self, netns: int) -> None:
-        """Mount the /sys of the node's netns, because root in the sandbox could remount the machine's /sys."""
+        """Replace the machine's /sys, which root in the sandbox could remount, with that of the node's netns."""
         with open("/proc/self/uid_map", encoding="ascii") as file:
             if file.read().split()[-1] == "1":
                 return

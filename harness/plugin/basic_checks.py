@@ -2,7 +2,7 @@
 
 If node ports never respond, tests of hints or policies that use node ports show nothing about hints or policies. Then
 the requirement with `answers={"TCP node-port"}` fails. Other requirements that use node ports are inconclusive, and
-refer to the failed one. Each failed check must fail a requirement, so only checks in some requirement's `answers` run.
+refer to the failed one. Only checks in a requirement's `answers` run, because a failed check must fail a requirement.
 
     PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the test's IP family
     EndpointSlices            a Service with a selector gets an endpoint

@@ -180,7 +180,7 @@ def judgement_of(error: BaseException | None) -> Judgement | None:
 
 
 def _why_skipped(error: BaseException | None) -> tuple[str, str]:
-    """Return the skip reason and its details. The reason is `unavailable` unless `IneligibleError` caused it."""
+    """Return the skip reason and its details. The reason is `unavailable` unless `IneligibleError` caused the skip."""
     for each in (error, getattr(error, "__cause__", None)):
         for kind, reason in _SKIPPED.items():
             if isinstance(each, kind):

@@ -102,7 +102,7 @@ class RunProgress:
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
-        """Without -v, suppress pytest's letters and failures. With -v, count warnings and notes separately."""
+        """Without -v, hide pytest's letters and list of failures. With -v, count warnings and notes separately."""
         if not isinstance(report, pytest.TestReport):
             return None
         case = self._planned().get(report.nodeid)

@@ -207,9 +207,7 @@ class ResultCollector:
         self._run.when_decided(self.exit_code)
 
     def _write(self, results: list[Result]) -> None:
-        """Write the reports. If a signal arrives meanwhile, write them again, because the first version states "not
-        interrupted".
-        """
+        """Write the reports. Write them again if a signal arrives meanwhile, because they state "not interrupted"."""
         while not self._run.sealed:
             said = self._run.interrupted
             self.report, self.causes = write_reports(self._run, results, self._judged(), self._parts.recorded())
@@ -227,7 +225,7 @@ class ResultCollector:
 
 
 def _ended_itself(gateway: Any) -> bool:
-    """Return whether a worker with a closed pipe exited because it could not continue: see `Recorder`."""
+    """Return whether a disconnected worker exited because it could not continue (see `Recorder`)."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         return bool(gateway._io.popen.wait(_END_SECONDS) == ExitCode.DISTRUST)
     return False

@@ -253,7 +253,7 @@ def _revision(run: Run) -> str:
 
 
 def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
-    """Return the reasons known so far why the run cannot be certified. [] means that there is none."""
+    """Return the reasons known so far why the run cannot be certified, or []."""
     reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
     if _revision(run).endswith("-dirty"):
         reasons.append("the suite is a checkout with uncommitted changes")

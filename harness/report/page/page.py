@@ -40,7 +40,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """A row of the list: a requirement and its details, which are compressed if collapsed."""
+    """A requirement in the list on the page, with its details, which are compressed if collapsed."""
 
     result: Result
     mark: str
