@@ -41,7 +41,7 @@ class ComparedValues:
 
 @dataclass(slots=True)
 class CaseEvents:
-    """The events of one case, in order of time. `took_up` has the times (monotonic s) when all changes were processed.
+    """The events of one case, in order of time. `took_up`: when (monotonic s) all changes had been processed.
 
     `begun` is the start of the scenario, or None in older histories. Times in messages are relative to `begun`.
     """

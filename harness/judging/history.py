@@ -15,7 +15,7 @@ its history has no end record, and its last line may be incomplete. `trafficdist
     convergence   the seconds until a value matched the expectation
     comparison    an expected value, the value that was read, and the verdict
     verdict       verdict on a phase of a test, and whether it follows from the judgements since the previous verdict;
-                  a record without a phase is the final verdict of the run, and overrides earlier verdicts
+                  a record without a phase has the final verdict on the test, and overrides earlier verdicts
     took          the seconds of all phases of a test, and the start of the test
     shrunk        the fewest random values with which a test still fails
     steps         steps and attachments of a test, in Allure's form; not in a merged history

@@ -156,7 +156,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return bounds that the answers of all `count` equal endpoints meet with a probability of at least 1 - `alarm`."""
+    """Return bounds for the answers of one endpoint. All `count` endpoints meet them with probability 1 - `alarm`."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)
@@ -164,7 +164,7 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 
 @cache
 def bounded_load(count: int, percent: int) -> tuple[int, int]:
-    """Return how many probes are needed to check that no endpoint of `count` gets `percent` % over an equal share.
+    """Return how many probes show that no endpoint of `count` gets more than `percent` % above an equal share.
 
     Also return the maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half
     times the allowed traffic. If endpoints get exactly the allowed traffic, the total false-alarm probability is at

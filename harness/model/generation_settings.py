@@ -23,7 +23,7 @@ _MOST = 86_400
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
-    """Selects the cases of a test: for `seconds` or up to `cases` (the other is 0), or those in the file `replay`."""
+    """The generated cases of a test, limited by `seconds` or `cases` (the other is 0), or those in file `replay`."""
 
     seed: int
     seconds: float = 0.0

@@ -71,7 +71,7 @@ class _ActivitySampler:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Sample each netns, but list threads only where data is unread, or, with `unread=False`, where none is."""
+        """Sample each netns. List threads only in netns with unread data, or, if not `unread`, in those without."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])

@@ -108,7 +108,7 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Return a request to create a veth pair and set one end up. Set up the end in `peer`, then call `wait_until_up`.
+    """Return a request to create a veth pair and set one end up. Then set the other end up, and call `wait_until_up`.
 
     Both ends have the same hardware address and are NOARP, so gateways need no address, and no lookup delays the first
     packet.

@@ -43,7 +43,7 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
 
 
 class _CommandPlugin:
-    """Marks a run of the `trafficdist` command, informs signal handlers, and handles pytest's usage errors."""
+    """Registered if the `trafficdist` command runs pytest. Informs signal handlers, and handles usage errors."""
 
     __name__ = "trafficdist_command"  # the plugin's name in pytest
 
