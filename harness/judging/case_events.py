@@ -1,4 +1,4 @@
-"""Contains the events of a scenario, which reports show. They are read from the history and influence no verdict."""
+"""Contains the events of a scenario for reports. The events are read from the history and influence no verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class ComparedValues:
 
 @dataclass(slots=True)
 class CaseEvents:
-    """The events of one case, in order of time. `took_up`: when (monotonic s) all changes had been processed.
+    """The events of one case, in order of time. `took_up` lists when all changes were processed (monotonic s).
 
     `begun` is the start of the scenario, or None in older histories. Times in messages are relative to `begun`.
     """

@@ -1,8 +1,8 @@
 """Derives the verdict on a phase of a test from its judgements. A run and `trafficdist judge` use the same functions.
 
 The first judgement that did not pass ends the scenario and determines the verdict, unless a preliminary judgement
-follows, which reports the failure of a basic check that the scenario depends on. Other causes of a verdict (a skip, an
-exception or a failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
+follows, which reports the failure of a basic check that the scenario depends on. Verdicts with other causes (a skip, an
+exception or a failure of the scenario's own code) cannot be derived, and are read from the history.
 """
 
 import enum

@@ -37,7 +37,7 @@ RANKS = (
     UNREADY, TERMINATING, REMOVED, LEFT_NODE, LEFT_ZONE, HINTED_ELSEWHERE, ANSWERED, REFUSED, SILENT, REFUSED_DURING,
     SILENT_DURING, NARROW, OTHERS, UNSEEN, UNEVEN, MASKED, NOT_DROPPED, NOT_REFUSED,
 )  # fmt: skip
-"""All differences that concern connections, the most informative first. Others concern API objects or DNS answers."""
+"""Differences in connections, the most informative first. The other differences concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
 """Unusual conditions, apart from kinds of addresses. They are derived from titles of windows and labels of clients."""
@@ -226,7 +226,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _of_words(observed: str) -> Iterator[str]:
-    """Yield the possible differences for "CLIENT reached POD" or "CLIENT got no answer" without an expectation."""
+    """Yield possible differences for "CLIENT reached POD" or "CLIENT got no answer" if no expectation is known."""
     client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):

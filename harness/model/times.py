@@ -11,7 +11,7 @@ def since_start(seconds: float) -> str:
 
 
 def whole(ms: float) -> str:
-    """Format a length of time that is given in milliseconds, without the unit: `1,645`."""
+    """Format a duration in milliseconds, without its unit: `1,645`."""
     return f"{ms:,.0f}"
 
 

@@ -67,7 +67,7 @@ class ConntrackOverflow:
 
 
 def full_table_drops(text: str) -> int:
-    """Count connections that a full table dropped. `text` is the content of /proc/net/stat/nf_conntrack."""
+    """Count connections dropped because the table was full. `text` is that of /proc/net/stat/nf_conntrack."""
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
     return max(0, total.get("drop", 0) - total.get("insert_failed", 0)) + total.get("early_drop", 0)

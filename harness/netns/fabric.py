@@ -179,7 +179,7 @@ class Network:
                 ip.rule(command, family=addresses.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
 
     def close(self) -> None:
-        """Close every netns. The kernel destroys each netns that has no threads or sockets. Idempotent."""
+        """Close every netns. The kernel destroys a netns once it has no threads and no sockets. Idempotent."""
         with self._lock:
             while self._open:
                 self._open.pop().close()

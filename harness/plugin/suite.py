@@ -94,7 +94,7 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
 
 
 def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], ExpectedByCase]:
-    """Return the catalogue, and a function that rehearses its cases. Only the published suite's cases can be rehearsed.
+    """Return the catalogue, and a function that rehearses the cases of the published suite (see `rehearse`).
 
     Raises `DistrustError` with pytest's output.
     """

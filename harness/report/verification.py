@@ -41,7 +41,7 @@ CLOCK_SECONDS = 600.0
 """The tolerance in seconds between times in report and history. On a busy machine, a run takes minutes to begin."""
 
 RELEASE = "release"
-"""The name of the check for a released suite version. A valid report of an unreleased version fails only this check."""
+"""The name of the check that the suite is released. A valid report of an unreleased version fails only this check."""
 
 DERIVED = "derived"
 """The name of the check of junit.xml and the page. It runs only if all checks but `release` and `suite` passed."""
@@ -99,7 +99,7 @@ def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: ExpectedByC
 def refusals(
     folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement], foreseen: ExpectedByCase = lambda _: {}
 ) -> list[Refusal]:
-    """Return the reasons why a report is refused. The report was read from a folder, and matches its schema."""
+    """Return the reasons why a report is refused. `report` was read from `folder`, and matches its schema."""
     history = history_in(folder)
     if history is None:
         return [Refusal("history", f"{folder} has no {HISTORIES[0]}: nothing can be derived again")]
