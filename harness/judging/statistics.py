@@ -7,8 +7,8 @@ A fault that affects some connections usually affects some connections of every 
 client usually affects all its connections. So each check has two thresholds for the share of wrong answers: a small one
 for all clients with the same expectation together, and a larger one for each client alone.
 
-All bounds apply to a proxy that picks an endpoint for every connection independently and with equal probabilities. A
-round-robin proxy needs fewer probes to show all endpoints.
+All bounds apply to a proxy that picks an endpoint for every connection independently and with equal probabilities. With
+a round-robin proxy, fewer probes reach all endpoints.
 """
 
 import itertools
@@ -33,8 +33,8 @@ class Rates:
 
     All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of wrong
     answers, or `leak` if `leak` is larger. If there is only one client, it detects `leak`. `chances` is how many times
-    a faulty proxy can pass by chance. It is two if a wait precedes the window: correct observations during the wait
-    count, and wrong observations only restart the wait. The total probability of missing a fault is below `miss`.
+    a fault can go unnoticed by chance. It is two if a wait precedes the window, because wrong observations during the
+    wait only restart the wait. The total probability of missing a fault is below `miss`.
     """
 
     leak: float = DEFAULT_LEAK

@@ -1,7 +1,7 @@
 """Formats times and durations in the same way in all messages, and rounds them in the same way in all files.
 
-Messages about a scenario count times from its start, in whole milliseconds. Files contain tenths of a millisecond.
-Durations of tests are rounded to milliseconds in files, and messages show this rounded value.
+Messages about a scenario count times from its start, in whole milliseconds. In files, such times are milliseconds with
+one decimal. Durations of tests are rounded to milliseconds in files, and messages show this rounded value.
 """
 
 

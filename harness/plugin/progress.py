@@ -88,7 +88,7 @@ class RunProgress:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
-        """Without -v, show the settings of a run with workers, because only the workers collect the tests."""
+        """Without -v, show the settings here in a run with workers, because only the workers collect the tests."""
         self._show_header()
 
     def _show_header(self) -> None:

@@ -135,7 +135,7 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
 
 
 def _suite(config: pytest.Config) -> Path:
-    """Return the suite's folder: the nearest parent of the tests with a table of needs, or the tests' own folder."""
+    """Return the suite's folder: the nearest folder above the tests that has a needs.yaml, or the tests' own folder."""
     from harness.model.needs import FILE
 
     published = config.args[:1] == [SUITE] and config.option.pyargs

@@ -41,7 +41,7 @@ DISTRUST = "trafficdist_distrust"
 """The user property of a test report that states why the suite does not trust its own instruments."""
 
 MISSING = "trafficdist_missing"
-"""The user property of a test report that states which part the report of the run lacks, and why."""
+"""The user property of a test report that names a part which the run's report lacks, and the reason."""
 
 DISRUPTIVE = frozenset(
     {
