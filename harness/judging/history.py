@@ -50,7 +50,7 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""The maximum number of wrong observations that `Window.observe` writes in full. Others are only counted."""
+"""`Window.observe` writes at most this many wrong observations in full, and only counts the rest."""
 
 _CHANGES = 1000  # the number of changes to keep for explanations
 

@@ -20,7 +20,7 @@ _MEMORY = 128 * files.MEGABYTE  # memory limit for unpacking; an archive by xz -
 _BEFORE, _AFTER = b',"digest":"', b'"}'
 _DIGEST = 64  # hexadecimal digits of SHA-256
 TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
-"""The number of bytes of the digest at the end of a line, with the comma before its key and the closing brace."""
+"""The number of bytes of `,"digest":"…"}` at the end of a line."""
 
 
 def read(path: Path) -> bytes:

@@ -310,7 +310,7 @@ def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
 
 
 def closing(results: Sequence[Result], judged: JudgedRun, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return records with those of these results that the history lacks, and a last record with facts about the run."""
+    """Return the records about these results that a history lacks, and a last record with facts about the run."""
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
     began = {requirement_id for requirement_id, _ in judged.cases}

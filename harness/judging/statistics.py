@@ -140,8 +140,8 @@ def every_probe(kind: Literal["silence", "no-loss"], rates: Rates = DEFAULT_RATE
 def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
     """Return the plan for "each of these `count` endpoints gets an equal share".
 
-    The smallest fault is one endpoint that gets twice, or half, the traffic of each other endpoint. The bounds limit
-    the total false-alarm probability of all endpoints to `rates.miss`. The number of probes is the smallest multiple of
+    The smallest fault is one endpoint that gets twice, or half, the traffic of each other endpoint. The total
+    false-alarm probability of all endpoints is at most `rates.miss`. The number of probes is the smallest multiple of
     10 that misses the fault with a probability of at most `rates.miss`.
     """
     if count < 2:

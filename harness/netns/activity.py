@@ -104,7 +104,7 @@ class IdleWatch(_ActivitySampler):
         self._looked_at = self._since = time.monotonic()
 
     def seconds(self) -> float:
-        """Return how many seconds all programs have been idle. Only calls take samples, so call this repeatedly."""
+        """Return how many seconds all programs have been idle. Call this repeatedly: no other code takes samples."""
         now = time.monotonic()
         if self._last and now - self._looked_at < IDLE_EVERY * time_scale():
             return self._seconds()

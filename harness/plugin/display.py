@@ -66,7 +66,7 @@ def _uncaptured(file: Any) -> Any:
 
 
 class _NeutralFile(FileProxy):
-    """The file to which pytest writes while the state is shown. It escapes control characters."""
+    """A file for pytest's output while the state is shown. Control characters are escaped."""
 
     def write(self, text: str) -> int:
         return super().write(neutral(text))

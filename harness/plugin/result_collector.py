@@ -1,4 +1,4 @@
-"""Read the results of all tests from the history during a run. At its end, write reports and set the exit code."""
+"""Read the results of all tests from the history during a run. After the tests, write reports and set the exit code."""
 
 import contextlib
 import signal

@@ -154,7 +154,7 @@ def _failure(result: Result) -> _Failure:
 
 
 def _conditions(draw: str, shown: frozenset[str]) -> frozenset[str]:
-    """Return random values as conditions. The second IP family is IPv6 if the windows show IPv6."""
+    """Return random values as conditions. The second IP family counts as IPv6 if the windows show IPv6."""
     words = {value: word for value, word in _SHOWN.items() if word in shown}
     return frozenset(words.get(each, each) for each in _values(draw))
 
