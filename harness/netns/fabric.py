@@ -277,7 +277,6 @@ def _pair(name: str, index: int, peer: Namespace) -> Request:
 
 
 def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
-    """Return the requests that set up a host's end of its link: link state, addresses and default routes."""
     requests = [rtnetlink.up(LOOPBACK), rtnetlink.up(_UPLINK)]
     for family, host in host_addresses.items():
         requests += rtnetlink.address(_UPLINK, host)

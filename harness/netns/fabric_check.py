@@ -79,7 +79,6 @@ def _router(plans: Mapping[str, NodeAddresses], families: Sequence[Family]) -> l
 
 
 def _end(addresses: Mapping[Family, str]) -> list[Item]:
-    """Return the links, addresses and default routes that a node or the external client must have."""
     found: list[Item] = [*_LOOPBACK, Link("eth0", "up", arp=False)]
     for family, host in addresses.items():
         found.append(Address(f"{host}/{32 if family == 'IPv4' else 128}", "eth0"))

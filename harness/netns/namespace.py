@@ -57,8 +57,6 @@ def _setns(fd: int) -> None:
 
 
 class _ThreadNetns:
-    """A descriptor of the current thread's netns. It is closed when this object is garbage-collected."""
-
     def __init__(self) -> None:
         self.fd = os.open(_OWN_NETNS, os.O_RDONLY | os.O_CLOEXEC)
 

@@ -192,7 +192,6 @@ def rule(family: Family, from_link: str, *, table: int, priority: int) -> Reques
 
 
 def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None:
-    """Read the replies to all requests. Raises `NetlinkError` for the first request that failed."""
     first: NetlinkError | None = None
     while True:
         for kind, flags, number, body in messages(sock.recv(_BUFFER)):

@@ -100,7 +100,6 @@ def _leave() -> None:
 
 
 def _enter_user_namespace() -> None:
-    """Become root of a new user namespace that maps only this user and group."""
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER)
     Path("/proc/self/uid_map").write_text(f"0 {user} 1\n", encoding="ascii")

@@ -51,7 +51,6 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
 
 
 def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
-    """Return the evidence that a fixture provides within the time limit. Long strings are shortened."""
     asked = getattr(value, "evidence", None) or _explained(value)
     if not callable(asked):
         return {}

@@ -111,7 +111,6 @@ def backends(_run: Run) -> Iterator[BackendPool]:
 
 
 def _boot(run: Run, topology: Topology, draw: DrawnValues) -> "Backend":
-    """Boot a cluster of this topology, or return this worker's backend for the real cluster."""
     if run.target:
         from harness.run.real_cluster import boot  # noqa: PLC0415
 

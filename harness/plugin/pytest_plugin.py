@@ -190,7 +190,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
-    """Set the time limit of scenarios. It is longer with --backend kind. The option --timeout takes precedence."""
     given = getattr(config.option, "timeout", 0) is not None or "PYTEST_TIMEOUT" in os.environ
     if given or not (usual := float(config.getini("timeout") or 0)):
         return

@@ -131,7 +131,6 @@ class Recorder:
         self._check_generation(items)
 
     def _check_generation(self, items: Sequence[pytest.Item]) -> None:
-        """Raise `UsageError` for an invalid case file, and for a suite without generated cases."""
         asked = self._run.settings.generation
         if asked is None:
             return

@@ -43,8 +43,6 @@ class _Attachments:
 
 
 class _Steps:
-    """Writes the listener's steps and attachments to the history after each phase of a test."""
-
     def __init__(self, listener: AllureListener, run: Run) -> None:
         self._listener, self._run = listener, run
         self._written: tuple[Any, ...] = ()
@@ -66,7 +64,6 @@ class _Steps:
 
 
 def _plain(value: Any) -> Any:
-    """Return Allure's objects as lists and dicts, without empty values and traces."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dict__"):

@@ -122,7 +122,6 @@ def require_selection(config: pytest.Config, settings: Settings) -> None:
 
 
 def _collect(start: "Callable[[_Collector], int]") -> "_Collector":
-    """Collect a suite without output. If this fails, raise `DistrustError` with pytest's output."""
     collector, output = _Collector(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = start(collector)
@@ -163,7 +162,6 @@ _CLUSTER = "three_zones"
 
 @contextlib.contextmanager
 def _without_options() -> Iterator[None]:
-    """Unset environment variables that set options of a run, for the duration of the block."""
     ours = {name: value for name, value in os.environ.items() if name.startswith(("TRAFFICDIST_", "PYTEST_ADDOPTS"))}
     for name in ours:
         del os.environ[name]

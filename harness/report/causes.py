@@ -1,7 +1,7 @@
 """Group the failures of a run by their observations: which connections failed, how, and under which conditions.
 
 One fault usually violates several requirements. Each failed requirement belongs to exactly one cause. A greedy
-algorithm first takes the cause that explains the most failures, then the cause that explains most of the remaining
+algorithm first takes the cause that explains the most failures, then the cause that explains the most remaining
 failures. A mutant that fails almost the same requirements is named as a hint.
 """
 

@@ -79,7 +79,6 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
 
 
 def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, float]]]) -> list[str]:
-    """Return the table of reactions, with two columns per report, or no lines if no report has reactions."""
     kinds = sorted({kind for each in found for kind in each})
     if not kinds:
         return []

@@ -68,7 +68,6 @@ def _causes(found: Sequence[CommonCause]) -> Iterator[str]:
 
 
 def _failure(result: Result, stories: Mapping[Key, CaseEvents], nodes: details.Nodes) -> Iterator[str]:
-    """Yield the lines about a failure: sentence, message, map of the first failed window, collapsed explanation."""
     requirement, worst = result.requirement, result.worst
     parameters = f" [{for_markdown(worst.parameters)}]" if worst.parameters else ""
     yield f"**`{for_code(requirement.id)}`**{parameters} ({requirement.level}): {for_markdown(requirement.sentence)}"

@@ -73,7 +73,6 @@ def header(
 
 
 def _judged(settings: Settings) -> str:
-    """Name all components under test. If the reference is the control plane, name only proxy and DNS server."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
     proxy += f", DNS server {settings.dns}" if settings.dns != REFERENCE else ""
     chosen = settings.components

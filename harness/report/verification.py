@@ -120,7 +120,6 @@ def refusals(
 
 
 def _derived(run: CheckedReport) -> Iterator[str]:
-    """Derive junit.xml and the page from the history again. Yield a sentence for each file that differs."""
     read = rewrite.evidence_in(run.folder)
     made: Mapping[str, Callable[[], bytes]] = {
         "junit.xml": lambda: junit.as_xml(run.results, run.report["run"], run.causes),
