@@ -71,7 +71,7 @@ def _by_kind(phase: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def called(fixtures: Mapping[str, Any], limit: AbstractContextManager[None]) -> Iterator[None]:
-    """A context manager for the call phase of a test. At its end, it checks the scenario's expected values again."""
+    """Run the call phase of a test in this block. Then check the scenario's expected values again."""
     with translated("call"), with_instruments_checked(fixtures), limit:
         yield
         recheck(fixtures)
