@@ -10,7 +10,7 @@ from trafficdist import Cluster
 
 @contextmanager
 def namespace_beside(cluster: Cluster) -> Iterator[str]:
-    """Create a second namespace. Yields its name, and finally deletes it with everything in it."""
+    """Create a second namespace and yield its name. Delete the namespace on exit."""
     name = f"{cluster.namespace}-beside"
     cluster.backend.booted.create_namespace(name)
     try:

@@ -19,7 +19,7 @@ WEB = {"app": "web"}
 
 
 def _zones_but_unknown(cluster: Cluster, service: Service, lost: str) -> dict[str, str]:
-    """Return the zone of each endpoint by pod. Omit the pod whose Node is missing if its endpoint has no zone."""
+    """Return the zone of each endpoint by pod, without the pod `lost` if its endpoint has no zone."""
     written = {pod: each.zone or "" for pod, each in written_endpoints(cluster, service).items()}
     return {pod: zone for pod, zone in written.items() if zone or pod != lost}
 

@@ -73,7 +73,6 @@ def shown(lifecycle: Lifecycle) -> Iterator[Hashable]:
 
 
 def _changed(before: State, after: State) -> Iterator[Hashable]:
-    """Yield the fields that differ between two states, and the differences between their endpoints."""
     for name in (*switches(), "zones"):
         if getattr(before, name) != getattr(after, name):
             yield name, getattr(after, name)

@@ -176,7 +176,6 @@ def outcome(lifecycle: Lifecycle, state: State, node: str, reading: oracle.Readi
 
 
 def _judged(state: State) -> list[oracle.Endpoint]:
-    """Return the endpoints in `asked_slices` as the oracle's `Endpoint`s. An endpoint in two slices occurs once."""
     members = dict.fromkeys(member for each in asked_slices(state) for member in each.members)
     return [as_judged(each.written, each.node) for each in members]
 
@@ -209,8 +208,8 @@ def _usable(lifecycle: Lifecycle, state: State, node: str, both: tuple[State, St
 
 
 def may_not_lose(lifecycle: Lifecycle, before: State, after: State, node: str) -> bool:
-    """Return whether every connection during a change must get an answer: only hints change, and some endpoint stays
-    allowed.
+    """Return whether every connection during a change must get an answer: True if only hints change and some
+    endpoint stays allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

@@ -1,4 +1,4 @@
-"""Run the fixed scenarios, scenarios from a file, or new ones. Shrink failing scenarios of the last two kinds."""
+"""Run the fixed scenarios, scenarios from a file, or new ones. Shrink failing scenarios that are not fixed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _ScenarioRunner:
             play(self._cluster, self._servers, some, lambda name: self._explained(named[name]))
 
     def _explained(self, lifecycle: Lifecycle) -> str:
-        """Return a failing scenario as YAML, or "" after the first few. Only fixed scenarios are not shrunk."""
+        """Return a failing scenario as YAML, shrunk unless it is a fixed scenario, or "" after `_FEW` failures."""
         self._explained_failures += 1
         if self._explained_failures > _FEW:
             return ""

@@ -110,7 +110,6 @@ def lifecycles(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...
 
 @st.composite
 def _first(draw: Draw[Any], address: str, more: bool, hints: bool) -> State:
-    """Generate the first state of a Service, in which it has the address that clients use."""
     kind = {"node-port": "NodePort", "load-balancer": "LoadBalancer", "external-ip": "NodePort"}.get(address)
     state = State(
         type=kind or draw(st.sampled_from(("ClusterIP", "NodePort"))),
@@ -170,7 +169,6 @@ def _asked(state: State, member: SliceEndpoint) -> SliceEndpoint:
 
 @st.composite
 def _switch(draw: Draw[Any], state: State, more: bool) -> State:
-    """Give one field of the Service a new value."""
     name = draw(st.sampled_from(("distribution", "internal", "external", "exists", "type", *(_MORE if more else ()))))
     value = draw(st.sampled_from([each for each in choices(name) if each != getattr(state, name)]))
     if (name, value) == ("type", "LoadBalancer") and not more:
@@ -185,7 +183,6 @@ def _switch(draw: Draw[Any], state: State, more: bool) -> State:
 
 @st.composite
 def _rehinted(draw: Draw[Any], state: State, _: bool) -> State:
-    """Change or remove the hints of the endpoints in all slices."""
     style = draw(st.sampled_from(("own", "own", "odd", "none", "kept")))
 
     def rehinted(member: SliceEndpoint) -> SliceEndpoint:
@@ -200,7 +197,6 @@ def _rehinted(draw: Draw[Any], state: State, _: bool) -> State:
 
 @st.composite
 def _rewritten(draw: Draw[Any], state: State, _: bool) -> State:
-    """Replace or add a slice."""
     name = draw(st.sampled_from(_NAMES))
     new = draw(_slices(state, name, state.distribution is not None))
     return replace(state, slices=(*(each for each in state.slices if each.name != name), new))

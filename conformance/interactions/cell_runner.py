@@ -56,7 +56,6 @@ def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
 
 
 def _run(cluster: Cluster, chosen: Sequence[Cell]) -> list[Pod]:
-    """Run the twelve servers. Each server listens on all ports that these cells require of the server."""
     named = [cell for cell in chosen if cell["target"] == "name"]
     servers = []
     for number, node in enumerate(cells.SERVERS):
@@ -84,7 +83,7 @@ def _port(cell: Cell, target: int | str) -> Port:
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
-    """Prove that each Service from which the test expects no answer can answer: let temporary servers answer first."""
+    """Prove that each Service that must not answer in the test can answer, by publishing temporary servers first."""
     silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
     if not silent:
         return

@@ -92,7 +92,6 @@ def _explained(change: Change) -> str:
 
 
 def _run(cluster: Cluster, chosen: Collection[Change]) -> dict[str, Pod]:
-    """Run twelve servers of each kind that these changes use. Return the pods by name."""
     servers = {}
     for kind in dict.fromkeys(changes.servers_of(cell) for change in chosen for cell in change.cells):
         for number, ports in enumerate(changes.container_ports(chosen, kind)):
@@ -101,8 +100,6 @@ def _run(cluster: Cluster, chosen: Collection[Change]) -> dict[str, Pod]:
 
 
 class _ServiceUnderChange:
-    """A Service that changes between the two cells of a live change."""
-
     def __init__(self, cluster: Cluster, change: Change, servers: Servers) -> None:
         self.change = change
         self._cluster = cluster

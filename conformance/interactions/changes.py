@@ -163,7 +163,7 @@ def told(cell: Cell, front: ServiceAddress, node: str) -> frozenset[str]:
 
 
 def keeps(cell: Cell, front: ServiceAddress) -> bool:
-    """Return whether the Service has this address, with session affinity that keeps each client at one endpoint."""
+    """Return whether the Service has this address and session affinity (ClientIP)."""
     return cell["affinity"] == "ClientIP" and given(cell, front)
 
 
@@ -203,8 +203,8 @@ def _usable(cell: Cell, front: ServiceAddress, node: str) -> Iterator[str]:
 
 
 def may_not_lose(change: Change, front: ServiceAddress, node: str) -> bool:
-    """Return whether every connection during a change must get an answer: only hints change, and some endpoint stays
-    allowed.
+    """Return whether every connection during a change must get an answer: True if only hints change and some
+    endpoint stays allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

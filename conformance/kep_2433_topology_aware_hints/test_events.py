@@ -29,7 +29,6 @@ Seen = Mapping[str, int]
 
 
 def _events(cluster: Cluster, service: Service) -> dict[str, tuple[int, str]]:
-    """Return the count and message of each Event about a Service, by the Event's name."""
     return {
         each["metadata"]["name"]: (_count(each), f"{each.get('reason')}: {each.get('message')}")
         for each in cluster.api.list("events", cluster.namespace)

@@ -257,7 +257,6 @@ def test_slices_that_are_right_are_not_written(three_zones: Cluster) -> None:
 
 
 def _versions_without(cluster: Cluster, service: Service, *, port: int) -> dict[str, str]:
-    """Return the resource versions of the slices of a Service that do not have this port."""
     return {
         each["metadata"]["name"]: each["metadata"]["resourceVersion"]
         for each in cluster.slices(service)

@@ -89,7 +89,6 @@ def test_one_node_without_zone_ends_hints(three_zones: Cluster) -> None:
 
 
 def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
-    """Give the nodes in zone a `largest` and 1000 millicores, those in zone b 1000 each, and c1 an unknown number."""
     cpus = {"a1": largest, "a2": 1000, "b1": 1000, "b2": 1000, "c1": 0}
     for name, cpu_milli in cpus.items():
         cluster.nodes.report(name, cpu_milli=cpu_milli, ready=False)

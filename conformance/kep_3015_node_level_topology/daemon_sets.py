@@ -29,7 +29,7 @@ WEB = {"app": "web"}
 
 
 def choosing(approach: str) -> Release:
-    """Return a release with the NodeLevelTopology gate, whose controller selects Services with this approach."""
+    """Return a release with the NodeLevelTopology gate enabled. `approach` is how its controller selects Services."""
     return release(VERSION, node_level=approach, NodeLevelTopology=True)
 
 

@@ -20,7 +20,6 @@ from trafficdist import (
 
 
 def _routed_by_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """Create a Service with node-level topology, and expect its traffic to stay on each client's node."""
     bring_to(cluster, Skew(ON, ON, ON))
     service = cluster.create_service(selector=WEB, annotations=ASKED)
     pods = cluster.run_servers(SERVERS, labels=WEB)

@@ -29,7 +29,6 @@ OWN = {node: Hints(zones=(node[0],), nodes=(node,)) for node in ("a1", "b1")}
 
 
 def _prefer_same_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """Switch all components to 1.34, create a Service with PreferSameNode, and expect node routing."""
     bring_to(cluster, Skew(BETA, BETA, BETA))
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferSameNode", ports=(TCP, UDP))
     pods = cluster.run_servers(SERVERS, labels=WEB)
@@ -39,13 +38,11 @@ def _prefer_same_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 
 def _switch(cluster: Cluster, *, on: bool) -> None:
-    """Restart the API server and the controller with the PreferSameTrafficDistribution gate enabled or disabled."""
     for component in (API_SERVER, CONTROLLER):
         cluster.restart(component, GATE_ON if on else GATE_OFF)
 
 
 def _create_hinted_pod(cluster: Cluster) -> Service:
-    """Create a Service with PreferSameNode and pod p1, while the PreferSameTrafficDistribution gate is enabled."""
     _switch(cluster, on=True)
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferSameNode")
     cluster.create_pod("p1", "a1", labels=WEB)

@@ -27,7 +27,6 @@ QUERIES, TRANSFERS = Port(53, "UDP", name="dns"), Port(53, "TCP", name="dns-tcp"
 
 
 def _hints(pods: Sequence[Pod], *, nodes: bool) -> dict[str, Hints]:
-    """Return the hints of pods: each pod is hinted for its zone and, if `nodes` is True, for its node."""
     return {pod.name: Hints(zones=(pod.zone,), nodes=(pod.node,) if nodes else ()) for pod in pods}
 
 

@@ -142,7 +142,6 @@ def test_node_hints_in_use_are_kept_while_the_gate_is_off(three_zones: Cluster) 
 
 
 def _write_slice(cluster: Cluster, name: str, hints: Sequence[Hints]) -> str:
-    """Create or replace a slice whose endpoints have these hints. Returns its name."""
     endpoints = [
         Endpoint({"IPv4": f"10.244.1.{number}"}, node="a1", zone="a", hints=each)
         for number, each in enumerate(hints, 1)

@@ -37,8 +37,6 @@ TCP, UDP = Port(name="tcp"), Port(name="udp", protocol="UDP")
 
 
 def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """Switch all components to 1.30 with the ServiceTrafficDistribution gate enabled, create a Service with
-    PreferClose, and expect routing by zone."""
     bring_to(cluster, Skew(WITH_GATE, WITH_GATE, WITH_GATE))
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferClose", ports=(TCP, UDP))
     pods = cluster.run_servers(SERVERS, labels=WEB)

@@ -64,7 +64,6 @@ def _zone_of(number: int) -> str:
 
 
 def _slice(pods: Sequence[Pod], number: int, zone: str) -> dict[str, Any]:
-    """Return the slice for one port of all pods, with hints for one zone."""
     endpoints = [endpoint(each, zones=[zone]) for each in pods]
     return manifests.endpoint_slice(f"many-{number}", "many", endpoints, ports=[Port(target=number)])
 

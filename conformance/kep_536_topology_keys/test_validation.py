@@ -122,7 +122,6 @@ def test_keys_go_with_other_fields(three_zones: Cluster) -> None:
 
 
 def _expect_refused_keys(cluster: Cluster, what: str, keys: Sequence[str], field: str) -> None:
-    """Expect creates and updates with these keys to be rejected with an error about the field."""
     switch_on(cluster, API_SERVER)
     expect_refused(cluster, f"{what}", create_service(cluster, "new", topologyKeys=list(keys)), field)
     live = cluster.create_service(topologyKeys=[HOST])

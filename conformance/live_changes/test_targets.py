@@ -60,7 +60,6 @@ def test_slices_follow_the_ports(three_zones: Cluster) -> None:
 
 
 def _ports(cluster: Cluster, service: Service) -> list[tuple[object, ...]]:
-    """Return the name, number and protocol of each port with endpoints."""
     ports = [port for each in cluster.slices(service) if each.get("endpoints") for port in each["ports"]]
     return sorted({(port.get("name") or "", port["port"], port.get("protocol") or "TCP") for port in ports})
 

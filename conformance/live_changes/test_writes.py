@@ -11,7 +11,7 @@ from conformance.kep_4444_traffic_distribution.test_validation import expect_acc
 from trafficdist import MUST, Cluster, Response, manifests, path_of, requirement
 
 BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "trafficdist.dev/none"}
-"""The spec of a load balancer. No controller implements its class, so no other client changes its status."""
+"""No controller implements this loadBalancerClass, so only the tests change the status of the Service."""
 
 OF_LOAD_BALANCERS = {"allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass", "nodePort"}
 OF_CLUSTER_IPS = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}

@@ -51,7 +51,7 @@ HABIT = "Kubernetes, kube-proxy: stale UDP flows are removed"  # no KEP says thi
 
 
 def _emptied(pods: Sequence[Pod]) -> dict[str, list[Endpoint] | None]:
-    """Return the new endpoints for each way in which a slice loses its last usable endpoint. None deletes the slice."""
+    """For each way of losing the last usable endpoint, return a slice's new endpoints, or None to delete the slice."""
     return {
         "empty": [],
         "deleted": None,
