@@ -299,7 +299,7 @@ class _KeepsStaleUdpFlowsOfTcpPorts(Table):
         return [replace(each, stale=list(filter(swept, each.stale))) for each in super().take_changes(most)]
 
 
-class _KeepsUdpFlowsBesideTcpPorts(State):
+class _KeepsUdpFlowsNextToTcpPorts(State):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.tables = {family: _KeepsStaleUdpFlowsOfTcpPorts(family) for family in FAMILIES}
@@ -311,7 +311,7 @@ _register(
     "cilium#37745",
     draw="ports=more",
     symptom="server of the flow",
-    proxy=partial(ServiceProxy, state=_KeepsUdpFlowsBesideTcpPorts),
+    proxy=partial(ServiceProxy, state=_KeepsUdpFlowsNextToTcpPorts),
 )
 
 

@@ -34,7 +34,7 @@ from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER, Component, Rel
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
-from harness.netns.activity import HUNG_EVERY, LOOKS, HungWatch, IdleWatch
+from harness.netns.activity import HUNG_EVERY, LOOKS, HangDetector, IdleDetector
 from harness.netns.fabric import Network, NetworkPeer, Wiring
 from harness.probes.control_probes import ControlProbeBlock
 from harness.probes.loop import Probe, ProbeLoop, ServerPort
@@ -84,7 +84,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         )
         self._without_proxy: set[str] = set()  # nodes whose proxy a scenario has stopped
         self._proxy_liveness = ProxyLiveness(self)
-        self._hung = HungWatch({}, 0)  # there are no nodes before boot
+        self._hung = HangDetector({}, 0)  # there are no nodes before boot
 
     def start(self) -> Self:
         """Boot the cluster. Raises `UnavailableError`. After an error, everything is closed."""
@@ -167,7 +167,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         begun.push(self._explain)
         places = {name: host.namespace for name, host in self.network.nodes.items()}
         _, (_, port) = server_of(self.control_plane.kubeconfig())
-        self._hung = HungWatch(places, port)
+        self._hung = HangDetector(places, port)
         self.control_plane.reach_pods(self.network.external.namespace.socket)
         self.api: Api = TranslatingApi(
             self.control_plane.kubeconfig(), self.names, services=self._implementation.services
@@ -359,7 +359,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         if not (isinstance(self.proxy, ExecutableProxy) and self.proxy.tells_when_done):
             return str
         _, (_, port) = server_of(self.control_plane.kubeconfig())
-        seen = IdleWatch({node: self.network.nodes[node].namespace for node in self._present()}, port)
+        seen = IdleDetector({node: self.network.nodes[node].namespace for node in self._present()}, port)
         enough = self.idle_seconds * eventually.time_scale()
 
         def reason() -> str:

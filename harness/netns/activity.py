@@ -81,7 +81,7 @@ class _ActivitySampler:
         return found
 
 
-class HungWatch(_ActivitySampler):
+class HangDetector(_ActivitySampler):
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         super().__init__(places, port)
         self._looked_at = 0.0
@@ -98,7 +98,7 @@ class HungWatch(_ActivitySampler):
         return [place for place in among if self._still.get(place, 0) >= LOOKS]
 
 
-class IdleWatch(_ActivitySampler):
+class IdleDetector(_ActivitySampler):
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         super().__init__(places, port)
         self._looked_at = self._since = time.monotonic()

@@ -81,18 +81,18 @@ def rehearse(cases: Sequence[RehearsableCase], run: RunFacts) -> dict[tuple[str,
         for each, named in zip(cases, rates, strict=True):
             found[each.requirement, each.parameters] = expected = ExpectedRecords(rates=named)
             cluster = _Cluster(expected, run)
-            with contextlib.suppress(_OnlyOnAClusterError, Exception):
+            with contextlib.suppress(_NeedsClusterError, Exception):
                 each.test(three_zones=cluster, **each.arguments)
                 expected.complete = not cluster.gaps
     return found
 
 
-class _OnlyOnAClusterError(BaseException):
+class _NeedsClusterError(BaseException):
     """Ends a rehearsal. It is a `BaseException`, so that no scenario catches it."""
 
 
 def _end(*_: object) -> Any:
-    raise _OnlyOnAClusterError
+    raise _NeedsClusterError
 
 
 class _Unknown:

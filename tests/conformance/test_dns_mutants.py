@@ -159,7 +159,7 @@ DNS_OTHERWISE: Mapping[str, str] = {
 def _dns_answers(mutant: Mutant) -> Answers:
     """Return the responses of one server at first, and after each change. Each change is undone before the next."""
     found: dict[tuple[str, frozenset[str]], object] = {}
-    with closing(_DnsOfMutant(mutant)) as server:
+    with closing(_MutantDns(mutant)) as server:
         for each in AT_FIRST:
             server.authority.apply(each)
         found |= _queries(server, "", set())  # now the server has answers that it may cache
@@ -171,7 +171,7 @@ def _dns_answers(mutant: Mutant) -> Answers:
     return found
 
 
-def _modify(server: _DnsOfMutant, events: Sequence[Event]) -> None:
+def _modify(server: _MutantDns, events: Sequence[Event]) -> None:
     for each in events:
         server.authority.apply(Event("MODIFIED", each.resource, each.object))
 
@@ -180,7 +180,7 @@ def _key(event: Event) -> tuple[str, str]:
     return event.resource, event.object["metadata"]["name"]
 
 
-class _DnsOfMutant:
+class _MutantDns:
     def __init__(self, mutant: Mutant) -> None:
         self._server = mutant.dns(None, features=Features(gates=KEYS)) if mutant is REFERENCE else mutant.dns(None)
         self.authority = self._server._authority
@@ -214,7 +214,7 @@ def _parsed(wire: bytes) -> tuple[int, list[str], int, list[str]]:
     return answer.rcode(), records, int(answer.flags), sorted(str(each) for each in answer.additional)
 
 
-def _queries(server: _DnsOfMutant, change: str, more: AbstractSet[str]) -> dict[tuple[str, frozenset[str]], object]:
+def _queries(server: _MutantDns, change: str, more: AbstractSet[str]) -> dict[tuple[str, frozenset[str]], object]:
     found: dict[tuple[str, frozenset[str]], object] = {}
     for name, kind, client, how, query in _questions():
         wire = server.authority.answer(query, client, over_tcp=how == "over TCP")

@@ -9,7 +9,7 @@ import pytest
 
 from harness.eventually import eventually
 from harness.netns import activity, process, sandbox
-from harness.netns.activity import LOOKS, ActivitySample, HungWatch
+from harness.netns.activity import LOOKS, ActivitySample, HangDetector
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, execute, up
 from harness.run_delay import ThreadTimes
@@ -53,7 +53,7 @@ def test_idle_program_with_unread_data_is_hung(does: str, said: bytes, hangs: bo
             with talking:
                 eventually(lambda: "up" in running.said(), describe="its start")
                 talking.sendall(said)
-                looking = HungWatch({"a1": namespace, "a2": namespace}, port)
+                looking = HangDetector({"a1": namespace, "a2": namespace}, port)
                 if hangs:
                     eventually(lambda: looking.hung(["a1"]), describe="that it hangs")
                     assert looking.hung(["a2"]) == ["a2"]
@@ -66,7 +66,7 @@ def test_idle_program_with_unread_data_is_hung(does: str, said: bytes, hangs: bo
 def test_program_is_hung_after_several_consecutive_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a suspend of an hour there is only one observation, which must not count as a hang."""
     sight = sample({"7": "1 2"}, {"0100007F:1": 4})
-    looking = HungWatch({}, 1)
+    looking = HangDetector({}, 1)
     monkeypatch.setattr(looking, "_look", lambda **_: {"a1": sight})
     found = [looking.hung(["a1"]) for _ in range(LOOKS + 1)]
     assert found == [[]] * LOOKS + [["a1"]]

@@ -10,7 +10,7 @@ import pytest
 from harness.errors import StarvedError
 from harness.eventually import eventually
 from harness.netns import activity, process, sandbox
-from harness.netns.activity import ActivitySample, IdleWatch
+from harness.netns.activity import ActivitySample, IdleDetector
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, execute, up
 from harness.run_delay import ThreadTimes
@@ -55,7 +55,7 @@ def test_program_is_idle_once_it_has_read_everything_and_stopped_working(
             with talking:
                 eventually(lambda: "up" in running.said(), describe="its start")
                 talking.sendall(said)
-                seen = IdleWatch({"a1": namespace}, port)
+                seen = IdleDetector({"a1": namespace}, port)
                 if is_idle:
                     eventually(lambda: seen.seconds() >= 0.3, describe="the program to become idle")
                 else:
@@ -93,7 +93,7 @@ def test_thread_that_is_runnable_twice_waits_for_a_processor() -> None:
 def test_one_busy_node_restarts_the_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity, "IDLE_EVERY", 0.0)
     sights = {"a1": sample({"7": 0}), "a2": sample({"8": 0})}
-    seen = IdleWatch({}, 1)
+    seen = IdleDetector({}, 1)
     monkeypatch.setattr(seen, "_look", lambda **_: dict(sights))
     seen.seconds()
     assert 0 < seen.seconds() < seen.seconds()

@@ -62,7 +62,7 @@ def test_promise_is_broken_only_by_the_time_in_which_the_programs_could_run(
 ) -> None:
     monkeypatch.setattr(convergence, "RUN_DELAY", StarvedMachine(lost))
     with History(tmp_path / "run.jsonl") as history:
-        cluster: Any = ClusterWithPromise(history)
+        cluster: Any = ClusterWithTimeLimit(history)
         with contextlib.ExitStack() as judged:
             if verdict is not Verdict.PASSED:
                 error = UnmetError if verdict is Verdict.FAILED else InconclusiveJudgementError
@@ -71,7 +71,7 @@ def test_promise_is_broken_only_by_the_time_in_which_the_programs_could_run(
             expect_in_time(cluster, "traffic", WaitResult(wrong_until=wrong, begin=100.0))
 
 
-class ClusterWithPromise(Cluster):
+class ClusterWithTimeLimit(Cluster):
     """The judgements of a cluster whose implementation promises five seconds."""
 
     def __init__(self, history: History) -> None:

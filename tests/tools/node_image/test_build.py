@@ -76,7 +76,7 @@ def test_programs_of_the_node_are_executable(make: Callable[[], str], engine: Fa
     assert engine.sent["kind/version"] == 0o644
 
 
-class WatcherWithoutPatience(Reporter):
+class ImpatientWatcher(Reporter):
     """Raises an error instead of waiting until another build ends."""
 
     def say(self, line: str) -> None:
@@ -89,7 +89,7 @@ def test_build_of_another_version_removes_no_step_of_this_one(
 ) -> None:
     debian = tmp_path / "debian.tar"
     another = ImageParts(Version(1, 33, 1), (), {}, {}, tmp_path / "kind", debian, ())
-    builder = ImageBuilder(FakeEngine("docker", "docker"), Cache(tmp_path / "cache"), WatcherWithoutPatience())
+    builder = ImageBuilder(FakeEngine("docker", "docker"), Cache(tmp_path / "cache"), ImpatientWatcher())
 
     def build_another() -> None:
         with pytest.raises(UnavailableError, match="another process that builds an image"):
