@@ -158,9 +158,9 @@ class ScopeResult:
 class AllowedOutcomes:
     """The outcomes that are correct where the KEPs or the claims of an implementation leave a choice.
 
-    `reading` matters where a KEP and released Kubernetes differ (see `conformance/oracle.py`). Without `node_hints`, an
-    implementation does not claim the `NodeHints` feature. With `any_silence`, it may drop or reject packets for which
-    there is no endpoint.
+    `reading` matters where a KEP and released Kubernetes differ (see `conformance/oracle.py`). If `node_hints` is
+    false, the implementation does not claim the `NodeHints` feature. If `any_silence` is true, the implementation may
+    drop or reject packets for which there is no endpoint.
     """
 
     reading: Reading = "released"

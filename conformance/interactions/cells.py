@@ -173,7 +173,7 @@ def _outcome(
 
 
 def told(cell: Cell, node: str, *, extra: Sequence[oracle.Endpoint] = ()) -> frozenset[str]:
-    """Return the pods that may answer, named as in `outcome`. The set is empty if the Service must give no answer."""
+    """Return the pods that may answer, by index in `SERVERS`, or an empty set if the Service must give no answer."""
     found = outcome(cell, node, extra=extra)
     return found.pods if isinstance(found, oracle.AllowedPods) else frozenset()
 

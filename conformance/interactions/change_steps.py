@@ -25,7 +25,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class SetAddresses:
-    """A step that gives the Service exactly these kinds of external addresses, which the cluster does not allocate."""
+    """A step after which the Service has exactly these kinds of external addresses. The cluster does not allocate them."""
 
     kinds: tuple[oracle.AddressKind, ...]
 

@@ -53,7 +53,7 @@ def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
 
 
 def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
-    """Expect the DNS answers for the pod on each node to contain exactly the pods on its nodes in `told`.
+    """Expect DNS to return exactly the expected pods to each client. `told` maps a client's node to the nodes of these pods.
 
     `kind` is the record type. By default, it is A or AAAA, for the cluster's first IP family.
     """
