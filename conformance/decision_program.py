@@ -1,7 +1,7 @@
 """Run the decision program of an implementation. It reads states from stdin, and writes its decisions to stdout.
 
 A decision program is for implementations in other languages, which have no Python function that the suite can call. One
-process runs for each node, with the environment variables K8S_NODE_NAME and ZONE, and decides for this node.
+process runs for each node, with the environment variables K8S_NODE_NAME and ZONE, and makes the decisions of this node.
 docs/small-scope.md describes the format of the lines.
 """
 

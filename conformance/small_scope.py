@@ -156,7 +156,7 @@ class ScopeResult:
 
 @dataclass(frozen=True, slots=True)
 class AllowedOutcomes:
-    """The outcomes that are correct where the KEPs or the claims of an implementation leave a choice.
+    """The outcomes that count as correct where the KEPs or the claims of an implementation allow several.
 
     `reading` matters where a KEP and released Kubernetes differ (see `conformance/oracle.py`). If `node_hints` is
     false, the implementation does not claim the `NodeHints` feature. If `any_silence` is true, the implementation may

@@ -40,7 +40,7 @@ class _TestSource:
         self._spoken = False
 
     def servers(self) -> Iterator[str]:
-        """Yield a line of Python source for each kind of server. The line runs these servers."""
+        """For each kind of server, yield a line of Python source that runs the servers."""
         for kind in dict.fromkeys(map(changes.servers_of, self._change.cells)):
             ports = changes.container_ports([self._change], kind)
             count = max(each["endpoints"] for each in self._change.cells)

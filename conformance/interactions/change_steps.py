@@ -25,7 +25,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class SetAddresses:
-    """A step after which the Service has exactly these kinds of external addresses. The cluster does not allocate them."""
+    """A step that sets which kinds of external addresses a Service has. The cluster does not allocate them."""
 
     kinds: tuple[oracle.AddressKind, ...]
 

@@ -85,7 +85,7 @@ def change_keys(cluster: Cluster, service: Service, *keys: str) -> None:
 
 
 def expect_reached(cluster: Cluster, service: Service, pods: Mapping[str, Pod], reached: Reached, **how: Any) -> None:
-    """Expect each client to reach exactly the pods on the nodes in its entry of `reached`. `how` is for `expect_traffic`."""
+    """Expect each client to reach exactly the pods on its `reached` nodes. `how` is passed to `expect_traffic`."""
     expect_traffic(cluster, service, traffic(pods, reached), **how)
 
 
