@@ -53,7 +53,7 @@ def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
 
 
 def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
-    """Expect DNS to return exactly the listed pods to clients. `told` maps a client's node to the nodes of its pods.
+    """Expect DNS to return exactly the listed pods to clients. `told` maps a client's node to the nodes of these pods.
 
     `kind` is the record type. By default, it is A or AAAA, for the cluster's first IP family.
     """
