@@ -83,7 +83,8 @@ AXES: Mapping[str, Mapping[str, str]] = {
     ADDRESSES: {
         "one": "endpoints have one address and a nodeName",
         "several": "endpoints have additional addresses, which have no meaning",
-        "nowhere": "endpoints have no nodeName, if the Service has no policy, hints or keys",
+        "nowhere": "endpoints have no nodeName, unless the Service has a `Local` policy, trafficDistribution, a "
+        "topology annotation or topology keys",
     },
     EXTRAS: {
         "none": "objects have no additional fields",

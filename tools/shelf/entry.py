@@ -22,8 +22,8 @@ from harness.report.rejudging import derive, history_in
 from harness.report.verification import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
-NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
-"""The values of `refused` that stay true while a report's files are unchanged, so the report is not verified again."""
+LASTING_REFUSALS = (NO_HISTORY, UNRELEASED)
+"""Values of `ShelfEntry.refused` that can change only if the report's files change."""
 
 HOLDS = datetime.timedelta(days=365)
 """The period for which a report is valid. A version does not change, but kernels, clusters and requirements do."""

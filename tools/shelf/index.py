@@ -17,7 +17,7 @@ from harness.model.files import MEGABYTE, content, sha256_of_folder
 from harness.model.requirements import Requirement
 from harness.run.folder import write_whole
 from tools.shelf import deviations
-from tools.shelf.entry import NEVER_VERIFIED, ShelfEntry, entry_of
+from tools.shelf.entry import LASTING_REFUSALS, ShelfEntry, entry_of
 from tools.shelf.pages import BEGIN, END, as_html, replaced, section
 from tools.shelf.report_folder import README, REPORT
 
@@ -55,7 +55,7 @@ def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, agai
     for folder in _folders(shelf):
         place, digest = str(folder.relative_to(shelf)), digest_of(folder)
         known = cached.get(place, {})
-        valid = known.get("digest") == digest and known.get("refused") in ("", *NEVER_VERIFIED)
+        valid = known.get("digest") == digest and known.get("refused") in ("", *LASTING_REFUSALS)
         found.append(
             (_entry(known) if valid else None)
             or entry_of(folder, place, digest, catalogue, refused=known["refused"] if valid else None)
