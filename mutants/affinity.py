@@ -15,8 +15,19 @@ from reference.proxy import ServiceProxy, uapi
 from reference.proxy.base_rules import Chain
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import number
-from reference.proxy.ruleset import Endpoint, PortEntries, RuleAction, ServiceAddress, StickyEndpoints, render
-from reference.proxy.state import State
+from reference.proxy.nftables import KernelTable
+from reference.proxy.ruleset import (
+    Endpoint,
+    MapName,
+    PortEntries,
+    RuleAction,
+    Ruleset,
+    ServiceAddress,
+    StickyEndpoints,
+    render,
+)
+from reference.proxy.state import FAMILIES, State
+from reference.proxy.table import Table
 
 FOR_EVER = 86_400  # seconds
 
@@ -95,6 +106,49 @@ class _AffinityOutlivesReadiness(State):
             return asked.answer(endpoints=[each._replace(ready=each.address in mine) for each in asked.endpoints])
 
         super().__init__(*arguments, decide=deciding(wrong))
+
+
+class _PositionedAddress(str):
+    """An address that looks like its position in the list of endpoints where an identity is computed from it."""
+
+    __slots__ = ("position",)
+
+    position: int
+
+    def __format__(self, format_spec: str) -> str:
+        return str(self.position)
+
+
+def _positioned(address: str, position: int) -> str:
+    found = _PositionedAddress(address)
+    found.position = position
+    return found
+
+
+class _TableByPosition(Table):
+    def _set_action(self, name: MapName, service: ServiceAddress, wanted: RuleAction | None) -> None:
+        super()._set_action(name, service, wanted)
+        action = self._actions.get((name, service))
+        if isinstance(action, StickyEndpoints):
+            placed = [(_positioned(address, at), port) for at, (address, port) in enumerate(action.endpoints)]
+            self._actions[name, service] = replace(action, endpoints=tuple(placed))
+
+
+class _AffinityByPosition(State):
+    """Remembers the position of a client's endpoint in the list of endpoints, and not the endpoint."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.tables = {family: _TableByPosition(family) for family in FAMILIES}
+
+
+class _ReplacesItsTable(KernelTable):
+    """Deletes its table before each load, and so the clients that it contains."""
+
+    def load(self, ruleset: Ruleset) -> None:
+        if self._nft.exists(uapi.NFT_MSG_GETTABLE, self._messages.table):
+            self._nft.commit(self._messages.delete_table())
+        super().load(ruleset)
 
 
 def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: StickyEndpoints) -> RuleAction:
@@ -187,6 +241,19 @@ MUTANTS = [
         "With session affinity, all clients get the same endpoint.",
         symptom=WRITTEN,
         proxy=_changing(lambda port, service, action: replace(action, endpoints=(min(action.endpoints),))),
+    ),
+    Mutant(
+        "affinity-by-position",
+        "With session affinity, clients of the other endpoints move when an endpoint is removed.",
+        "proxies whose groups have numbered buckets",
+        symptom=WRITTEN,
+        proxy=partial(ServiceProxy, state=_AffinityByPosition),
+    ),
+    Mutant(
+        "affinity-ends-with-the-proxy",
+        "The proxy deletes its rules when it starts, so clients lose their session affinity.",
+        symptom=WRITTEN,
+        proxy=partial(ServiceProxy, kernel_table=_ReplacesItsTable),
     ),
     Mutant(
         "affinity-for-ever",

@@ -29,6 +29,7 @@ from conformance.features import (
 )
 from trafficdist import (
     MUST,
+    PROXY,
     SHOULD,
     SPREAD,
     ClientRef,
@@ -245,23 +246,53 @@ def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity",
-    kills={"no-affinity"},
+    kills={"affinity-by-position", "no-affinity"},
     fixes={"client=endpoint": "each client must stay the same while endpoints change"},
 )
 def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
-    service = _create_service(three_zones)
-    pods = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(each) for each in pods])
-    clients: list[ClientRef] = ["a1", "a2", "b2", "c1"]
-    kept = expect_affinity(three_zones, service, {who: set(pods) for who in clients})
+    pods = three_zones.run_servers(on=["a1", "b1", "c1", "a2"])
+    services = [_create_service(three_zones) for _ in pods]
+    for each in services:
+        three_zones.publish(each, [endpoint(pod) for pod in pods])
+    clients: list[ClientRef] = ["a1", "a2", "b1", "b2", "c1"]
+    kept = [expect_affinity(three_zones, each, {who: set(pods) for who in clients}) for each in services]
 
-    pods += three_zones.run_servers(on=["c1", "a2"])
-    three_zones.publish(service, [endpoint(each) for each in pods])
-    expect_affinity(three_zones, service, {who: {pod} for who, pod in kept.items()})
+    # Each Service loses another endpoint: whatever the order of the endpoints is, some endpoint changes its position.
+    for each, gone in zip(services, pods, strict=True):
+        three_zones.publish(each, [endpoint(pod) for pod in pods if pod != gone])
+    kept = [
+        {who: pod for who, pod in by_client.items() if pod != gone} for by_client, gone in zip(kept, pods, strict=True)
+    ]
+    for each, by_client in zip(services, kept, strict=True):
+        expect_affinity(three_zones, each, {who: {pod} for who, pod in by_client.items()})
 
-    gone = next(pod for pod in pods if set(kept.values()) != {pod})  # some client has another endpoint and keeps it
-    three_zones.publish(service, [endpoint(each) for each in pods if each != gone])
-    expect_affinity(three_zones, service, {who: {pod} for who, pod in kept.items() if pod != gone})
+    added = three_zones.run_servers(on=["b2", "c1"])
+    for each, gone in zip(services, pods, strict=True):
+        three_zones.publish(each, [endpoint(pod) for pod in (*pods, *added) if pod != gone])
+    for each, by_client in zip(services, kept, strict=True):
+        expect_affinity(three_zones, each, {who: {pod} for who, pod in by_client.items()})
+
+
+@requirement(
+    "AFFINITY/outlives-a-restart-of-the-proxy",
+    "With session affinity, each client keeps its endpoint when the proxies restart.",
+    level=MUST,
+    features={CLUSTER_IP, SESSION_AFFINITY},
+    source="Kubernetes, Virtual IPs and Service Proxies: Session affinity; core/v1 ClientIPConfig.timeoutSeconds",
+    kills={"affinity-ends-with-the-proxy"},
+    fixes={"client=endpoint": "each client must stay the same while endpoints change"},
+)
+def test_affinity_outlives_a_restart(three_zones: Cluster) -> None:
+    pods = set(three_zones.run_servers(on=["a1", "b1", "c1"]))
+    services = [_create_service(three_zones) for _ in range(3)]
+    for each in services:
+        three_zones.publish(each, [endpoint(pod) for pod in pods])
+    clients: list[ClientRef] = ["a1", "a2", "b1", "b2", "c1"]
+    kept = [expect_affinity(three_zones, each, dict.fromkeys(clients, pods)) for each in services]
+
+    three_zones.restart(PROXY)
+    for each, by_client in zip(services, kept, strict=True):
+        expect_affinity(three_zones, each, {who: {pod} for who, pod in by_client.items()})
 
 
 @requirement(

@@ -50,7 +50,7 @@ Bypass = Callable[[ClientPod, str, float], Response]
 """Sends a GET request for a path and query to a client pod, bypassing the API server. Raises `InconclusiveError`."""
 
 Neighbours = Callable[[ClientPod], Sequence[ClientPod]]
-"""Returns the other client pods on a client's node. These pods have their own addresses."""
+"""Returns spare client pods on a client's node, which can repeat a probe from other source addresses."""
 
 
 class Dialer:

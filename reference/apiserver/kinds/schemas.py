@@ -65,7 +65,7 @@ class Schema:
         self._root = _SchemaNode(document)
 
     def validate(self, value: Any, path: str = "", work: "ValidationRun | None" = None) -> list[FieldError]:
-        """Return the errors in an object, or in another value at `path`. Calls with the same `work` share limits."""
+        """Return the errors in `value`, whose field path is `path`. Calls with the same `work` share limits."""
         work = work or ValidationRun()
         before = len(work.found)
         try:
