@@ -342,7 +342,7 @@ def _which(port: ServicePort) -> tuple[str, ...]:
 
 @_wrong_state(
     "never-returns-to-hints",
-    "After falling back once, to the zone or to all endpoints, a Service never follows hints again.",
+    "If a Service ever falls back, to the zone or to all endpoints, the proxy ignores its hints from then on.",
 )
 class _NeverReturnsToHints(_KnowsAllSlices):
     def __init__(self, *arguments: Any) -> None:
@@ -362,7 +362,7 @@ class _NeverReturnsToHints(_KnowsAllSlices):
 
 @_wrong_state(
     "never-returns-to-zone-hints",
-    "A Service that once had no endpoint in the zone never follows zone hints again.",
+    "If a Service ever has no endpoint hinted for the zone, the proxy ignores its zone hints from then on.",
 )
 class _NeverReturnsToZoneHints(_KnowsAllSlices):
     def __init__(self, *arguments: Any) -> None:

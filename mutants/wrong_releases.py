@@ -204,7 +204,7 @@ MUTANTS += [
     ),
     Mutant(
         "hints-new-endpoints-only",
-        "Endpoints in an existing slice that have no hints never get hints.",
+        "An endpoint that is already in a slice, without hints, never gets hints.",
         symptom=WRITTEN,
         controller=_rehints(
             lambda endpoint, hints: endpoint if hints else _hinted(endpoint, None), of=lambda plan: True

@@ -9,8 +9,8 @@ from explain.causes import Cause, causes
 PAGE = Path(__file__).resolve().parents[2] / "docs/explain.md"
 _BEGIN = "## Causes\n"
 _INTRODUCTION = """
-The command prints the id of each cause that it finds. This list shows the usual effect of each cause, which the command
-adjusts to the routes in the cluster.
+The command prints the id of each cause that it finds. This list shows the usual effect of each cause. In the output of
+the command, the severity of a cause depends on its effect in the cluster.
 """.strip()
 _EFFECTS = {
     "fails": "connections fail",
