@@ -170,7 +170,7 @@ def _annotation(service: Object) -> str:
 
 @_faults.remembers(
     "hints-one-slice-only",
-    "If slices have different ports, the controller writes hints only in slices with the first ports.",
+    "Of the slices of a Service, only those with the same ports as the first slice get hints.",
 )
 def hints_one_slice_only() -> Planner:
     first: dict[str, Any] = {}
