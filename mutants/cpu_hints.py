@@ -116,7 +116,7 @@ def keeps_every_own_zone(*arguments: Any, **options: Any) -> SlicePlan:
 
 @_faults.misplans(
     "forgets-who-is-in-the-zone",
-    "Each zone gets the right number of endpoints, but its own endpoints are not preferred.",
+    "The controller allocates the correct number of endpoints to each zone, but does not prefer those in the zone.",
 )
 def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> SlicePlan:
     def turned(each: Object) -> Object:
