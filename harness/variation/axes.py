@@ -41,13 +41,13 @@ Value = tuple[str, str]
 AXES: Mapping[str, Mapping[str, str]] = {
     NAMES: {
         "short": "nodes and zones have short names",
-        "cloud": "names of nodes and zones begin with one another, differ in case, contain dots or are very long",
+        "cloud": "names of nodes and zones are prefixes of one another, differ only in case, contain dots or are very long",
     },
     SLICES: {
         "one": "one EndpointSlice holds all endpoints",
         "several": "endpoints are in three EndpointSlices",
         "each": "each endpoint has its own EndpointSlice",
-        "overlapping": "endpoints are in two EndpointSlices",
+        "overlapping": "two EndpointSlices contain the same endpoint",
         "empty": "the Service also has an EndpointSlice without endpoints",
     },
     ORDER: {"written": "endpoints are in the order of the scenario", "reversed": "endpoints are in reverse order"},
@@ -106,7 +106,7 @@ AXES: Mapping[str, Mapping[str, str]] = {
     CLIENT: {
         "pod": "clients are pods",
         "node": "clients run on the node, in the host network",
-        "endpoint": "clients are endpoints of the Service if their node has any",
+        "endpoint": "clients are endpoints of the Service, on nodes that have any",
     },
     ADDRESS: {
         "cluster-ip": "clients use the cluster IP if the scenario chooses no address",
@@ -123,14 +123,14 @@ AXES: Mapping[str, Mapping[str, str]] = {
     },
     TARGETS: {
         "number": "Services have the target ports of the scenario",
-        "named": "target ports have a name, for which pods have different numbers",
-        "lacking": "target ports have a name, which pods that are not ready lack",
+        "named": "target ports have a name, and pods have different numbers for it",
+        "lacking": "target ports have a name, and pods that are not ready have no such port",
     },
     LABELS: {
         "written": "pods and nodes have the labels of the scenario",
-        "empty": "labels of pods and nodes have empty values, and selectors as well",
+        "empty": "some labels have empty values, on pods, on nodes and in selectors",
         "changed": "labels of pods and nodes had other values before",
-        "removed": "pods that are not ready had the labels of other pods, and lost them",
+        "removed": "the selector matched pods that are not ready, until they lost their labels",
     },
     PROTOCOL: {
         "written": "Services have the protocols of the scenario",
@@ -142,14 +142,14 @@ AXES: Mapping[str, Mapping[str, str]] = {
     },
     NODES: {
         "complete": "nodes have all their labels before the Service exists",
-        "late": "nodes of one zone get their zone label after the EndpointSlices",
-        "remade": "a Node was deleted and created again before the Service",
-        "bare": "a proxy starts while its Node lacks addresses and podCIDR, which the Node gets after the slices",
+        "late": "nodes of one zone get their zone label after the EndpointSlices exist",
+        "remade": "a Node was deleted and created again before the Service existed",
+        "bare": "a proxy starts while its Node lacks addresses and podCIDR, which it gets after the EndpointSlices",
     },
     COMPONENTS: {
         "running": "components run without interruption",
-        "restarted": "a component was restarted after the first EndpointSlices or pods",
-        "dns-restarted": "the DNS server was restarted after the first EndpointSlices",
+        "restarted": "a component was restarted after the first EndpointSlices or pods existed",
+        "dns-restarted": "the DNS server was restarted after the first EndpointSlices existed",
         "disconnected": "components were disconnected from the API server during changes",
     },
     CONNECTIONS: {
@@ -164,7 +164,7 @@ AXES: Mapping[str, Mapping[str, str]] = {
         "deleted": "another client deletes the controller's EndpointSlices, and changes the labels of the Service",
     },
     BYSTANDERS: {
-        "none": "all other nodes count",
+        "none": "there are no additional nodes",
         "control-plane": "control plane nodes exist, some without a zone or CPU",
         "unready": "nodes exist whose readiness is False or Unknown, some without a zone or CPU",
     },
