@@ -41,7 +41,7 @@ Value = tuple[str, str]
 AXES: Mapping[str, Mapping[str, str]] = {
     NAMES: {
         "short": "nodes and zones have short names",
-        "cloud": "names of nodes and zones are prefixes of one another, differ only in case, contain dots or are very long",
+        "cloud": "names of nodes and zones are prefixes of each other, differ only in case, have dots or are very long",
     },
     SLICES: {
         "one": "one EndpointSlice holds all endpoints",
