@@ -32,7 +32,7 @@ FORCE = re.compile(
 
 _SHORT_FORMS = {
     "released behaviour differs since": "the KEP says otherwise, but Kubernetes has met this requirement since",
-    "released with the label topology since": "Kubernetes has had the label topology of this metric since",
+    "released with the label topology since": "this metric has had the label topology since Kubernetes",
     "released since": "Kubernetes has met this requirement since",
     "released: only ready": "in Kubernetes releases, only ready",
     "; released$": "; Kubernetes releases meet this requirement",
@@ -153,8 +153,8 @@ On this page you can look up why a requirement is a MUST, a SHOULD or a MAY. For
 page quotes the words of a KEP or API reference that the level is based on. For each SHOULD and MAY, the page gives the
 reason why the requirement is not a MUST.
 
-- **Each MUST is based on a sentence** that says what an implementation does. Sentences in motivations, goals and user
-  stories do not count.
+- **Each MUST of the core features is based on a sentence** that says what an implementation does. Sentences in
+  motivations, goals and user stories do not count.
 - **A claimed feature is mandatory.** If a KEP makes a feature optional, an implementation that claims it must
   support it on every kind of address, in each IP family and for each protocol. If an implementation does not claim the
   feature, the run skips the requirements of this feature.
