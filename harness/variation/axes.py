@@ -130,7 +130,7 @@ AXES: Mapping[str, Mapping[str, str]] = {
         "written": "pods and nodes have the labels of the scenario",
         "empty": "some labels have empty values, on pods, on nodes and in selectors",
         "changed": "labels of pods and nodes had other values before",
-        "removed": "the selector matched pods that are not ready, until they lost their labels",
+        "removed": "the selector matched pods that are not ready, until their labels changed",
     },
     PROTOCOL: {
         "written": "Services have the protocols of the scenario",
