@@ -19,7 +19,7 @@ from reference.proxy.objects import canonical
 
 @dataclass(frozen=True, slots=True)
 class ZoneLoad:
-    """Endpoints in a zone with the same load. `even` is the share that each endpoint would have under even load."""
+    """Endpoints of one zone with equal shares of the load. `even` is the share of each under even load."""
 
     zone: str
     endpoints: int

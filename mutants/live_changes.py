@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from ipaddress import ip_network
 from typing import Any
 
 from mutants.client_wrappers import Sink, controller_hearing, rewriting
@@ -103,6 +104,23 @@ def _without_ipv6_ranges(event: Event) -> Event:
 
 _hears("source-ranges-of-ipv4-alone", "The proxy ignores IPv6 ranges in loadBalancerSourceRanges.")(
     rewriting(_without_ipv6_ranges)
+)
+
+
+def _whole_octets(text: str) -> str:
+    network = ip_network(text, strict=False)
+    return str(network.supernet(new_prefix=network.prefixlen // 8 * 8))
+
+
+def _with_whole_octets(event: Event) -> Event:
+    if event.resource != "services" or not (ranges := event.object["spec"].get("loadBalancerSourceRanges")):
+        return event
+    widened = [_whole_octets(each) for each in ranges]
+    return Event(event.type, event.resource, with_spec(event.object, loadBalancerSourceRanges=widened))
+
+
+_hears("source-ranges-of-whole-octets", "Prefix lengths in loadBalancerSourceRanges are rounded down to octets.")(
+    rewriting(_with_whole_octets)
 )
 
 

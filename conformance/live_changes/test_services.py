@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_network
 from typing import Any
 
 from conformance.features import (
@@ -223,10 +224,10 @@ def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
     expect_outside("LoadBalancer", balanced, answer)
     with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed={a1, b1}):
         three_zones.patch_service(service, {"spec": {"type": "ClusterIP"}})
-        _bring_to(three_zones, service, "load-balancer", [])
+        _set_addresses(three_zones, service, "load-balancer", [])
         expect_outside("ClusterIP", balanced, nothing)
         three_zones.patch_service(service, {"spec": {"type": "LoadBalancer"}})
-        _bring_to(three_zones, service, "load-balancer", ["a2", "c1"])
+        _set_addresses(three_zones, service, "load-balancer", ["a2", "c1"])
         expect_outside("LoadBalancer again", service, answer)
 
     balanced = as_now(service)
@@ -275,12 +276,12 @@ def _hand_an_address_over(cluster: Cluster, kind: AddressKind, **fields: Any) ->
     )
 
     with expect_no_loss(cluster, giving, from_=[at_c1], allowed={a1}, to=kind):
-        _bring_to(cluster, giving, kind, ["c1"])
+        _set_addresses(cluster, giving, kind, ["c1"])
         expect_now(cluster, ExpectedTraffic("taken away", giving, {at_a1: NO_ANSWER, at_c1: {a1}}, to=kind))
-        _bring_to(cluster, taking, kind, ["a1", "c1"], handed)
+        _set_addresses(cluster, taking, kind, ["a1", "c1"], handed)
         expect_now(cluster, ExpectedTraffic("in other hands", giving, {at_a1: {b1}, at_c1: {a1}}, to=kind))
-        _bring_to(cluster, taking, kind, ["a1", "c1"])
-        _bring_to(cluster, giving, kind, ["a1", "c1"])
+        _set_addresses(cluster, taking, kind, ["a1", "c1"])
+        _set_addresses(cluster, giving, kind, ["a1", "c1"])
         expect_now(
             cluster,
             ExpectedTraffic("back", giving, {at_a1: {a1}, at_c1: {a1}}, to=kind),
@@ -288,8 +289,8 @@ def _hand_an_address_over(cluster: Cluster, kind: AddressKind, **fields: Any) ->
         )
 
 
-def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list[str], *others: Any) -> None:
-    """Set the external addresses of a Service to its own addresses for these nodes, plus `others`."""
+def _set_addresses(cluster: Cluster, service: Service, kind: AddressKind, nodes: list[str], *others: Any) -> None:
+    """Set a Service's load balancer IPs or external IPs to those that are routed to `nodes`, plus `others`."""
     addresses = [ip for each in [*(service.virtual[kind, node] for node in nodes), *others] for ip in each.values()]
     if kind == "external-ip":
         cluster.patch_service(service, {"spec": {"externalIPs": addresses}})
@@ -335,17 +336,17 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
     must_if=SOURCE_RANGES,
     features={LOAD_BALANCER},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges; e2e test of load balancer source ranges",
-    kills={"source-ranges-are-frozen", "source-ranges-outlive-their-removal"},
+    kills={"source-ranges-are-frozen", "source-ranges-outlive-their-removal", "source-ranges-of-whole-octets"},
 )
 def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="LoadBalancer", ipFamilies=["IPv4"])
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
     outside, inside = external_client("c1"), pod_client("a2")
-    only_outside, only_inside = (
-        f"{three_zones.backend.part(Probing, client=each).client_address(each, 'IPv4')}/32"
-        for each in (outside, inside)
+    from_outside, from_inside = (
+        three_zones.backend.part(Probing, client=each).client_address(each, "IPv4") for each in (outside, inside)
     )
+    only_outside, only_inside = f"{from_outside}/32", f"{from_inside}/32"
     everybody = by_all(a1, b1, of=[outside, inside])
     nobody_else: dict[ClientRef, Expected] = dict.fromkeys(everybody, NO_ANSWER)
     expect_now(three_zones, ExpectedTraffic("no ranges", service, everybody, to="load-balancer"))
@@ -355,12 +356,26 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
             (["192.0.2.0/24", only_outside], [outside]),
             ([only_inside], [inside]),
             (["0.0.0.0/0"], [outside, inside]),
+            (_all_except(from_inside), [outside]),
+            (_all_except(from_outside), [inside]),
             ([only_outside], [outside]),
             (None, [outside, inside]),
         ):
             three_zones.patch_service(service, {"spec": {"loadBalancerSourceRanges": ranges}})
             seen: Traffic = {**nobody_else, **by_all(a1, b1, of=clients)}
-            expect_now(three_zones, ExpectedTraffic(f"ranges {ranges}", service, seen, to="load-balancer"))
+            expect_now(three_zones, ExpectedTraffic(_shown(ranges), service, seen, to="load-balancer"))
+
+
+def _all_except(address: str) -> list[str]:
+    """Return the ranges that contain all addresses of a family except this one: one range of each prefix length."""
+    alone = ip_network(address)
+    others = (alone.supernet(new_prefix=length - 1) for length in range(1, alone.max_prefixlen + 1))
+    return [str(next(half for half in each.subnets() if alone[0] not in half)) for each in others]
+
+
+def _shown(ranges: list[str] | None) -> str:
+    """Name the ranges in a failure. A long list is the output of `_all_except`."""
+    return f"ranges {ranges}" if len(ranges or ()) < 4 else f"{len(ranges or ())} ranges, which exclude one address"
 
 
 @requirement(
@@ -379,7 +394,8 @@ def test_source_ranges_of_both_families(three_zones: Cluster) -> None:
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
     outside, inside = external_client("c1"), pod_client("a2")
     outside_v4 = f"{three_zones.backend.part(Probing, client=outside).client_address(outside, 'IPv4')}/32"
-    inside_v6 = f"{three_zones.backend.part(Probing, client=inside).client_address(inside, 'IPv6')}/128"
+    from_inside = three_zones.backend.part(Probing, client=inside).client_address(inside, "IPv6")
+    inside_v6 = f"{from_inside}/128"
 
     def expect(ranges: list[str] | None, **clients: list[Client]) -> None:
         three_zones.patch_service(service, {"spec": {"loadBalancerSourceRanges": ranges}})
@@ -388,7 +404,7 @@ def test_source_ranges_of_both_families(three_zones: Cluster) -> None:
             three_zones,
             *(
                 ExpectedTraffic(
-                    f"{family}, ranges {ranges}",
+                    f"{family}, {_shown(ranges)}",
                     service,
                     {**nobody, **by_all(a1, b1, of=of)},
                     to="load-balancer",
@@ -401,6 +417,7 @@ def test_source_ranges_of_both_families(three_zones: Cluster) -> None:
     expect(None, IPv4=[outside, inside], IPv6=[outside, inside])
     expect([outside_v4, inside_v6], IPv4=[outside], IPv6=[inside])
     expect(["203.0.113.0/24", "::/0"], IPv4=[], IPv6=[outside, inside])
+    expect([outside_v4, *_all_except(from_inside)], IPv4=[outside], IPv6=[outside])
 
 
 @requirement(

@@ -101,7 +101,7 @@ def images_in(objects: tuple[Object, ...]) -> list[str]:
 
 def _ready(given: Any) -> tuple[Workload, ...]:
     if not isinstance(given, list) or not given:
-        raise UsageError(f"key kind.ready: expected a list of {', '.join(_WORKLOADS)}, each with NAMESPACE/NAME")
+        raise UsageError("key kind.ready: expected a list of workloads, for example [{daemonset: kube-system/mine}]")
     return tuple(_workload(each, f"kind.ready[{number}]") for number, each in enumerate(given))
 
 

@@ -29,7 +29,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Reachability:
+class ProbeMethod:
+    """How a run sends its probes (`PACKETS` or `AGNHOST`), and why."""
+
     probes: str
     why: str
 
@@ -43,17 +45,17 @@ class Reachability:
         return f"probes are sent with agnhost in pods, through the API server: {self.why}"
 
 
-def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Reachability:
+def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> ProbeMethod:
     """Return how to send probes from these nodes. Raises `UnavailableError` if `PACKETS` is wanted but not possible."""
     if wanted == AGNHOST:
-        return Reachability(AGNHOST, "as set by option probes")
+        return ProbeMethod(AGNHOST, "as set by option probes")
     try:
         engine = _find_engine([each for each in nodes if each["metadata"]["name"] in names.values()])
     except UnavailableError as error:
         if wanted == PACKETS:
             raise UnavailableError(f"`probes: packets` is not possible: {error}") from error
-        return Reachability(AGNHOST, str(error).splitlines()[0])
-    return Reachability(PACKETS, f"nodes are containers of {engine} on this machine")
+        return ProbeMethod(AGNHOST, str(error).splitlines()[0])
+    return ProbeMethod(PACKETS, f"nodes are containers of {engine} on this machine")
 
 
 def _find_engine(nodes: Sequence[Object]) -> str:

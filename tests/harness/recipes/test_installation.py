@@ -72,7 +72,7 @@ def test_files_are_relative_to_the_recipe(tmp_path: Path) -> None:
         ),
         ({"objects": [AGENT], "images": ["none.tar"]}, r"key kind.images\[0\]: there is no file 'none.tar'"),
         ({"objects": [AGENT], "cni": "none.yaml"}, "key kind.cni: there is no file 'none.yaml'"),
-        ({"objects": [AGENT], "ready": []}, "key kind.ready: expected a list of daemonset, deployment, statefulset"),
+        ({"objects": [AGENT], "ready": []}, "key kind.ready: expected a list of workloads, for example"),
         ({"objects": [AGENT], "ready": [{"pod": "a/b"}]}, r"key kind.ready\[0\]: unknown key 'pod'"),
         ({"objects": [AGENT], "ready": [{"daemonset": "b"}]}, "daemonset: expected NAMESPACE/NAME, not 'b'"),
         ({"objects": [AGENT], "ready_seconds": -1}, "key kind.ready_seconds: expected seconds from 0 to 600"),

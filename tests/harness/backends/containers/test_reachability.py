@@ -47,4 +47,4 @@ def test_agnhost_can_be_required_on_any_cluster() -> None:
 
 
 def test_packets_add_abilities() -> None:
-    assert {Ability.OPEN_CONNECTIONS, Ability.LOAD_BALANCER} <= reachability.Reachability("packets", "").abilities
+    assert {Ability.OPEN_CONNECTIONS, Ability.LOAD_BALANCER} <= reachability.ProbeMethod("packets", "").abilities
