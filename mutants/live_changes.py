@@ -80,6 +80,14 @@ def ignores_ip_mode(service: Object, _: Object) -> Object:
     return _with_ingress(service, [{**each, "ipMode": "VIP"} for each in _ingress(service)])
 
 
+@_of_services(
+    "ip-mode-of-all-addresses", "If one load balancer address has ipMode Proxy, the proxy handles none of them."
+)
+def ip_mode_of_all_addresses(service: Object, _: Object) -> Object:
+    modes = {each.get("ipMode") or "VIP" for each in _ingress(service)}
+    return _with_ingress(service, [{**each, "ipMode": min(modes)} for each in _ingress(service)])
+
+
 @_of_services("source-ranges-are-frozen", "The proxy ignores changes of loadBalancerSourceRanges.")
 def source_ranges_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, loadBalancerSourceRanges=before["spec"].get("loadBalancerSourceRanges"))

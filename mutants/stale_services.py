@@ -16,7 +16,7 @@ from reference.proxy.conntrack import Conntrack
 from reference.proxy.decision import Decision, Endpoint, Family, Forward, ServicePort, decide
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Endpoint as Destination
-from reference.proxy.ruleset import Ruleset
+from reference.proxy.ruleset import Ruleset, ServiceAddress
 from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Table
 
@@ -66,6 +66,36 @@ _register(
     "kubernetes#139628",
     symptom=_FLOW,
     state=partial(_KeepsFlows, left=lambda endpoints: endpoints == frozenset()),
+)
+
+
+class _KeepsFlowsToFoundEndpoints(Table):
+    def __init__(self, family: Family) -> None:
+        super().__init__(family)
+        self._found: set[tuple[ServiceAddress, Destination]] = set()
+
+    def ruleset(self, pods: tuple[str, ...], own: tuple[str, ...]) -> Ruleset:
+        self._found = {(service, each) for service in self.services() for each in self.endpoints(service) or ()}
+        return super().ruleset(pods, own)
+
+    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
+        return [
+            replace(changes, stale=[each for each in changes.stale if (each.service, each.endpoint) not in self._found])
+            for changes in super().take_changes(most)
+        ]
+
+
+class _KeepsOldFlows(State):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.tables = {family: _KeepsFlowsToFoundEndpoints(family) for family in FAMILIES}
+
+
+_register(
+    "leaves-udp-flows-from-before-its-start",
+    "UDP flows to endpoints that existed when the proxy started are not deleted when the endpoints are removed.",
+    symptom=_FLOW,
+    state=_KeepsOldFlows,
 )
 
 

@@ -307,7 +307,7 @@ def _set_addresses(cluster: Cluster, service: Service, kind: AddressKind, nodes:
     features={LOAD_BALANCER},
     source="KEP-1860, Proposal (Proxy would be used in order to disable the shortcut)",
     since="1.30",
-    kills={"ip-mode-is-frozen", "ignores-ip-mode"},
+    kills={"ip-mode-is-frozen", "ip-mode-of-all-addresses", "ignores-ip-mode"},
 )
 def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="LoadBalancer")
@@ -315,17 +315,26 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     for each in (service, beside):
         three_zones.publish(each, [endpoint(a1), endpoint(b1)])
-    addresses = [ip for node in ("a1", "c1") for ip in service.virtual["load-balancer", node].values()]
+    everybody = by_all(a1, b1)
 
-    def expect_mode(mode: str, seen: Traffic) -> None:
-        status = {"status": {"loadBalancer": {"ingress": [{"ip": each, "ipMode": mode} for each in addresses]}}}
+    def expect_modes(**modes: str) -> None:
+        """Give the addresses of each node this mode, and expect the clients on nodes with mode VIP to be answered."""
+        ingress = [
+            {"ip": ip, "ipMode": mode}
+            for node, mode in modes.items()
+            for ip in service.virtual["load-balancer", node].values()
+        ]
+        status = {"status": {"loadBalancer": {"ingress": ingress}}}
         three_zones.api.patch("services", three_zones.namespace, service.name, status, subresource="status")
-        expect_now(three_zones, ExpectedTraffic(f"ipMode {mode}", service, seen, to="load-balancer"))
+        seen: Traffic = {node: everybody[node] if mode == "VIP" else NO_ANSWER for node, mode in modes.items()}
+        expect_now(three_zones, ExpectedTraffic(f"ipMode {modes}", service, seen, to="load-balancer"))
 
-    expect_mode("VIP", by_all(a1, b1))
+    expect_modes(a1="VIP", c1="VIP")
     with expect_no_loss(three_zones, beside, from_=["a2", "c1"], allowed={a1, b1}, to="load-balancer"):
-        expect_mode("Proxy", NOBODY)
-        expect_mode("VIP", by_all(a1, b1))
+        expect_modes(a1="Proxy", c1="VIP")
+        expect_modes(a1="Proxy", c1="Proxy")
+        expect_modes(a1="VIP", c1="Proxy")
+        expect_modes(a1="VIP", c1="VIP")
 
 
 @requirement(

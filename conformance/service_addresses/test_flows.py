@@ -21,6 +21,7 @@ from conformance.features import (
 )
 from conformance.live_changes.snapshots import UNUSED, give_node_port
 from trafficdist import (
+    PROXY,
     SHOULD,
     UDP,
     Cluster,
@@ -97,6 +98,29 @@ def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
         for address in ("load-balancer", "external-ip"):
             for client in (external_client("a2"), "a2"):
                 flows.enter_context(expect_flow_moves(three_zones, service, client, before=a1, after=b1, to=address))
+        three_zones.publish(service, [endpoint(b1)])
+
+
+@requirement(
+    "SERVICE/udp-flows-older-than-the-proxy-leave-a-removed-endpoint",
+    "A UDP client that keeps using one source port at a cluster IP or a node port while the proxy restarts reaches a "
+    "remaining endpoint after its previous endpoint was removed.",
+    level=SHOULD,
+    must_if=UDP_FLOWS,
+    features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
+    source=HABIT,
+    kills={"leaves-udp-flows-from-before-its-start"},
+)
+def test_udp_flows_older_than_the_proxy_move(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[UDP], type="NodePort")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    with ExitStack() as flows:
+        flows.enter_context(expect_flow_moves(three_zones, service, "a2", before=a1, after=b1))
+        flows.enter_context(
+            expect_flow_moves(three_zones, service, external_client("b1"), before=a1, after=b1, to="node-port")
+        )
+        three_zones.restart(PROXY)
         three_zones.publish(service, [endpoint(b1)])
 
 
