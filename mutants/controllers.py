@@ -29,6 +29,11 @@ def endpoints_without_zone(service: Object, endpoint: Object) -> Object:
     return without(endpoint, "zone")
 
 
+@_faults.miswrites("references-without-namespace", "The controller writes no namespace in targetRef.")
+def references_without_namespace(service: Object, endpoint: Object) -> Object:
+    return {**endpoint, "targetRef": without(endpoint["targetRef"], "namespace")}
+
+
 @_faults.miswrites("terminating-means-ready", "The controller marks terminating endpoints that are serving as ready.")
 def terminating_means_ready(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
@@ -118,6 +123,20 @@ def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **option
         {**port, "targetPort": names.get(port["targetPort"], port["targetPort"])} for port in service["spec"]["ports"]
     ]
     return plan_service(with_spec(service, ports=ports), pods, *others, **options)
+
+
+@_faults.misplans(
+    "pods-without-the-named-port-fail-the-sync", "The sync of a Service fails while a pod lacks a named target port."
+)
+def pods_without_the_named_port_fail_the_sync(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
+    pods = list(pods)
+    named = {port["targetPort"] for port in service["spec"].get("ports") or () if isinstance(port["targetPort"], str)}
+    for pod in pods:
+        containers = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
+        missing = named - {port.get("name") for each in containers for port in each.get("ports") or ()}
+        if missing:
+            raise ValueError(f"no port {missing}")
+    return plan_service(service, pods, *others, **options)
 
 
 @_faults.remembers(

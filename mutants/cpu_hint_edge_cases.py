@@ -9,7 +9,7 @@ from typing import Any
 
 from mutants.controller_edge_cases import unasked
 from mutants.mutant import Mutant
-from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, with_spec, without
+from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewritten, with_spec, without
 from reference.client import Object
 from reference.endpointslice.allocation import Threshold, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome
@@ -151,6 +151,48 @@ def own_zone_first_at_first_only(
 
 def _unhinted(endpoint: Object) -> str:
     return str(sorted(without(endpoint, "hints").items()))
+
+
+@_faults.misplans(
+    "node-hints-outlive-the-annotation",
+    "An endpoint with node hints keeps them when hints by CPU replace its zone hints.",
+)
+def node_hints_outlive_the_annotation(
+    service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any
+) -> SlicePlan:
+    existing = list(existing)
+    right = plan_service(service, pods, nodes, existing, **options)
+    before = {
+        one["targetRef"]["uid"]: one["hints"]["forNodes"]
+        for each in existing
+        for one in each.get("endpoints") or ()
+        if (one.get("hints") or {}).get("forNodes")
+    }
+
+    def kept(one: Object) -> Object:
+        nodes_before = before.get(one["targetRef"]["uid"])
+        return {**one, "hints": {**one["hints"], "forNodes": nodes_before}} if nodes_before and "hints" in one else one
+
+    return rewritten(right, lambda each: {**each, "endpoints": list(map(kept, each["endpoints"]))})
+
+
+@_faults.misplans(
+    "moves-whole-surpluses-only",
+    "There are no hints if no zone has at least one endpoint more than its share, but a zone has too few endpoints.",
+)
+def moves_whole_surpluses_only(service: Object, *others: Any, **options: Any) -> SlicePlan:
+    right = plan_service(service, *others, **options)
+    shares, rule = options["zones"].shares, rules(options["features"])
+    for family in right.families.values():
+        zones = Counter(one.get("zone", "") for slices in family.slices for one in slices)
+        found = allocate(shares, sum(zones.values()), rule.to_add)
+        if isinstance(found, NoHintsReason):
+            continue
+        surpluses = [zones[zone] * found.unit - each.desired for zone, each in found.portions.items()]
+        too_few = any(zones[zone] < each.minimum for zone, each in found.portions.items())
+        if too_few and max(surpluses) < found.unit:
+            return plan_service(unasked(service), *others, **options)
+    return right
 
 
 @_faults.misplans(

@@ -175,11 +175,12 @@ def counts_unready_endpoints(*arguments: Any, **options: Any) -> SlicePlan:
     "guesses-unknown-zones", "The controller treats an endpoint with an unknown zone as an endpoint in zone a."
 )
 def guesses_unknown_zones(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> SlicePlan:
-    return plan_service(service, pods, {name: _in_some_zone(node) for name, node in nodes.items()}, *others, **options)
+    return plan_service(service, pods, {name: _in_zone(node, "a") for name, node in nodes.items()}, *others, **options)
 
 
-def _in_some_zone(node: Object) -> Object:
-    labels = {"topology.kubernetes.io/zone": "a", **(node["metadata"].get("labels") or {})}
+def _in_zone(node: Object, zone: str) -> Object:
+    """Return the node in `zone`, if it has no zone."""
+    labels = {"topology.kubernetes.io/zone": zone, **(node["metadata"].get("labels") or {})}
     return {**node, "metadata": {**node["metadata"], "labels": labels}}
 
 
@@ -324,6 +325,11 @@ MUTANTS[-1] = replace(MUTANTS[-1], draw="beside=pods")
 @_miscounts("leaves-out-nodes-without-zone", "The controller silently ignores nodes without a zone.")
 def leaves_out_nodes_without_zone(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node_zone(node)}
+
+
+@_miscounts("counts-nodes-without-zone-as-a-zone", "The controller counts the nodes without a zone as one more zone.")
+def counts_nodes_without_zone_as_a_zone(nodes: Nodes) -> Nodes:
+    return {name: node if node_zone(node) else _in_zone(node, "unknown") for name, node in nodes.items()}
 
 
 @_miscounts("leaves-out-nodes-without-cpu", "The controller ignores nodes with unknown CPU.")

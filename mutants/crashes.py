@@ -52,6 +52,15 @@ class _CrashingProxy(_CrashingComponent, ServiceProxy):
         return [None]
 
 
+class _CrashingOnSourceRanges(_CrashingComponent, ServiceProxy):
+    """Crashes on a Service with loadBalancerSourceRanges."""
+
+    def _take(self, seconds: float | None) -> list[Event | None]:
+        events = super()._take(seconds)
+        services = [each.object for each in events if each and each.resource == "services" and each.object]
+        return [None] if any(each.get("spec", {}).get("loadBalancerSourceRanges") for each in services) else events
+
+
 class _CrashingController(_CrashingComponent, EndpointSliceController):
     """Crashes after a pod whose node does not exist. With `hangs`, it processes no later events instead."""
 
@@ -114,6 +123,12 @@ MUTANTS = [
         "The proxy crashes on a slice of type FQDN.",
         symptom=ENDED,
         proxy=partial(_CrashingProxy, is_odd=_of_names),
+    ),
+    Mutant(
+        "crashes-on-source-ranges",
+        "The proxy crashes on a Service with loadBalancerSourceRanges.",
+        symptom=ENDED,
+        proxy=_CrashingOnSourceRanges,
     ),
     Mutant(
         "hangs-on-slices-without-ports",

@@ -14,6 +14,7 @@ from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.conditions import ACCEPTED, HONORED, PROGRAMMED, Condition
 from reference.endpointslice.status import ConditionWriter
 from reference.features import Features
+from reference.objects.timestamps import timestamp
 
 MUTANTS: list[Mutant] = []
 
@@ -50,6 +51,18 @@ def _with_the_field_alone(client: Client, *, features: Features, **options: Any)
     return made(client, features=features, **options)
 
 
+def _first_failure_only(client: Client, **options: Any) -> EndpointSliceController:
+    seen: set[str] = set()
+
+    def change(event: Object) -> Object | None:
+        about = event["involvedObject"]["uid"]
+        is_first = about not in seen
+        seen.add(about)
+        return event if is_first else None
+
+    return _of_failures(change)(client, **options)
+
+
 MUTANTS += [
     Mutant(
         "tells-nobody-of-failures",
@@ -64,6 +77,13 @@ MUTANTS += [
         "",
         WRITTEN,
         controller=_with_the_field_alone,
+    ),
+    Mutant(
+        "tells-of-the-first-failure-only",
+        "The controller writes an Event only when a sync of a Service fails for the first time.",
+        "",
+        WRITTEN,
+        controller=_first_failure_only,
     ),
     Mutant(
         "failures-are-normal-events",
@@ -105,6 +125,20 @@ class _WrongConditionsController(EndpointSliceController):
         super().__init__(client, status=partial(_WrongConditions, lie=lie()), **options)
 
 
+def _timed(name: str, sentence: str, time_of: Callable[[Object, Object | None], str]) -> Mutant:
+    """Return a mutant that sets lastTransitionTime. `time_of` gets the condition to write and the stored condition."""
+
+    class Writer(ConditionWriter):
+        def _write(self, service: Object, status: Object) -> bool:
+            stored = {each["type"]: each for each in (service.get("status") or {}).get("conditions") or ()}
+            conditions = [
+                {**each, "lastTransitionTime": time_of(each, stored.get(each["type"]))} for each in status["conditions"]
+            ]
+            return super()._write(service, {**status, "conditions": conditions})
+
+    return Mutant(name, sentence, "", WRITTEN, controller=partial(EndpointSliceController, status=Writer))
+
+
 def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[Key, Conditions], Conditions]]:
     """Set the status of the condition `kind` if the condition `if_` is True. If `if_` is empty, always set it."""
 
@@ -130,6 +164,10 @@ def _bare_name(_: Key, right: Conditions) -> Conditions:
     return [*right, Condition("TrafficDistributionBalanced", "True", "Balanced", "shares are even")] if right else right
 
 
+def _without_node_hints(_: Key, right: Conditions) -> Conditions:
+    return [replace(each, status="True") if each.reason == "EndpointWithoutNodeHints" else each for each in right]
+
+
 def _condition(name: str, sentence: str, lie: Callable[[], Callable[[Key, Conditions], Conditions]]) -> Mutant:
     return Mutant(name, sentence, "", WRITTEN, controller=partial(_WrongConditionsController, lie=lie))
 
@@ -150,6 +188,21 @@ MUTANTS += [
         "says-honored-when-programmed",
         "The Honored condition is True as soon as hints are written.",
         _turned(HONORED, "True", if_=PROGRAMMED),
+    ),
+    _condition(
+        "programmed-by-zone-hints-alone",
+        "The Programmed condition of PreferSameNode is True as soon as all endpoints have zone hints.",
+        lambda: _without_node_hints,
+    ),
+    _timed(
+        "condition-has-the-time-of-its-write",
+        "When a condition of a Service is written, all conditions get the current time as lastTransitionTime.",
+        lambda _, __: timestamp(),
+    ),
+    _timed(
+        "condition-keeps-its-first-time",
+        "The lastTransitionTime of a condition never changes.",
+        lambda written, stored: str((stored or written)["lastTransitionTime"]),
     ),
     _condition("says-honored-of-nothing", "The Honored condition is never True.", _turned(HONORED, "Unknown")),
     _condition(

@@ -43,6 +43,35 @@ def test_endpoint_carries_node_and_zone(three_zones: Cluster) -> None:
 
 
 @requirement(
+    "SLICE/endpoint-refers-to-its-pod",
+    "The targetRef of each endpoint has the kind, the namespace and the name of its pod.",
+    level=SHOULD,
+    features={ENDPOINT_SLICES},
+    source="discovery/v1 Endpoint.targetRef (a reference to a Kubernetes object that represents this endpoint); "
+    "core/v1 ObjectReference.namespace",
+    kills={"references-without-namespace"},
+)
+def test_endpoint_refers_to_its_pod(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    for name, node in (("p1", "a1"), ("p2", "b1")):
+        three_zones.create_pod(name, node, labels=WEB)
+    expect_hints(three_zones, service, {"p1": None, "p2": None})
+
+    expect_eventually(
+        three_zones,
+        f"references of the endpoints of service {service.name}",
+        lambda: sorted(
+            {
+                tuple(endpoint["targetRef"].get(field, "") for field in ("kind", "namespace", "name"))
+                for each in three_zones.slices(service)
+                for endpoint in each.get("endpoints") or ()
+            }
+        ),
+        expected=[("Pod", three_zones.namespace, name) for name in ("p1", "p2")],
+    )
+
+
+@requirement(
     "SLICE/conditions-of-endpoints",
     "An endpoint is ready if its pod is ready and not being deleted, serving if its pod is ready, and terminating if "
     "its pod is being deleted.",
@@ -200,8 +229,8 @@ def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServicePort.targetPort (named ports); discovery/v1 EndpointSlice.ports",
-    kills={"init-containers-name-ports", "named-ports-resolve-once"},
-    fixes={"ports": "the scenario compares all ports"},
+    kills={"init-containers-name-ports", "named-ports-resolve-once", "pods-without-the-named-port-fail-the-sync"},
+    fixes={"ports": "the scenario compares all ports", "family": "the scenario reads IPv4 slices"},
 )
 def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, ports=[Port(80, target="web")])
@@ -215,6 +244,24 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
     }
     seen = {name: [port for every in each.slices for port in ports[every]] for name, each in written.items()}
     three_zones.expect_equal("ports in the slices of each pod", expected={"p1": [8080], "p2": [9090]}, observed=seen)
+
+    # A controller may leave out pods without the named port, or write them to slices without ports.
+    three_zones.create_pod("other", "a1", labels=WEB, container_ports=[("admin", 7070, "TCP")])
+    three_zones.create_pod("none", "a1", labels=WEB)
+    three_zones.create_pod("p3", "a1", labels=WEB, container_ports=[("web", 9191, "TCP")])
+    expect_eventually(
+        three_zones,
+        f"named ports of the pods of service {service.name}",
+        lambda: sorted(
+            [endpoint["targetRef"]["name"], port["port"]]
+            for each in three_zones.slices(service)
+            for port in each.get("ports") or ()
+            for endpoint in each.get("endpoints") or ()
+            if each["addressType"] == "IPv4"
+        ),
+        expected=[["p1", 8080], ["p2", 9090], ["p3", 9191]],
+        stays=True,
+    )
 
 
 @requirement(

@@ -78,14 +78,15 @@ def test_unready_nodes_do_not_count(three_zones: Cluster, zone: str) -> None:
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.21",
     as_="released",
-    kills={"leaves-out-nodes-without-zone"},
+    kills={"counts-nodes-without-zone-as-a-zone", "leaves-out-nodes-without-zone"},
 )
-def test_one_node_without_zone_ends_hints(three_zones: Cluster) -> None:
+@pytest.mark.parametrize("zones", ["abc", "aaaabbbbcccc"])  # fewer and more endpoints than zones, if "" were a zone
+def test_one_node_without_zone_ends_hints(three_zones: Cluster, zones: str) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
-    three_zones.nodes.create("x9", "")
-    create_pods(three_zones, "abc")
+    three_zones.nodes.create("x9", "", cpu_milli=8000)
+    create_pods(three_zones, zones)
 
-    expect_hints(three_zones, create_auto(three_zones), unhinted("abc"))
+    expect_hints(three_zones, create_auto(three_zones), unhinted(zones))
 
 
 def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:

@@ -8,6 +8,7 @@ because the KEP requires less than 20 %, releases allow 20 %, and floating point
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
@@ -31,6 +32,18 @@ from trafficdist import (
 
 EXAMPLE = {"a": 20, "b": 16, "c": 14}
 """The cores of the KEP's example, which are 40, 32 and 28 % of the total."""
+
+SMALL_ZONES: Mapping[str, tuple[Mapping[str, int], str, Mapping[str, int]]] = {
+    # Zones need more than 3.9, 3.9, 3.9 and 0.8 of 15 endpoints.
+    "fractions of three zones": (
+        {"a": 14, "b": 14, "c": 14, "d": 3},
+        "aaaaabbbbbccccc",
+        {"a": 4, "b": 4, "c": 4, "d": 1},
+    ),
+    # Zones need more than 9.6, 0.2 and 0.2 of 12 endpoints.
+    "two endpoints of one zone": ({"a": 96, "b": 2, "c": 2}, "a" * 12, {"a": 10, "b": 1, "c": 1}),
+}
+"""The cores of zones, the zones of the endpoints, and the fewest endpoints that each zone needs."""
 
 
 @requirement(
@@ -87,6 +100,25 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
 
     # Zones need more than 1.6 and 0.9 of 3 endpoints.
     expect_hint_counts(three_zones, create_auto(three_zones), {large: 2, small: 1})
+
+
+@requirement(
+    "KEP-2433/small-zones-get-their-shares",
+    "A zone gets enough endpoints to be overloaded by less than 20 %, even if every other zone has only a fraction of "
+    "an endpoint more than its share, or if a single zone gives endpoints to several others.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (attempt to redistribute endpoints to get below this threshold; below 20 %)",
+    as_="kep",
+    kills={"moves-whole-surpluses-only", "takes-the-other-thresholds"},
+)
+@pytest.mark.parametrize("case", list(SMALL_ZONES))
+def test_small_zones_get_their_shares(three_zones: Cluster, case: str) -> None:
+    cores, zones, fewest = SMALL_ZONES[case]
+    size_zones(three_zones, **cores)
+    create_pods(three_zones, zones)
+
+    expect_min_hint_counts(three_zones, create_auto(three_zones), fewest, endpoints=len(zones))
 
 
 @requirement(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from conformance.features import CONDITIONS, HONORED, PREFER_CLOSE, PREFER_SAME_NODE, ROUTING
 from trafficdist import (
+    API_SERVER,
     MUST,
     PROXY,
     SHOULD,
@@ -18,10 +19,12 @@ from trafficdist import (
     expect_eventually,
     expect_hints,
     expect_traffic,
+    release,
     requirement,
 )
 
 WEB = {"app": "web"}
+LONG_AGO = "2001-02-03T04:05:06Z"
 STANDARD = {"TrafficDistributionAccepted", "TrafficDistributionProgrammed", "TrafficDistributionHonored"}
 ACCEPTED, PROGRAMMED, HONORED_TYPE = (f"TrafficDistribution{word}" for word in ("Accepted", "Programmed", "Honored"))
 
@@ -96,6 +99,57 @@ def test_written_hints_are_programmed(three_zones: Cluster) -> None:
     expect_condition(three_zones, service, PROGRAMMED, "False")
     three_zones.patch_service(service, {"spec": {"trafficDistribution": None}})
     expect_condition(three_zones, service, PROGRAMMED, None)
+
+
+@requirement(
+    "KEP-4444/programmed-means-stored-hints",
+    "The condition TrafficDistributionProgrammed is False on a Service with PreferSameNode while the API server drops "
+    "the node hints that the controller writes.",
+    level=MUST,
+    features={CONDITIONS, PREFER_SAME_NODE},
+    source="KEP-4444, Status Reporting (successfully populated the EndpointSlice hints)",
+    since="1.34",
+    kills={"programmed-by-zone-hints-alone", "says-programmed-when-accepted"},
+)
+def test_dropped_node_hints_are_not_programmed(three_zones: Cluster) -> None:
+    three_zones.restart(API_SERVER, release("1.34"))
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    expect_condition(three_zones, service, ACCEPTED, "True")
+    three_zones.restart(API_SERVER, release("1.34", PreferSameTrafficDistribution=False))
+    three_zones.create_pod("p1", "a1", labels=WEB)
+
+    expect_hints(three_zones, service, {"p1": Hints(zones=("a",))}, exactly=True)
+    expect_condition(three_zones, service, PROGRAMMED, "False")
+
+
+@requirement(
+    "KEP-4444/condition-keeps-the-time-of-its-transition",
+    "The lastTransitionTime of a condition changes only when the status of this condition changes.",
+    level=MUST,
+    features={CONDITIONS, PREFER_CLOSE},
+    source="KEP-4444, Status Reporting; meta/v1 Condition.lastTransitionTime (the last time the condition transitioned "
+    "from one status to another)",
+    kills={"condition-has-the-time-of-its-write", "condition-keeps-its-first-time"},
+)
+def test_condition_keeps_the_time_of_its_transition(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    expect_condition(three_zones, service, ACCEPTED, "True")
+    expect_condition(three_zones, service, PROGRAMMED, "False")
+
+    # Times have whole seconds, so the conditions get an older time instead of waiting for a second to pass.
+    old = [{**each, "lastTransitionTime": LONG_AGO} for each in conditions_of(three_zones, service).values()]
+    status = {"status": {"conditions": old}}
+    three_zones.api.patch("services", three_zones.namespace, service.name, status, subresource="status")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_condition(three_zones, service, PROGRAMMED, "True")
+    times = {kind: each.get("lastTransitionTime") for kind, each in conditions_of(three_zones, service).items()}
+    is_old = {kind: times.get(kind) == LONG_AGO for kind in (ACCEPTED, PROGRAMMED)}
+    three_zones.expect_equal(
+        f"conditions of service {service.name} have the time from before the pod was ready",
+        expected={ACCEPTED: True, PROGRAMMED: False},
+        observed=is_old,
+        explanation=str(times),
+    )
 
 
 @requirement(

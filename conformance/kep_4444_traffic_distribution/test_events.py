@@ -7,6 +7,7 @@ from trafficdist import (
     CONTROLLER,
     MUST,
     Cluster,
+    Hints,
     Service,
     create_unwritable_pod,
     evidence_of_successful_sync,
@@ -15,6 +16,7 @@ from trafficdist import (
     release,
     requirement,
     warnings_about,
+    written_endpoints,
 )
 
 WEB, OTHER = {"app": "web"}, {"app": "other"}
@@ -55,12 +57,51 @@ def test_failed_sync_is_an_event_while_the_gate_is_off(three_zones: Cluster) -> 
     _expect_warned(three_zones, three_zones.create_service(selector=WEB), True)
 
 
-def _expect_warned(cluster: Cluster, service: Service, warned: bool) -> None:
+@requirement(
+    "KEP-4444/failure-after-a-recovery-is-an-event",
+    "When syncs of a Service fail, succeed again and later fail again, the later failure is also an Event of type "
+    "Warning, even if the Events of the first failure are deleted.",
+    level=MUST,
+    features={ENDPOINT_SLICES, SYNC_EVENTS},
+    source="KEP-4444, Monitoring Requirements (visible as an Event on the respective Service object)",
+    kills={"tells-of-the-first-failure-only", "tells-nobody-of-failures"},
+)
+def test_failure_after_a_recovery_is_an_event(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    three_zones.create_pod("fine", "b1", labels=WEB)
+    fine = {"fine": Hints(zones=("b",))}
+    expect_hints(three_zones, service, fine)
+    create_unwritable_pod(three_zones, "p1", "a1", labels=WEB)
+    _expect_warned(three_zones, service, True, unless_written="p1-beside")
+
+    for name in ("p1", "p1-beside"):
+        three_zones.api.delete("pods", three_zones.namespace, name, grace_seconds=0)
+    three_zones.create_pod("later", "b1", labels=WEB)
+    expect_hints(three_zones, service, {**fine, "later": Hints(zones=("b",))})
+    three_zones.settle()
+    for event in warnings_about(three_zones, service):  # as if they had expired
+        three_zones.api.delete("events", three_zones.namespace, event["metadata"]["name"])
+    _expect_warned(three_zones, service, False)
+    create_unwritable_pod(three_zones, "p2", "a1", labels=WEB)
+    _expect_warned(three_zones, service, True, unless_written="p2-beside")
+
+
+def _expect_warned(cluster: Cluster, service: Service, warned: bool, *, unless_written: str = "") -> None:
+    """Expect Events of type Warning about a Service, or none.
+
+    The result is inconclusive if no sync failed: slices exist, or an endpoint of the pod `unless_written` exists.
+    """
+
+    def succeeded() -> str:
+        if unless_written and unless_written not in written_endpoints(cluster, service):
+            return ""
+        return evidence_of_successful_sync(cluster, service)
+
     expect_eventually(
         cluster,
         f"service {service.name} has Events of type Warning",
         lambda: bool(warnings_about(cluster, service)),
         expected=warned,
         explain=lambda: "\n".join(event["message"] for event in warnings_about(cluster, service)),
-        unless=lambda: evidence_of_successful_sync(cluster, service) if warned else "",
+        unless=lambda: succeeded() if warned else "",
     )

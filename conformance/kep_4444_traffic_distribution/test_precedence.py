@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from conformance.features import PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import create_pods, own_zones, size_zones
 from conformance.skew import SERVERS, SHARED_OUT, WEB
 from trafficdist import (
     MUST,
@@ -94,6 +95,28 @@ def test_field_changes_nothing_under_the_annotation(three_zones: Cluster) -> Non
         three_zones.settle()
         after = _sorted(expect_hint_counts(three_zones, service, SHARED_OUT))
         three_zones.expect_equal(f"pods by zone with trafficDistribution {value}", expected=before, observed=after)
+
+
+@requirement(
+    "KEP-4444/annotation-ends-node-hints",
+    "When the topology annotation of a Service with PreferSameNode is set to Auto, its endpoints lose their node "
+    "hints, even if each endpoint keeps its zone hint.",
+    level=MUST,
+    features={PREFER_SAME_NODE, TOPOLOGY_MODE},
+    source="KEP-4444, Upgrade / Downgrade Strategy (the annotation will take precedence and the field will be ignored)",
+    as_="kep",  # released controllers leave a slice unchanged if its zone hints are valid, even if it has node hints
+    kills={"field-before-annotation", "node-hints-outlive-the-annotation"},
+)
+def test_annotation_ends_node_hints(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    both = {f"p{number}": Hints(zones=(zone,), nodes=(f"{zone}1",)) for number, zone in enumerate("abc", 1)}
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    expect_hints(three_zones, service, both)
+
+    for value, hints in (("Auto", own_zones("abc")), (None, both), ("Auto", own_zones("abc"))):
+        three_zones.patch_service(service, {"metadata": {"annotations": {MODE: value}}})
+        expect_hints(three_zones, service, hints, exactly=True)
 
 
 @requirement(

@@ -43,6 +43,14 @@ ODD_SERVICES: dict[str, dict[str, Any]] = {
     "headless": {"clusterIP": "None"},
     "alias": {"type": "ExternalName", "externalName": "web.example.org"},
     "sctp": {"ports": [{"port": 80, "protocol": "SCTP"}]},
+    "source-ranges": {
+        "type": "LoadBalancer",
+        "loadBalancerClass": "example.org/none",  # so that no cloud provider creates a load balancer
+        "loadBalancerSourceRanges": ["192.0.2.0/24", "10.0.0.0/8"],
+    },
+    "affinity": {"sessionAffinity": "ClientIP"},
+    "policies": {"type": "NodePort", "internalTrafficPolicy": "Local", "externalTrafficPolicy": "Local"},
+    "external": {"externalIPs": ["192.0.2.99"]},
     "both": {"ports": [{"name": "tcp", "port": 53, "protocol": "TCP"}, {"name": "udp", "port": 53, "protocol": "UDP"}]},
 }
 
@@ -58,6 +66,7 @@ ODD_SERVICES: dict[str, dict[str, Any]] = {
     kills={
         "crashes-on-endpoints-without-conditions",
         "crashes-on-slices-of-names",
+        "crashes-on-source-ranges",
         "hangs-on-slices-without-ports",
     },
     last=True,
@@ -82,6 +91,8 @@ def write_odd_objects(cluster: Cluster) -> None:
     for name, spec in ODD_SERVICES.items():
         wanted = {"metadata": {"name": f"odd-{name}"}, "spec": {"ports": [{"port": 80}], **spec}}
         cluster.api.create("services", cluster.namespace, wanted)
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.98"}]}}}
+    cluster.api.patch("services", cluster.namespace, "odd-source-ranges", status, subresource="status")
     cluster.create_service("odd")
     for name, fields in slices.items():
         for owner in ("odd", "odd-headless", "nobody", ""):
