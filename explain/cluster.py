@@ -80,7 +80,7 @@ class Cluster:
 
     def __init__(self, objects: Objects, follow: Reading, proven: MinimumRelease | None = None) -> None:
         self.objects = objects
-        images = [_image(each, CONTROLLER) for each in objects.managers]
+        images = [_image(each, CONTROLLER) for each in objects.control_plane]
         self.controller_image = min(filter(None, images), default="")
         kubelet = max(map(kubelet_version, objects.nodes), default="", key=numbers_of)
         versions = {f"API server {objects.version}": objects.version, f"kubelet {kubelet}": kubelet}
@@ -90,6 +90,8 @@ class Cluster:
         self.proven = proven or (MinimumRelease() if known else proof(objects.services, objects.endpointslices))
         self.known_at_least = "" if known else self._at_least(kubelet)
         version = known or max(version_of(kubelet) or NEWEST, self.proven.version)
+        server = max((_image(each, API_SERVER) for each in objects.control_plane), default="").rpartition(":")[2]
+        self.server = version_of(objects.version) or version_of(server) or version  # as old as its controller at least
         gates = objects.gates.get(API_SERVER, {})  # all components are assumed to agree about topology keys
         self._keys = {name: on for name, on in gates.items() if name == "ServiceTopology"}
         self.features = _features(version, {**self._keys, **objects.gates.get(CONTROLLER, {})}, follow)
@@ -321,7 +323,8 @@ class Cluster:
 def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
     """Return the features of a component with these gates. Gates that the release does not support are ignored."""
     usual, gates = Features(version, follows=follow), {}
-    for name, value in seen.items():
+    alpha = {name: True for name, each in GATES.items() if seen.get("AllAlpha") and each.exists(version[1])}
+    for name, value in (alpha | dict(seen)).items():
         if name in GATES and usual.enabled(name) != value:
             with contextlib.suppress(ValueError):
                 Features(version, {name: value})

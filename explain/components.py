@@ -1,24 +1,32 @@
-"""Read the feature gates of components from their metrics, and derive the oldest possible release from objects.
+"""Read the feature gates of components from their metrics or settings, and derive the oldest possible release.
 
 Since Kubernetes 1.35 no relevant gate can be disabled. The metrics of kube-controller-manager and kube-proxy are read
 through the pod proxy, which works only for pods that listen on the node's address and require no authorization.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import yaml
 
 from harness.api.client import Api, Object, path_of
 from harness.errors import InconclusiveError
 from harness.model.metrics import enabled_gates
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed, service_name
-from reference.features import OLDEST, Version
+from reference.features import GATES, OLDEST, Version
 from reference.objects.endpoints import any_hints
 
 API_SERVER, CONTROLLER, PROXY = "kube-apiserver", "kube-controller-manager", "kube-proxy"
 
 _PERMANENT = 35  # since this minor version, no relevant gate can be disabled
 _SECONDS = 5.0
+_KNOWN = {*GATES, "AllAlpha"}
+
+PROXY_CONFIGS = (PROXY, f"{PROXY}-config")
+"""The names of ConfigMaps with the configuration file of kube-proxy."""
 
 Gates = Mapping[str, Mapping[str, bool]]
 """The state of gates by component and name. "kube-proxy 1.34" represents every kube-proxy of this release."""
@@ -69,6 +77,40 @@ def read_gates(
         else:
             unread[f"feature gates of {component}"] = would
     return found, unread
+
+
+def configured_gates(pods: Iterable[Object], configs: Iterable[Object]) -> Gates:
+    """Return the gates that are set by flags of components, or by ConfigMaps of kube-proxy.
+
+    kube-proxy ignores its flag if it has a configuration file. The result has only gates about which all pods of a
+    component agree.
+    """
+    in_file = {name: value for each in configs for name, value in _in_config(each)}
+    found: dict[str, list[Mapping[str, bool]]] = {}
+    for pod in pods:
+        for each in (pod.get("spec") or {}).get("containers") or ():
+            component = next((one for one in (API_SERVER, CONTROLLER, PROXY) if one in str(each.get("image"))), "")
+            words = " ".join(map(str, (*(each.get("command") or ()), *(each.get("args") or ()))))
+            by_file = component == PROXY and ("--config" in words or not words)
+            name = f"{PROXY} {_release(pod)}" if component == PROXY else component
+            found.setdefault(name, []).append(in_file if by_file else dict(_in_flags(words)))
+    agreed = {name: {*each[0].items()}.intersection(*(one.items() for one in each)) for name, each in found.items()}
+    return {name: dict(gates) for name, gates in agreed.items() if name and gates}
+
+
+def _in_flags(words: str) -> Iterator[tuple[str, bool]]:
+    for flag in re.findall(r"--feature-gates[= ][\"']?([\w=,]+)", words):
+        pairs = (each.partition("=") for each in flag.split(","))
+        yield from ((name, value.lower() == "true") for name, _, value in pairs if name in _KNOWN)
+
+
+def _in_config(config: Object) -> Iterator[tuple[str, bool]]:
+    for text in (config.get("data") or {}).values():
+        loaded: Any = None
+        with contextlib.suppress(yaml.YAMLError):
+            loaded = yaml.safe_load(text) if "KubeProxyConfiguration" in text else None
+        gates = loaded.get("featureGates") if isinstance(loaded, dict) else None
+        yield from ((name, value) for name, value in (gates or {}).items() if name in _KNOWN and value in (True, False))
 
 
 def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]) -> Iterator[_Source]:

@@ -16,8 +16,8 @@ import orjson
 import yaml
 
 from explain import objects
-from explain.components import Gates
-from explain.objects import Objects, about_pod, is_manager, is_proxy
+from explain.components import API_SERVER, CONTROLLER, PROXY_CONFIGS, Gates, configured_gates
+from explain.objects import Objects, about_pod, is_of, is_proxy
 from explain.programs import CILIUM_CONFIG
 from harness.api.client import Object
 from harness.errors import UsageError
@@ -71,9 +71,11 @@ def read(source: str) -> Objects:
     configs = [each for each in found["configmaps"] if each["metadata"]["name"] == CILIUM_CONFIG]
     version, at = _version(folder / "version.json")
     kept: dict[str, Any] = {name: found[name] for name in (*objects.NEEDED, *objects.EVIDENCE)}
-    managers = [each for each in pods if is_manager(each)]
-    gates, further = _gates(folder / "gates.json"), {name: found[name] for name in objects.FURTHER if found[name]}
-    roles: dict[str, Any] = {"proxies": proxies, "configs": configs, "managers": managers}
+    control_plane = [each for each in pods if is_of(each, API_SERVER, CONTROLLER)]
+    of_proxies = [each for each in found["configmaps"] if each["metadata"]["name"] in PROXY_CONFIGS]
+    gates = {**configured_gates([*proxies, *control_plane], of_proxies), **_gates(folder / "gates.json")}
+    further = {name: found[name] for name in objects.FURTHER if found[name]}
+    roles: dict[str, Any] = {"proxies": proxies, "configs": configs, "control_plane": control_plane}
     return Objects(version, **kept, **roles, unread=unread, gates=gates, further=further, at=at)
 
 

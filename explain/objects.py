@@ -6,7 +6,7 @@ resources that the user may not read. Recorded files contain no Secrets, and onl
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -15,14 +15,14 @@ from typing import Any
 
 import orjson
 
-from explain.components import Gates, read_gates
+from explain.components import API_SERVER, CONTROLLER, PROXY_CONFIGS, Gates, configured_gates, read_gates
 from explain.programs import CILIUM_CONFIG, CILIUM_SETTINGS, settings
 from harness.api.client import Api, Object, RefusedError
 from harness.checks.service_proxies import SELECTORS, recognise
 from harness.errors import UsageError
 
 CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-proxy
-_MANAGERS = "component=kube-controller-manager"
+_CONTROL_PLANE = f"component in ({API_SERVER}, {CONTROLLER})"
 SYSTEM = "kube-system"
 _ABOUT = {
     "pods": "metadata.ownerReferences metadata.deletionTimestamp spec.nodeName spec.topologySpreadConstraints "
@@ -55,8 +55,8 @@ class Objects:
     """The objects by resource. `version` is the gitVersion of the API server.
 
     `unread` maps each resource that was not read to the reason. `proxies` are pods of possible service proxies, and
-    `configs` their ConfigMaps. `managers` are the pods of kube-controller-manager. `gates` are feature gates by
-    component, according to metrics. `further` has the objects of `FURTHER` by resource. `at` is the API server's time,
+    `configs` their ConfigMaps. `control_plane` are the pods of kube-controller-manager and kube-apiserver. `gates` are
+    feature gates by component, according to metrics or settings. `further` has the objects of `FURTHER` by resource. `at` is the API server's time,
     like "2026-11-22T10:00:00Z". `supposed` are assumptions that were applied to the objects, and `emptied_by` is the
     assumption that left the Service without ready endpoints.
     """
@@ -67,7 +67,7 @@ class Objects:
     nodes: Sequence[Object]
     pods: Sequence[Object] = ()
     proxies: Sequence[Object] = ()
-    managers: Sequence[Object] = ()
+    control_plane: Sequence[Object] = ()
     events: Sequence[Object] = ()
     leases: Sequence[Object] = ()
     configs: Sequence[Object] = ()
@@ -107,10 +107,10 @@ def _with_evidence(
 ) -> Objects:
     found: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    system = {"managers": (SYSTEM, _MANAGERS), "leases": (SYSTEM, "")}
+    system = {"control_plane": (SYSTEM, _CONTROL_PLANE), "leases": (SYSTEM, "")}
     further = dict.fromkeys(FURTHER, wanted["events"])
     for name, (namespace, selector) in {**wanted, **system, **further}.items():
-        resource = "pods" if name == "managers" else name
+        resource = "pods" if name == "control_plane" else name
         try:
             found[name] = api.list(resource, namespace, label_selector=selector)
         except RefusedError as error:
@@ -120,10 +120,13 @@ def _with_evidence(
             unread[name] = f"{error.response.code}; permission to list {resource} {where} is needed"
     answer = api.request("GET", "/version")
     version = str(answer.body.get("gitVersion", ""))
-    if why := unread.pop("managers", ""):  # the pods of proxies are in the same namespace
+    if why := unread.pop("control_plane", ""):  # the pods of proxies are in the same namespace
         unread["proxies"] = why
     found["proxies"] = [] if why else _proxies(api, SYSTEM) or _proxies(api, "")
-    gates, dark = read_gates(api, version, found.get("proxies", ()), found.get("managers", ()))
+    system_pods = [*found["proxies"], *found.get("control_plane", ())]
+    managers = [each for each in found.get("control_plane", ()) if is_of(each, CONTROLLER)]
+    gates, dark = read_gates(api, version, found["proxies"], managers)
+    gates = {**configured_gates(system_pods, _proxy_configs(api) if found["proxies"] else ()), **gates}
     with contextlib.suppress(RefusedError):
         labels = [each["metadata"].get("labels") or {} for each in found["proxies"]]
         cilium = any(each.get("k8s-app") == "cilium" for each in labels)
@@ -139,6 +142,12 @@ def _proxies(api: Api, namespace: str) -> list[Object]:
     return []
 
 
+def _proxy_configs(api: Api) -> Iterator[Object]:
+    for name in PROXY_CONFIGS:
+        with contextlib.suppress(RefusedError):
+            yield api.get("configmaps", SYSTEM, name)
+
+
 def _moment(date: str) -> str:
     """Convert the time in an HTTP header to the API's format. Return "" if the header is missing."""
     try:
@@ -152,7 +161,7 @@ def write(objects: Objects, folder: Path) -> list[str]:
 
     Raises `UsageError` if a file exists or cannot be written.
     """
-    pods = [about_pod(each) for each in (*objects.pods, *objects.proxies, *objects.managers)]
+    pods = [about_pod(each) for each in (*objects.pods, *objects.proxies, *objects.control_plane)]
     contents = {
         "services": objects.services,
         "endpointslices": objects.endpointslices,
@@ -236,9 +245,10 @@ def _is_agent(metadata: Object) -> bool:
     return not any(word in metadata["name"] for word in ("operator", "envoy", "relay", "controller"))
 
 
-def is_manager(pod: Object) -> bool:
+def is_of(pod: Object, *components: str) -> bool:
+    """Return whether this is a pod of one of these components of the control plane."""
     labels = pod["metadata"].get("labels") or {}
-    return pod["metadata"].get("namespace") == SYSTEM and labels.get("component") == "kube-controller-manager"
+    return pod["metadata"].get("namespace") == SYSTEM and labels.get("component") in components
 
 
 def kubelet_version(node: Object) -> str:

@@ -25,7 +25,7 @@ def oddities(case: Case) -> Iterator[Finding]:
     yield from choosers(case)
     yield from _addresses(case)
     ours = any(has_hints(each) and case.is_own(one) for each, one in case.endpoints)
-    if ours and isinstance(case.decided_by, NoHints):
+    if ours and isinstance(case.decided_by, NoHints) and not case.decided_by.unknown:
         yield found("hints-nobody-asked-for", writers=listed(case.writers) or "an unknown client", touch=case.touch)
     if lost := sorted(case.cluster.ill & {str(each.get("nodeName")) for each, _ in case.endpoints if is_ready(each)}):
         yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=" ".join(lost[:SHOWN]))

@@ -18,7 +18,7 @@ from explain.routes import nodes_of as nodes_of_routes
 from explain.upcoming_risks import ONE_BY_ONE
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
-from reference.features import NEWEST, OLDEST, Features, Version
+from reference.features import GATES, NEWEST, OLDEST, Features, Version
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
@@ -27,6 +27,9 @@ Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
 
 The kinds mean: gate ServiceTopology on, old kube-proxy, node without zone, zone without endpoint, wrong hints.
 """
+
+_GATES = ("TopologyAwareHints", "ServiceTrafficDistribution", "PreferSameTrafficDistribution")
+_IN_PROXY = "in featureGates of kube-proxy's configuration, and restart it"
 
 
 def faults(case: Case, question: ServicePorts) -> dict[Fault, set[str]]:
@@ -115,23 +118,33 @@ def of_nodes(case: Case, question: ServicePorts, names: Iterable[str]) -> Iterat
 
 def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding]:
     nodes = {name: case.cluster.nodes[name] for name in names}
-    gates = ("TopologyAwareHints", "PreferSameTrafficDistribution")
-    seen = {name: case.cluster.gate_off(f"{PROXY} 1.{node.version[1]}", *gates) for name, node in nodes.items()}
+    seen = {name: case.cluster.gate_off(f"{PROXY} 1.{node.version[1]}", *_GATES) for name, node in nodes.items()}
     if off := {name: gate for name, gate in seen.items() if gate}:
         names_off = listed(sorted(set(off.values())))
         count = many(len(off), "node", "runs/run")
-        says = f"{count} a kube-proxy with feature gate {names_off} off, as its metrics show"
-        remedy = f"enable {names_off} in featureGates of kube-proxy's configuration, and restart it there"
+        says = f"{count} a kube-proxy with feature gate {names_off} off, as its metrics or settings show"
+        remedy = f"enable {names_off} {_IN_PROXY} there"
         yield found("gate-off", says, nodes=sorted(off), remedy=remedy)
     what, bare = "use hints for nodes" if case.wish == "node" else "use these hints", case.cluster.in_doubt("missing")
     bare = [name for name in nodes if name in bare]
     if old := [name for name in nodes if name not in {*off, *bare}]:
-        yield _upgrade(case, old, what, release)
+        yield _or_by_gate(_upgrade(case, old, what, release), [nodes[each] for each in old], release)
     if bare:
         ages = listed(sorted({nodes[each].age for each in bare}))
         says = f"no proxy was seen on {listed(bare)}; kube-proxy {ages} would not {what}, as it does since {release}"
-        remedy = f"run kube-proxy {_target(case, release)} on {listed(bare)}"
+        first = "upgrade the control plane; then, " * bool(_first(case, release))
+        remedy = f"{first}run kube-proxy {_target(case, release)} on {listed(bare)}"
         yield found("proxy-too-old", says, nodes=bare, remedy=remedy, also="Services work there only once a proxy runs")
+
+
+def _or_by_gate(finding: Finding, nodes: Sequence[Node], needed: str) -> Finding:
+    """Return a finding about old proxies whose fix has the gate with which these releases use the hints, if any."""
+    of_release = [name for name in _GATES if GATES[name].on_by_default == int(needed[2:])]
+    if gate := next((name for name in of_release if all(GATES[name].exists(each.version[1]) for each in nodes)), ""):
+        seen = f"{gate} is off by default, and neither metrics nor settings of these proxies were seen to enable it"
+        remedy = f"enable {gate} {_IN_PROXY} on {listed([each.name for each in nodes])}; or {finding.remedy}"
+        return replace(finding, evidence=(seen,), remedy=remedy)
+    return finding
 
 
 def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
@@ -156,8 +169,14 @@ def _target(case: Case, needed: str) -> str:
 def _upgrade(case: Case, names: Sequence[str], what: str, needed: str) -> Finding:
     releases = "; ".join(sorted({_release(case.cluster.nodes[each]) for each in names})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
-    to = _target(case, needed)
-    return found("proxy-too-old", nodes=names, remedy=f"upgrade kube-proxy on {listed(names)} to {to}", **values)
+    remedy = f"upgrade {_first(case, needed)}kube-proxy on {listed(names)} to {_target(case, needed)}"
+    return found("proxy-too-old", nodes=names, remedy=remedy, **values)
+
+
+def _first(case: Case, needed: str) -> str:
+    """Return words for the control plane, if it may be older than a release: kube-proxy must not be newer than it."""
+    unless = ", unless it is of that release," * bool(case.cluster.known_at_least)
+    return f"the control plane{unless} and then " if case.cluster.server < (1, int(needed[2:])) else ""
 
 
 def implementations(case: Case) -> Iterator[Finding]:

@@ -87,7 +87,7 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
     features, field = case.cluster.features, case.spec.get("trafficDistribution")
     gate = next((name for name in features.gates if not features.gates[name]), "")
     if gate:
-        said = f"feature gate {gate} is off in {CONTROLLER}, as its metrics show"
+        said = f"feature gate {gate} is off in {CONTROLLER}, as its metrics or settings show"
         return found("gate-off", said, evidence=(decided_by.reason,), remedy=_switch_on(gate, CONTROLLER))
     if not decided_by.unknown:
         return found("gate-off", decided_by.reason, remedy=_newer(24, "TopologyAwareHints", features))
@@ -95,6 +95,8 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
     if field in {"PreferSameZone", "PreferSameNode"}:
         newer = _newer(34, "PreferSameTrafficDistribution", features)
     remedy = case.ask() if features.enabled("ServiceTrafficDistribution") else newer
+    if field == "PreferSameNode":  # which no older value means
+        remedy = f"{newer}; or {remedy}" if remedy != newer else newer
     seen = case.cluster.controller_image or case.cluster.objects.version
     says = decided_by.reason if seen else f"{decided_by.reason}, if it is of the release of {case.cluster.known_by}"
     return found("value-unknown-to-the-controller", says, remedy=remedy)
@@ -119,7 +121,9 @@ def asks_nothing(case: Case, by_proxies: Sequence[Route]) -> Finding:
         says, remedy = f"{says}; a request alone would change nothing", f"if each zone gets a ready endpoint, {remedy}"
     gate = case.cluster.gate_off(API_SERVER, "ServiceTrafficDistribution")
     if gate and case.spec.get("trafficDistribution") is None:
-        deaf = [f"feature gate {gate} is off in {API_SERVER}, as its metrics show: it drops trafficDistribution"]
+        deaf = [
+            f"feature gate {gate} is off in {API_SERVER}, as its metrics or settings show: it drops trafficDistribution"
+        ]
         remedy = f"{_switch_on(gate, API_SERVER)}; then {case.ask('PreferClose')}"
     return found("asks-for-nothing", says, evidence=deaf, remedy=remedy)
 

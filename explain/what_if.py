@@ -83,7 +83,7 @@ def _upgraded(objects: Objects, version: str) -> Objects:
     """Return the objects after an upgrade of Kubernetes, which leaves programs other than kube-proxy as they are."""
     nodes = [_of_version(each, version) for each in objects.nodes]
     others = [each for each in objects.proxies if not is_kube_proxy(each)]
-    return replace(objects, version=version, nodes=nodes, proxies=others, managers=(), gates={})
+    return replace(objects, version=version, nodes=nodes, proxies=others, control_plane=(), gates={})
 
 
 def _patched(objects: Objects, name: ServiceName, part: str, **values: str | None) -> Objects:

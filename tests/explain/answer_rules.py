@@ -575,6 +575,9 @@ def version_skew(seen: ServiceAnswer) -> Iterator[str]:
         for minor in re.findall(r"kube-proxy (?:on [^;]* to )?1\.(\d+) or newer", each.remedy):
             if int(minor) < least - 3:
                 yield f"the API server is 1.{least} at least: {each.remedy}"
+            known = re.search(r"1\.(\d+)", seen.objects.version)
+            if int(minor) > (int(known[1]) if known else least) and "control plane" not in each.remedy:
+                yield f"the API server may be older than 1.{minor}: {each.remedy}"
 
 
 def load_balancers_to_pods(seen: ServiceAnswer) -> Iterator[str]:

@@ -43,7 +43,7 @@ def _without_a_selector(found: Diagnosis, service: Object) -> Iterator[str]:
         for each in found.findings:
             if wrong := [word for word in of_controller if word in each.remedy]:
                 yield f"{each.cause.id} without a selector: {wrong}"
-            if "PreferSame" in each.remedy and each.cause.id != "asks-for-nothing":
+            if re.search("PreferSame(Zone|Node)", each.remedy) and each.cause.id != "asks-for-nothing":
                 yield f"{each.cause.id} sets the field, which has no effect without a selector"
         if "trafficDistribution" in found.asks or "annotation" in found.asks:
             yield f"a controller decides without a selector: {found.asks}"
