@@ -217,14 +217,24 @@ class Case:
 
     @property
     def unannotate(self) -> str:
-        """Return the command that removes the topology annotation."""
+        """The commands that remove the topology annotation, after upgrades of programs that need it."""
+        return self._unannotate(self.spec.get("trafficDistribution"))
+
+    def _unannotate(self, field: str | None) -> str:
         (key, _), cluster = self.annotation, self.cluster
+        annotations = self.service["metadata"].get("annotations") or {}
+        also = [each for each in KEYS if each != key and self.annotated and annotations.get(each) in {"Auto", "auto"}]
+        keys = " ".join(f"{each}-" for each in (key, *also))
+        bare = {"metadata": {}, "spec": {**self.spec, "trafficDistribution": field}}
+        need = [each for each in cluster.others if each.of(self.service).follows not in {"none", each.of(bare).follows}]
+        first = sorted({each.upgrade for each in need if each.of(bare).follows == "none"} - {""}) if field else []
         lost = ["hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"]
         does = {version: cluster.behaviour(version) for _, version, _ in cluster.alike}
         old = {version for version, each in does.items() if each.annotation != "unused" and self.is_read(each, version)}
         if old and (needed := [name for name, each in cluster.nodes.items() if each.version in old]):
             lost += [f"kube-proxy uses no hints without it on {listed(needed)}"]
-        return self._does(self.kubectl(f"annotate {key}-"), "; ".join(lost[not self.annotated :]))
+        command = self._does(self.kubectl(f"annotate {keys}"), "; ".join(lost[not self.annotated :]))
+        return "; then ".join([*first, command])
 
     def is_read(self, behaviour: Behaviour, release: Version) -> bool:
         """Return whether a kube-proxy uses the Service's zone hints. Some releases require the annotation."""
@@ -238,8 +248,11 @@ class Case:
         """Return the commands that remove the annotation, and set trafficDistribution unless it is already set."""
         if not self.cluster.features.enabled("ServiceTrafficDistribution"):
             return "use Kubernetes 1.31 or newer, and spec.trafficDistribution instead of the annotation"
-        remove = self.unannotate
-        return remove if self.spec.get("trafficDistribution") else f"{remove}; {self.ask()}"
+        if self.spec.get("trafficDistribution") or self.cluster.is_deaf:
+            return self.unannotate
+        field = "PreferSameZone" if "PreferSameZone" in self.ask() else "PreferClose"
+        before, then = self._unannotate(field), self.switch_on
+        return f"{before}; {self.ask(field)}{'' if then.removeprefix('; then ') in before else then}"
 
     @cached_property
     def _autoscaled(self) -> Mapping[str, Object]:

@@ -11,9 +11,8 @@ from typing import Literal
 
 from explain.components import API_SERVER, CONTROLLER, PROXY, MinimumRelease, proof
 from explain.objects import CALICO, Objects, kubelet_version
-from explain.programs import ProxyProgram, numbers_of, program_of
+from explain.programs import Follows, ProxyProgram, numbers_of, program_of
 from harness.api.client import Object
-from harness.checks.service_proxies import Reads
 from harness.guest.lease_record import moment
 from harness.model.manifests import refusing_taints
 from harness.model.topology import ZONE_LABEL
@@ -101,7 +100,7 @@ class Cluster:
             self.slices[service_of(each)].append(each)
         self.behaviour = lru_cache(self._behaviour)
         self.names_of_pods = lru_cache(lambda space: {each["metadata"]["name"] for each in self.further["pods", space]})
-        self.in_doubt, self.uncertain = lru_cache(self._in_doubt), lru_cache(self._uncertain)
+        self.in_doubt = lru_cache(self._in_doubt)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     def _at_least(self, kubelet: str) -> str:
@@ -133,14 +132,19 @@ class Cluster:
         """Return the nodes whose proxy is "unready", or "missing" although other nodes have a proxy pod."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
-    def _uncertain(self, *, annotated: bool) -> tuple[str, ...]:
-        """Return the nodes that may have no working proxy, or a proxy that may ignore hints."""
-        unknown = {each for _, _, each in self.alike if not each.of(annotated=annotated).reads}
-        return tuple(name for name, each in self.nodes.items() if each.doubt or each.program in unknown)
+    @cached_property
+    def uncertain(self) -> tuple[str, ...]:
+        """The nodes that may have no working proxy, or a proxy that may ignore hints."""
+        return tuple(name for name, each in self.nodes.items() if each.doubt or not each.program.reads)
 
     def knows(self, value: str) -> bool:
         """Return whether the service proxies of all nodes support a value of trafficDistribution."""
         return all(each.knows(value) for _, _, each in self.alike)
+
+    @property
+    def is_deaf(self) -> bool:
+        """True if the service proxies of all nodes follow no hints, whatever a Service requests and is set up."""
+        return not any(each.knows("PreferClose") or each.switch_on for _, _, each in self.alike)
 
     @cached_property
     def has_programs(self) -> bool:
@@ -310,13 +314,11 @@ class Cluster:
         seen = self.objects.gates.get(component, {})
         return next((each for each in gates if seen.get(each) is False), "")
 
-    def _behaviour(self, version: Version, reads: Reads = "all") -> Behaviour:
+    def _behaviour(self, version: Version, follows: Follows = "all") -> Behaviour:
         of_proxy = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
         found = Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))
-        if reads == "field":
-            return replace(found, node_hints=True, zone_hints=True, annotation="unused")
-        if reads in {"zone", "none"}:
-            return replace(found, node_hints=False, zone_hints=found.zone_hints and reads == "zone")
+        if follows in {"zone", "strict", "none"}:
+            return replace(found, node_hints=False, zone_hints=found.zone_hints and follows != "none")
         return found
 
 

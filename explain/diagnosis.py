@@ -146,7 +146,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         by_proxies,
         len(cluster.nodes),
         unrouted=unrouted,
-        uncertain=cluster.uncertain(annotated=case.annotated) if by_proxies else (),
+        uncertain=cluster.uncertain if by_proxies else (),
         predicted=predicted,
         named="nodes" in cluster.objects.unread,
         unseen=not cluster.has_programs,
@@ -237,7 +237,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
         yield service_intent.asks_nothing(case, by_proxies)
     if case.wish == "local":
         yield from merged_policies(case, [*_without(of_all, known)])
-    yield from implementations(case)
+    yield from implementations(case, of_all)
     to_hints = bool(case.wish or not unasked) and case.wish != "local"
     of_ports = [*_of_ports(case, by_proxies, known, to_hints=to_hints)]
     unlisted = [each for each in of_ports if each.cause.id == "pod-in-no-slice"]

@@ -56,9 +56,9 @@ class Objects:
 
     `unread` maps each resource that was not read to the reason. `proxies` are pods of possible service proxies, and
     `configs` their ConfigMaps. `control_plane` are the pods of kube-controller-manager and kube-apiserver. `gates` are
-    feature gates by component, according to metrics or settings. `further` has the objects of `FURTHER` by resource. `at` is the API server's time,
-    like "2026-11-22T10:00:00Z". `supposed` are assumptions that were applied to the objects, and `emptied_by` is the
-    assumption that left the Service without ready endpoints.
+    feature gates by component, according to metrics or settings. `further` has the objects of `FURTHER` by resource.
+    `at` is the API server's time, like "2026-11-22T10:00:00Z". `supposed` are assumptions that were applied to the
+    objects, and `emptied_by` is the assumption that left the Service without ready endpoints.
     """
 
     version: str

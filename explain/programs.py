@@ -7,10 +7,13 @@ connections of pods even if kube-proxy also runs on the node.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from explain.components import PROXY
+from explain.requested_topology import OFF
 from harness.api.client import Object
 from harness.checks.service_proxies import Reads, recognise
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 
 CILIUM_CONFIG = "cilium-config"
 CILIUM_SETTINGS = ("enable-service-topology", "kube-proxy-replacement")
@@ -19,8 +22,21 @@ _ARGUMENT, _VARIABLE = "--run-service-proxy", "FELIX_BPFENABLED"  # of kube-rout
 _BESIDE = {"Cilium", "GKE Dataplane V2", "Antrea", "OVN-Kubernetes"}
 """The programs that translate cluster IPs for pods, whether kube-proxy runs or not (cilium/cilium#16197)."""
 
-_KNOWN_TO_CILIUM = ({"PreferSameZone", "PreferSameNode"}, (1, 20)), ({"PreferClose"}, (1, 16))
-"""Values of trafficDistribution, each with the first Cilium release that supports them."""
+_CILIUM_FIELD, _CILIUM_VALUES = (1, 16), (1, 20)
+"""The first releases of Cilium that read PreferClose, and PreferSameZone and PreferSameNode."""
+
+_CALICO_ANNOTATION, _CALICO_NO_HINTS, _CALICO_FIELD = (3, 26), (3, 31), (3, 31, 5)
+"""The first releases of Calico that follow hints of Services with the annotation, of none, and of all Services."""
+
+_INTERNAL_POLICY = {"kube-router": (2, 1, 0), "Cilium": (1, 13, 0), "Calico eBPF": (3, 26, 5)}
+"""The first releases that follow internalTrafficPolicy for cluster IPs."""
+
+Follows = Literal["all", "each", "zone", "strict", "name", "none", ""]
+"""How a program chooses endpoints of a Service: like kube-proxy ("all"), by zone hints only ("zone"), or not by hints.
+
+"each" also follows hints if some endpoints have none. "strict" uses no endpoint that is hinted for other zones only.
+"name" prefers endpoints on the client's node, by their nodeName. "" means that it is not known.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +44,8 @@ class ProxyProgram:
     """A service proxy, with the version and the image of its pod.
 
     `name` is "" if no proxy pod was found. kube-proxy is then assumed. `reads` are the hints that it follows, `does`
-    describes this in words, and `when` is the condition under which it routes Services. `annotated` is true if it
-    follows hints only for Services with the topology annotation.
+    describes this in words, and `when` is the condition under which it routes Services. For one Service, `follows` is
+    how it chooses endpoints, and `refused` is the reason if it follows hints of other Services only.
     """
 
     name: str = ""
@@ -38,7 +54,8 @@ class ProxyProgram:
     reads: Reads = "all"
     when: str = ""
     does: str = ""
-    annotated: bool = False
+    follows: Follows = "all"
+    refused: str = ""
 
     @property
     def is_other(self) -> bool:
@@ -48,54 +65,81 @@ class ProxyProgram:
     def title(self) -> str:
         return f"{self.name} {self.version}".rstrip()
 
-    def of(self, *, annotated: bool) -> "ProxyProgram":
-        """Return the program with the hints that it uses for a Service with (`annotated`) or without the annotation."""
-        return replace(self, reads="none") if self.annotated and not annotated else self
+    @property
+    def follows_policies_since(self) -> str:
+        """The release that first follows internalTrafficPolicy for cluster IPs, or "" if this release follows it."""
+        since = _INTERNAL_POLICY.get(self.name, ())
+        return ".".join(map(str, since)) if self.version and numbers_of(self.version) < since else ""
 
-    def knows(self, value: str | None) -> bool:
-        """Return whether the program supports a value of trafficDistribution."""
-        if self.name not in {"Cilium", "GKE Dataplane V2"}:
-            return self.reads != "zone" or value != "PreferSameNode"
-        if self.name != "Cilium":
-            return value not in _KNOWN_TO_CILIUM[0][0]
-        since = next((release for values, release in _KNOWN_TO_CILIUM if value in values), (0, 0))
-        return numbers_of(self.version) >= since
+    def of(self, service: Object) -> "ProxyProgram":
+        """Return the program with the hints that it follows for a Service."""
+        annotations = service["metadata"].get("annotations") or {}
+        value, old = annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)), numbers_of(self.version)
+        if self.name == "Calico eBPF" and old:
+            if old >= _CALICO_FIELD:
+                return replace(self, follows="zone" if annotations.get(TOPOLOGY_MODE) in _AUTO else "each")
+            asks = value in _AUTO and _CALICO_ANNOTATION <= old < _CALICO_NO_HINTS
+            return replace(self, follows="strict" if asks else "none")
+        if self.name != "Cilium" or not self.reads:
+            return replace(self, follows="zone" if self.reads == "field" else self.reads)
+        field, known = service["spec"].get("trafficDistribution"), _known_to_cilium(old)
+        if field in known or value not in OFF:
+            by_zone: Follows = "strict" if old == (1, 18, 0) else "zone"
+            follows = "name" if field == "PreferSameNode" and field in known else by_zone
+            return replace(self, follows=follows if self.reads == "field" else "none")
+        refused = f"{self.name} uses hints only of Services that ask for their zone"
+        if since := next((each for each in (_CILIUM_FIELD, _CILIUM_VALUES) if field in _known_to_cilium(each)), None):
+            refused = f"{self.title} does not know trafficDistribution {field}, which is known since 1.{since[1]}"
+        return replace(self, follows="none", refused=refused)
 
-    def refuses(self, wish: str, value: str | None) -> str:
-        """Return the reason why Cilium uses no hints for a Service although its settings enable hints, or ""."""
-        if wish not in {"node", "zone", "cpu"}:
-            return f"{self.name} uses hints only of Services that ask for their zone"
-        unknown = not self.version or self.reads not in {"field", "none"}
-        if self.name != "Cilium" or wish == "cpu" or unknown or self.knows(value):
-            return ""
-        since = next(release for values, release in _KNOWN_TO_CILIUM if value in values)
-        return f"{self.title} does not know trafficDistribution {value}, which is known since {since[0]}.{since[1]}"
+    def knows(self, value: str) -> bool:
+        """Return whether the program follows hints of Services with this trafficDistribution, once it is set up to."""
+        asked = {"metadata": {}, "spec": {"trafficDistribution": value}}
+        if self.name == "GKE Dataplane V2":
+            return value == "PreferClose"
+        found = (replace(self, reads="field") if self.name == "Cilium" else self).of(asked)
+        return found.follows not in ({"none", "zone"} if value == "PreferSameNode" else {"none"})
 
-    def because(self, wish: str, refused: str, said: str, *, near: bool) -> str:
+    def because(self, said: str, *, near: bool) -> str:
         """Return the reason for a route, adapted to this program. `near` is true if near endpoints are preferred."""
-        if self.reads == "none" and not near:
-            return f"{self.name} {self.does}"
-        if self.reads != "field" or near:
-            return said.replace("hinted for the node", "on the node") if self.reads == "field" else said
-        return refused or (f"no ready endpoint is on it, and {self.name} then uses any" if wish == "node" else said)
+        if self.follows == "none" and not near:
+            return f"{self.name} {self.does}" if self.reads == "none" or not self.refused else self.refused
+        if self.follows != "name":
+            return said
+        on_node = said.replace("hinted for the node", "on the node")
+        return on_node if near else f"no ready endpoint is on it, and {self.name} then uses any"
 
     @property
     def switch_on(self) -> str:
-        """The setting that makes Cilium use hints, or "" if it is set or this is another program."""
+        """The setting or upgrade that makes Cilium or Calico use hints of each Service, or "" if none is needed."""
         topology = "set loadBalancer.serviceTopology=true in the Helm values of Cilium, and restart its agents"
-        return topology if self.name == "Cilium" and self.reads == "none" else ""
+        old = self.name == "Calico eBPF" and self.version and numbers_of(self.version) < _CALICO_FIELD
+        return topology if self.name == "Cilium" and self.reads == "none" else _NEW_CALICO if old else ""
 
-    def remedy(self, refused: str, set_field: str, probe: str) -> str:
+    @property
+    def upgrade(self) -> str:
+        """The upgrade after which Cilium or Calico reads each value of trafficDistribution."""
+        return {"Cilium": "upgrade Cilium to 1.20 or newer", "Calico eBPF": _NEW_CALICO}.get(self.name, "")
+
+    def remedy(self, set_field: str, probe: str) -> str:
         """Return commands or advice that make the program use hints, or else `probe`, which shows whether it does.
 
         `set_field` is the command that sets PreferClose.
         """
-        upgrade = f"upgrade Cilium, or {set_field}" * bool(refused)
-        if self.annotated and self.reads:
-            return "upgrade Calico to 3.31.5 or newer"
         if self.name == "Cilium" and not self.reads:
             return f"kubectl -n kube-system get configmap {CILIUM_CONFIG} -o yaml; or {probe}"
+        upgrade = f"upgrade Cilium, or {set_field}" * bool(self.refused)
+        upgrade = "upgrade Cilium to 1.18.1 or newer" if self.name == "Cilium" and self.follows == "strict" else upgrade
         return "; then ".join(filter(None, [self.switch_on, upgrade])) or probe
+
+
+_AUTO, _NEW_CALICO = {"Auto", "auto"}, "upgrade Calico to 3.31.5 or newer"
+
+
+def _known_to_cilium(release: tuple[int, ...]) -> set[str]:
+    """Return the values of trafficDistribution that a release of Cilium reads. An unknown release counts as new."""
+    known = {"PreferClose"} if not release or release >= _CILIUM_FIELD else set[str]()
+    return known | ({"PreferSameZone", "PreferSameNode"} if not release or release >= _CILIUM_VALUES else set())
 
 
 def numbers_of(version: str) -> tuple[int, ...]:
@@ -126,16 +170,18 @@ def _of_pod(pod: Object, cilium: Object | None) -> ProxyProgram | None:
     elif known.name == "Cilium":
         does, reads, when = _of_cilium(cilium, version)
     elif known.name == "Calico eBPF":
-        reads = "all" if version and numbers_of(version) >= (3, 31, 5) else ""
-        if version and not reads:
-            does = "follows hints of Services with the annotation, and of others since 3.31.5"
+        reads = "all" if version else ""
+        if version and (release := numbers_of(version)) < _CALICO_FIELD:
+            by_annotation = _CALICO_ANNOTATION <= release < _CALICO_NO_HINTS
+            reads = "zone" if by_annotation else "none"
+            others = "of Services with the annotation, and of others" if by_annotation else "only"
+            does = f"follows hints {others} since 3.31.5"
         on = [str(each.get("value")).lower() for one in containers for each in settings(one).get("env", ())]
         when = when if not on else "" if "true" in on else "never"
     elif known.name == "kube-router":
         given = [each.partition("=")[2] for one in containers for each in settings(one).get("args", ())]
         when = when if not given else "never" if "false" in given else ""
-    annotated = known.name == "Calico eBPF" and bool(version) and not reads
-    return None if when == "never" else ProxyProgram(known.name, version, image, reads, when, does, annotated)
+    return None if when == "never" else ProxyProgram(known.name, version, image, reads, when, does)
 
 
 def settings(container: Object) -> Object:
@@ -155,6 +201,6 @@ def _of_cilium(data: Object | None, version: str) -> tuple[str, Reads, str]:
         when = f"to pods (not to processes of nodes: {replacement} is {data[replacement]})"
     if (value := data.get(topology, "not set")) != "true":
         return f"uses no hints: {topology} is {value} in {config}", "none", when
-    said, (_, since) = f"uses zone hints of Services that ask ({topology} is true)", _KNOWN_TO_CILIUM[0]
-    nodes = "" if version and numbers_of(version) < since else ", and for PreferSameNode the nodes of endpoints"
+    said, new = f"uses zone hints of Services that ask ({topology} is true)", _known_to_cilium(numbers_of(version))
+    nodes = ", and for PreferSameNode the nodes of endpoints" * ("PreferSameNode" in new)
     return said + nodes, "field", when

@@ -13,7 +13,8 @@ from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
 from explain.hint_patches import give_port, not_listed
 from explain.placement import shut_out, spread, template
-from explain.routes import Route, about
+from explain.programs import ProxyProgram
+from explain.routes import STRICT, Route, about
 from explain.routes import nodes_of as nodes_of_routes
 from explain.upcoming_risks import ONE_BY_ONE
 from harness.api.client import Object
@@ -46,14 +47,13 @@ def faults(case: Case, question: ServicePorts) -> dict[Fault, set[str]]:
     needed = lru_cache(partial(_needed, case))
     for name in (name for each in question.routes if each.short in {"crosses", "misses"} for name in each.nodes):
         node, here, mine = cluster.nodes[name], by_node and name in hosts, list[Fault]()
-        program = node.program.of(annotated=case.annotated)
-        other = program.reads == "none" or program.refuses(case.wish, case.spec.get("trafficDistribution"))
-        if other or (by_node and (program.reads == "field" or (program.reads == "zone" and here))):
+        follows = node.program.of(case.service).follows
+        if follows in {"none", "name"} or (by_node and here and follows in {"zone", "strict"}):
             continue  # see `implementations`
         if cluster.behaviour(node.version).keys_alone:
             found["gate", ""].add(name)
             continue
-        if program.reads in {"all", ""} and (release := needed(node.version, here)):
+        if follows in {"all", ""} and (release := needed(node.version, here)):
             mine.append(("old", release))
         if not here and (not node.zone or (own_zone and node.zone not in zones)):
             mine.append(("empty", node.zone) if node.zone else ("bare", ""))
@@ -152,6 +152,8 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     by_both, issue = case.spec.get("externalTrafficPolicy") == "Local", "(kubernetes/kubernetes#105470)"
     what = "follow internalTrafficPolicy Local"
     what += f" next to externalTrafficPolicy Local {issue}" if by_both else ""
+    other = set().union(*case.cluster.others.values())  # see `implementations`
+    of_all = [replace(each, nodes=on) for each in of_all if (on := tuple(n for n in each.nodes if n not in other))]
     if some := [each for each in of_all if each.clients == "internal" and each.short == "misses"]:
         yield _upgrade(case, nodes_of_routes(some), what, "1.24")
     if mine := [each for each in of_all if each.clients == "external" and not by_both]:
@@ -179,17 +181,45 @@ def _first(case: Case, needed: str) -> str:
     return f"the control plane{unless} and then " if case.cluster.server < (1, int(needed[2:])) else ""
 
 
-def implementations(case: Case) -> Iterator[Finding]:
+def implementations(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     """Yield findings about service proxies other than kube-proxy, with their nodes."""
-    for one, nodes in case.cluster.others.items() if case.wish in {"node", "zone", "cpu"} else ():
-        each = one.of(annotated=case.annotated)
-        refused = each.refuses(case.wish, case.spec.get("trafficDistribution"))
+    for one, nodes in case.cluster.others.items():
+        each, probe = one.of(case.service), f"trafficdist explain {case.namespace}/{case.name} --probe"
         values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
-        but = f", {'but' if each.reads == 'field' else 'and'} {refused}"
-        values["so"] = but if refused else "" if each.reads else _SO
-        probe = f"trafficdist explain {case.namespace}/{case.name} --probe"
-        remedy, count = each.remedy(refused, case.ask("PreferClose"), probe), many(len(nodes), "node")
-        yield found("not-kube-proxy", nodes=nodes, remedy=remedy, count=count, **values)
+        values["count"] = many(len(nodes), "node")
+        mine = [replace(route, nodes=on) for route in of_all if (on := tuple(sorted({*route.nodes} & {*nodes})))]
+        if each.follows_policies_since:
+            yield from _of_policies(case, each, [route for route in mine if route.clients == "internal"], values)
+        lost = [route for route in mine if route.because.endswith(STRICT)]
+        if case.wish not in {"node", "zone", "cpu"} and not lost:
+            continue
+        but = f", {'but' if each.reads == 'field' else 'and'} {each.refused}"
+        values["so"] = but if each.refused else "" if each.reads else _SO
+        if case.wish == "node" and each.follows in {"zone", "strict"}:
+            values["so"] = ", and no hints for nodes of this Service"
+        if lost:
+            values["so"] = f"; this release {STRICT}"
+        known = found("not-kube-proxy", nodes=nodes, remedy=each.remedy(case.ask("PreferClose"), probe), **values)
+        if failing := nodes_of_routes(lost, lambda route: route.fails):
+            yield replace(known, nodes=failing).weighing(FAILS)
+        if each.follows not in ({"all", "each"} if case.wish == "node" else {"all", "each", "zone", "strict"}):
+            yield known
+        elif not failing:
+            yield known.weighing(NOTE)
+
+
+def _of_policies(
+    case: Case, program: ProxyProgram, routes: Sequence[Route], values: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield a finding about a proxy that does not follow internalTrafficPolicy, if its routes show this."""
+    since, asked = program.follows_policies_since, case.wish == "local"
+    short = [each for each in routes if (each.short == "misses" if asked else each.fails and "Local" in each.because)]
+    does = "ignores internalTrafficPolicy" if asked else "applies externalTrafficPolicy to cluster IPs as well"
+    said = {**values, "does": f"{does}, as all releases before {since} do", "so": ""}
+    if short:
+        remedy = f"upgrade {program.name} to {since} or newer"
+        known = found("not-kube-proxy", nodes=nodes_of_routes(short), remedy=remedy, **said)
+        yield known if asked else known.weighing(FAILS)
 
 
 _SO = ", so the table holds there only if it follows hints as kube-proxy does"

@@ -3,6 +3,7 @@
 Nodes with the same zone, release and proxy share one computation, unless the decision depends on the node itself.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,7 +13,8 @@ from typing import Any, Literal
 
 from explain.causes import Finding
 from explain.cluster import Cluster, Node
-from explain.requested_topology import Shortfall, Wish, has_annotation, shortfall, wish_of
+from explain.programs import ProxyProgram
+from explain.requested_topology import Shortfall, Wish, shortfall, wish_of
 from harness.api.client import Object
 from reference.features import Version
 from reference.objects.endpoints import is_ready
@@ -23,6 +25,8 @@ from reference.proxy.objects import UNREADABLE, read_slice, service_ports, topol
 
 UNPARSED = "an EndpointSlice has an address that no proxy can parse"
 """The reason why routes fail if proxies write no rules for the Service."""
+
+STRICT = "uses no endpoint that is hinted for other zones only"
 
 _BOTH_POLICIES = (1, 24)
 """The first release whose kube-proxy keeps the two traffic policies of a Service apart (kubernetes/kubernetes#105470).
@@ -111,27 +115,27 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
     found: dict[Route, list[str]] = defaultdict(list)
     for names in _alike(cluster, _matter(service, slices, wish, cluster)):
         one = cluster.nodes[names[0]]
-        program = one.program.of(annotated=has_annotation(service, cluster.features))
-        refused = program.refuses(wish, service["spec"].get("trafficDistribution"))
+        program = one.program.of(service)
         place = OwnNode(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
-        for (port, family), (endpoints, zones) in by_release[one.version].items():
-            seen = endpoints
-            if program.reads == "field" and (refused or wish not in {"zone", "cpu"}):
-                # hints that are not asked for are not followed
-                by_node = not refused and wish == "node"
-                named = [frozenset({each.node} - {""} if by_node else ()) for each in endpoints]
-                pairs = zip(endpoints, named, strict=True)
-                seen = [each._replace(zone_hints=frozenset(), node_hints=on) for each, on in pairs]
-            decision = decide(port, seen, place, cluster.behaviour(one.version, program.reads))
+        for (known, family), (endpoints, zones) in by_release[one.version].items():
+            port = known
+            if program.follows_policies_since:
+                port = replace(known, internal_local=program.name == "kube-router" and known.external_local)
+            seen = [*_seen(program, endpoints, place)]
+            decision = decide(port, seen, place, cluster.behaviour(one.version, program.follows))
             outside = decision.outside if port.external_local else None
             if is_old(one.version, cluster) and decision.cluster_ip.reason.startswith("internalTrafficPolicy"):
                 action = decision.cluster_ip  # for all clients
                 action = action if isinstance(action, Forward) else Reject(action.reason)
                 decision, outside = replace(decision, cluster_ip=action), action if decision.outside else None
             route = _route(one, port, family, decision, zones)
-            if program.is_other and route.tier in TIERS.values() and any(each.ready for each in seen):
-                because = program.because(wish, refused, route.because, near=bool(decision.mode))
-                route = replace(route, because=because)
+            if program.is_other and route.tier in TIERS.values():
+                route = replace(route, because=program.because(route.because, near=bool(decision.mode)))
+            if len(seen) < len(endpoints):
+                of_all = re.sub(r" of \d+$", f" of {sum(each.ready for each in endpoints)}", route.because)
+                route = replace(route, because=of_all if decision.mode else f"{program.title} {STRICT}")
+            if program.follows_policies_since:
+                route = replace(route, because=route.because.replace("internalTrafficPolicy", "externalTrafficPolicy"))
             on = {each.node == one.name for each in endpoints if each.ready}
             misses = route.tier != "node" and on == {True, False}
             short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), misses=misses)
@@ -141,6 +145,21 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
                 short = "fails" if route.tier == "nowhere" else ""
                 found[replace(route, clients="external", short=short)] += names
     return found
+
+
+def _seen(program: ProxyProgram, endpoints: Sequence[Endpoint], place: OwnNode) -> Iterable[Endpoint]:
+    """Return the endpoints among which a node's proxy chooses like kube-proxy."""
+    match program.follows:
+        case "name":
+            named = ((each, {each.node} - {""}) for each in endpoints)
+            return [each._replace(zone_hints=frozenset(), node_hints=frozenset(on)) for each, on in named]
+        case "strict" if place.zone:
+            return [each for each in endpoints if not each.zone_hints or place.zone in each.zone_hints]
+        case "each":
+            ready = [each for each in endpoints if each.ready]
+            on_node = [each for each in ready if place.node in each.node_hints]
+            return on_node or [each for each in ready if place.zone in each.zone_hints] or endpoints
+    return endpoints
 
 
 def is_old(version: Version, cluster: Cluster) -> bool:

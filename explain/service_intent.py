@@ -67,7 +67,8 @@ def words(case: Case) -> Iterator[Finding]:
         return  # no controller reads other annotations
     if TOPOLOGY_AWARE_HINTS in annotations and annotations.get(TOPOLOGY_MODE, value) != value:
         hidden = {"value": repr(value), "hidden": repr(annotations[TOPOLOGY_MODE])}
-        known = found("annotation-hidden", **hidden, remove=remove)
+        hides = case.kubectl(f"annotate {TOPOLOGY_MODE}-") if case.annotated else remove  # so that no hints are lost
+        known = found("annotation-hidden", **hidden, remove=hides)
         yield known.weighing(NOTE) if read_wish(case.service, case.cluster.features) else known
     if case.annotated and field is not None:
         yield found("annotation-overrides-field", key=key, value=value, field=field, remove=remove)
@@ -113,9 +114,14 @@ def _switch_on(gate: str, component: str) -> str:
 
 
 def asks_nothing(case: Case, by_proxies: Sequence[Route]) -> Finding:
-    deaf = [f"{each.name} {each.does}" for each in case.cluster.others if each.of(annotated=False).reads == "none"]
+    deaf = [
+        f"{each.name} {each.does}"
+        for each in case.cluster.others
+        if each.reads == "none" or not each.knows("PreferClose")
+    ]
     ready = [(each, one) for each, one in case.endpoints if is_ready(each)]
     remedy = f"{case.ask()}; {give_hints(case, ready)}" if case.by_hand and ready else case.ask()
+    remedy = "nothing, while the service proxies follow no hints" if case.cluster.is_deaf else remedy
     says, crossing = case.decided_by.reason, [each for each in by_proxies if each.crossing]
     if crossing and all(map(is_far, crossing)) and "nodes" not in case.cluster.objects.unread:
         says, remedy = f"{says}; a request alone would change nothing", f"if each zone gets a ready endpoint, {remedy}"
@@ -281,7 +287,8 @@ def _prefer_node(case: Case) -> str:
     if not case.selects_pods:
         do = case.patch(local)
     elif not case.cluster.knows("PreferSameNode"):
-        asks = {} if value and case.cluster.knows(value) else {"trafficDistribution": "PreferClose"}
+        known = case.cluster.is_deaf or (value and case.cluster.knows(value))
+        asks = {} if known else {"trafficDistribution": "PreferClose"}
         do = case.patch({**local, **asks})
     elif case.cluster.features.enabled("PreferSameTrafficDistribution"):
         remove = f"{case.unannotate}; " if annotation else ""

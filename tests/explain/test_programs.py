@@ -160,7 +160,7 @@ def test_old_calico_follows_hints_by_the_annotation_beside_the_field(
     pods = agents("calico-node", "calico/node:v3.30.1", "true", k8s_app="calico-node")
     found = diagnose(service(annotations), Cluster(objects(service(annotations), proxies=pods), "released"))
     assert {each.tier for each in found.routes} == tiers
-    assert found.uncertain == (tuple(ZONES) if annotations else ())
+    assert found.uncertain == ()
 
 
 @pytest.mark.parametrize("asks", ["PreferSameNode", ""])
