@@ -8,6 +8,7 @@ from functools import cached_property
 
 from explain.causes import SHOWN, Finding, Prediction, listed, many, texts
 from explain.cluster import Cluster
+from explain.programs import UPGRADES
 from explain.requested_topology import KEYS, OFF, has_annotation, wish_of
 from explain.routes import Route
 from harness.api.client import Object
@@ -69,6 +70,7 @@ class Case:
         self.pods = cluster.pods(service)
         self._effects = dict(texts("effects"))
         self.by_hand = not self.spec.get("selector") and not self.ends
+        self.is_of_server = (self.namespace, self.name) == ("default", "kubernetes")
         self.is_external = self.spec.get("type") in {"NodePort", "LoadBalancer"} or bool(self.spec.get("externalIPs"))
         self.has_tcp = any((each.get("protocol") or "TCP") == "TCP" for each in self.spec.get("ports") or ())
 
@@ -226,8 +228,8 @@ class Case:
         also = [each for each in KEYS if each != key and self.annotated and annotations.get(each) in {"Auto", "auto"}]
         keys = " ".join(f"{each}-" for each in (key, *also))
         bare = {"metadata": {}, "spec": {**self.spec, "trafficDistribution": field}}
-        need = [each for each in cluster.others if each.of(self.service).follows not in {"none", each.of(bare).follows}]
-        first = sorted({each.upgrade for each in need if each.of(bare).follows == "none"} - {""}) if field else []
+        need = [each for each in cluster.others if each.of(self.service).follows != "none" == each.of(bare).follows]
+        first = sorted({UPGRADES[each.name] for each in need}) if field else []
         lost = ["hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"]
         does = {version: cluster.behaviour(version) for _, version, _ in cluster.alike}
         old = {version for version, each in does.items() if each.annotation != "unused" and self.is_read(each, version)}
@@ -256,7 +258,6 @@ class Case:
 
     @cached_property
     def _autoscaled(self) -> Mapping[str, Object]:
-        """The autoscalers, by the workload that they scale."""
         known = self.further("horizontalpodautoscalers")
         targets = [(each.get("spec") or {}).get("scaleTargetRef") or {} for each in known]
         return {f"{to.get('kind')}/{to.get('name')}".lower(): each for to, each in zip(targets, known, strict=True)}

@@ -90,7 +90,7 @@ class Cluster:
         self.known_at_least = "" if known else self._at_least(kubelet)
         version = known or max(version_of(kubelet) or NEWEST, self.proven.version)
         server = max((_image(each, API_SERVER) for each in objects.control_plane), default="").rpartition(":")[2]
-        self.server = version_of(objects.version) or version_of(server) or version  # as old as its controller at least
+        self.server = version_of(objects.version) or version_of(server) or version
         gates = objects.gates.get(API_SERVER, {})  # all components are assumed to agree about topology keys
         self._keys = {name: on for name, on in gates.items() if name == "ServiceTopology"}
         self.features = _features(version, {**self._keys, **objects.gates.get(CONTROLLER, {})}, follow)
@@ -129,7 +129,6 @@ class Cluster:
         return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
 
     def _in_doubt(self, doubt: str) -> Sequence[str]:
-        """Return the nodes whose proxy is "unready", or "missing" although other nodes have a proxy pod."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
     @cached_property
@@ -323,7 +322,6 @@ class Cluster:
 
 
 def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
-    """Return the features of a component with these gates. Gates that the release does not support are ignored."""
     usual, gates = Features(version, follows=follow), {}
     alpha = {name: True for name, each in GATES.items() if seen.get("AllAlpha") and each.exists(version[1])}
     for name, value in (alpha | dict(seen)).items():

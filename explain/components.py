@@ -4,13 +4,9 @@ Since Kubernetes 1.35 no relevant gate can be disabled. The metrics of kube-cont
 through the pod proxy, which works only for pods that listen on the node's address and require no authorization.
 """
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import yaml
 
 from harness.api.client import Api, Object, path_of
 from harness.errors import InconclusiveError
@@ -26,7 +22,6 @@ _SECONDS = 5.0
 _KNOWN = {*GATES, "AllAlpha"}
 
 PROXY_CONFIGS = (PROXY, f"{PROXY}-config")
-"""The names of ConfigMaps with the configuration file of kube-proxy."""
 
 Gates = Mapping[str, Mapping[str, bool]]
 """The state of gates by component and name. "kube-proxy 1.34" represents every kube-proxy of this release."""
@@ -80,12 +75,8 @@ def read_gates(
 
 
 def configured_gates(pods: Iterable[Object], configs: Iterable[Object]) -> Gates:
-    """Return the gates that are set by flags of components, or by ConfigMaps of kube-proxy.
-
-    kube-proxy ignores its flag if it has a configuration file. The result has only gates about which all pods of a
-    component agree.
-    """
-    in_file = {name: value for each in configs for name, value in _in_config(each)}
+    """Return the gates in the settings of components. kube-proxy ignores its flag if it has a configuration file."""
+    in_file = _gates_in(" ".join(text for each in configs for text in (each.get("data") or {}).values()))
     found: dict[str, list[Mapping[str, bool]]] = {}
     for pod in pods:
         for each in (pod.get("spec") or {}).get("containers") or ():
@@ -93,24 +84,14 @@ def configured_gates(pods: Iterable[Object], configs: Iterable[Object]) -> Gates
             words = " ".join(map(str, (*(each.get("command") or ()), *(each.get("args") or ()))))
             by_file = component == PROXY and ("--config" in words or not words)
             name = f"{PROXY} {_release(pod)}" if component == PROXY else component
-            found.setdefault(name, []).append(in_file if by_file else dict(_in_flags(words)))
+            found.setdefault(name, []).append(in_file if by_file else _gates_in(words))
     agreed = {name: {*each[0].items()}.intersection(*(one.items() for one in each)) for name, each in found.items()}
     return {name: dict(gates) for name, gates in agreed.items() if name and gates}
 
 
-def _in_flags(words: str) -> Iterator[tuple[str, bool]]:
-    for flag in re.findall(r"--feature-gates[= ][\"']?([\w=,]+)", words):
-        pairs = (each.partition("=") for each in flag.split(","))
-        yield from ((name, value.lower() == "true") for name, _, value in pairs if name in _KNOWN)
-
-
-def _in_config(config: Object) -> Iterator[tuple[str, bool]]:
-    for text in (config.get("data") or {}).values():
-        loaded: Any = None
-        with contextlib.suppress(yaml.YAMLError):
-            loaded = yaml.safe_load(text) if "KubeProxyConfiguration" in text else None
-        gates = loaded.get("featureGates") if isinstance(loaded, dict) else None
-        yield from ((name, value) for name, value in (gates or {}).items() if name in _KNOWN and value in (True, False))
+def _gates_in(text: str) -> dict[str, bool]:
+    pairs = re.findall(r'(\w+)"?\s*[:=]\s*(true|false)\b', text, re.IGNORECASE)
+    return {name: value.lower() == "true" for name, value in pairs if name in _KNOWN}
 
 
 def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]) -> Iterator[_Source]:

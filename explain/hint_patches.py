@@ -16,8 +16,8 @@ def give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
     asked = [case.unannotate] if case.annotation[1] else []
     asked += [case.patch({"trafficDistribution": None})] if case.spec.get("trafficDistribution") else []
     unask = "; ".join(asked) or "nothing"
-    if (case.namespace, case.name) == ("default", "kubernetes"):
-        return f"{unask}; the API server writes these endpoints, and takes hints away"
+    if case.is_of_server:
+        return f"{unask}{'; ' if asked else ': '}the API server writes these endpoints, and takes hints away"
     if any((one["metadata"].get("labels") or {}).get(MANAGED_BY) == _MIRRORING for _, one in endpoints):
         write = "write an EndpointSlice with these endpoints and hints (mirrored Endpoints have none)"
         skip = f"kubectl -n {case.namespace} label endpoints {case.name} endpointslice.kubernetes.io/skip-mirror=true"

@@ -123,10 +123,9 @@ def _with_evidence(
     if why := unread.pop("control_plane", ""):  # the pods of proxies are in the same namespace
         unread["proxies"] = why
     found["proxies"] = [] if why else _proxies(api, SYSTEM) or _proxies(api, "")
-    system_pods = [*found["proxies"], *found.get("control_plane", ())]
-    managers = [each for each in found.get("control_plane", ()) if is_of(each, CONTROLLER)]
-    gates, dark = read_gates(api, version, found["proxies"], managers)
-    gates = {**configured_gates(system_pods, _proxy_configs(api) if found["proxies"] else ()), **gates}
+    control_plane, proxies = found.get("control_plane", ()), found["proxies"]
+    gates, dark = read_gates(api, version, proxies, [each for each in control_plane if is_of(each, CONTROLLER)])
+    gates = {**configured_gates([*proxies, *control_plane], _proxy_configs(api) if proxies else ()), **gates}
     with contextlib.suppress(RefusedError):
         labels = [each["metadata"].get("labels") or {} for each in found["proxies"]]
         cilium = any(each.get("k8s-app") == "cilium" for each in labels)
@@ -149,7 +148,6 @@ def _proxy_configs(api: Api) -> Iterator[Object]:
 
 
 def _moment(date: str) -> str:
-    """Convert the time in an HTTP header to the API's format. Return "" if the header is missing."""
     try:
         return parsedate_to_datetime(date).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
@@ -246,7 +244,6 @@ def _is_agent(metadata: Object) -> bool:
 
 
 def is_of(pod: Object, *components: str) -> bool:
-    """Return whether this is a pod of one of these components of the control plane."""
     labels = pod["metadata"].get("labels") or {}
     return pod["metadata"].get("namespace") == SYSTEM and labels.get("component") in components
 

@@ -219,7 +219,6 @@ def _names(addresses: Sequence[str], plan: ProbePlan) -> str:
 
 
 def _outcomes(seen: ProbeOutcomes, plan: ProbePlan) -> str:
-    """Return the outcomes in words, like "web-1 of zone a 30x, no answer 2x"."""
     by_count = sorted(seen.outcomes.items(), key=lambda pair: -pair[1])
     return ", ".join(f"{_outcome(each, plan)} {count}x" for each, count in by_count)
 

@@ -18,25 +18,20 @@ from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 CILIUM_CONFIG = "cilium-config"
 CILIUM_SETTINGS = ("enable-service-topology", "kube-proxy-replacement")
 _ARGUMENT, _VARIABLE = "--run-service-proxy", "FELIX_BPFENABLED"  # of kube-router and Calico
+_AUTO = {"Auto", "auto"}
 
 _BESIDE = {"Cilium", "GKE Dataplane V2", "Antrea", "OVN-Kubernetes"}
 """The programs that translate cluster IPs for pods, whether kube-proxy runs or not (cilium/cilium#16197)."""
 
-_CILIUM_FIELD, _CILIUM_VALUES = (1, 16), (1, 20)
-"""The first releases of Cilium that read PreferClose, and PreferSameZone and PreferSameNode."""
-
+# The first releases: of values of the field, of the annotation, hints for no Service and any Service, and of the policy
+_CILIUM = {"PreferClose": (1, 16), "PreferSameZone": (1, 20), "PreferSameNode": (1, 20)}
 _CALICO_ANNOTATION, _CALICO_NO_HINTS, _CALICO_FIELD = (3, 26), (3, 31), (3, 31, 5)
-"""The first releases of Calico that follow hints of Services with the annotation, of none, and of all Services."""
-
 _INTERNAL_POLICY = {"kube-router": (2, 1, 0), "Cilium": (1, 13, 0), "Calico eBPF": (3, 26, 5)}
-"""The first releases that follow internalTrafficPolicy for cluster IPs."""
+UPGRADES = {"Cilium": "upgrade Cilium to 1.20 or newer", "Calico eBPF": "upgrade Calico to 3.31.5 or newer"}
 
 Follows = Literal["all", "each", "zone", "strict", "name", "none", ""]
-"""How a program chooses endpoints of a Service: like kube-proxy ("all"), by zone hints only ("zone"), or not by hints.
-
-"each" also follows hints if some endpoints have none. "strict" uses no endpoint that is hinted for other zones only.
-"name" prefers endpoints on the client's node, by their nodeName. "" means that it is not known.
-"""
+"""How a program chooses endpoints: as kube-proxy does ("all"), by zone hints only ("zone"), by hints even if endpoints
+lack them ("each"), by nodeName ("name"), or never those that are hinted for other zones only ("strict")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +69,23 @@ class ProxyProgram:
     def of(self, service: Object) -> "ProxyProgram":
         """Return the program with the hints that it follows for a Service."""
         annotations = service["metadata"].get("annotations") or {}
-        value, old = annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)), numbers_of(self.version)
-        if self.name == "Calico eBPF" and old:
-            if old >= _CALICO_FIELD:
-                return replace(self, follows="zone" if annotations.get(TOPOLOGY_MODE) in _AUTO else "each")
-            asks = value in _AUTO and _CALICO_ANNOTATION <= old < _CALICO_NO_HINTS
-            return replace(self, follows="strict" if asks else "none")
+        value, mode = annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)), TOPOLOGY_MODE
+        if self.name == "Calico eBPF" and self.reads == "all":
+            return replace(self, follows="zone" if annotations.get(mode) in _AUTO else "each")
+        if self.name == "Calico eBPF" and self.reads == "zone":
+            return replace(self, follows="strict" if value in _AUTO else "none")
         if self.name != "Cilium" or not self.reads:
             return replace(self, follows="zone" if self.reads == "field" else self.reads)
-        field, known = service["spec"].get("trafficDistribution"), _known_to_cilium(old)
-        if field in known or value not in OFF:
-            by_zone: Follows = "strict" if old == (1, 18, 0) else "zone"
-            follows = "name" if field == "PreferSameNode" and field in known else by_zone
+        field, release = service["spec"].get("trafficDistribution"), numbers_of(self.version) or (2,)
+        known = field in _CILIUM and release >= _CILIUM[field]
+        if known or value not in OFF:
+            by_zone: Follows = "strict" if release == (1, 18, 0) else "zone"
+            follows = "name" if known and field == "PreferSameNode" else by_zone
             return replace(self, follows=follows if self.reads == "field" else "none")
         refused = f"{self.name} uses hints only of Services that ask for their zone"
-        if since := next((each for each in (_CILIUM_FIELD, _CILIUM_VALUES) if field in _known_to_cilium(each)), None):
-            refused = f"{self.title} does not know trafficDistribution {field}, which is known since 1.{since[1]}"
+        if field in _CILIUM:
+            since = f"1.{_CILIUM[field][1]}"
+            refused = f"{self.title} does not know trafficDistribution {field}, which is known since {since}"
         return replace(self, follows="none", refused=refused)
 
     def knows(self, value: str) -> bool:
@@ -102,44 +98,28 @@ class ProxyProgram:
 
     def because(self, said: str, *, near: bool) -> str:
         """Return the reason for a route, adapted to this program. `near` is true if near endpoints are preferred."""
-        if self.follows == "none" and not near:
-            return f"{self.name} {self.does}" if self.reads == "none" or not self.refused else self.refused
-        if self.follows != "name":
-            return said
-        on_node = said.replace("hinted for the node", "on the node")
-        return on_node if near else f"no ready endpoint is on it, and {self.name} then uses any"
+        if self.follows == "name":
+            on_node = said.replace("hinted for the node", "on the node")
+            return on_node if near else f"no ready endpoint is on it, and {self.name} then uses any"
+        refused = f"{self.name} {self.does}" if self.reads == "none" or not self.refused else self.refused
+        return refused if self.follows == "none" and not near else said
 
     @property
     def switch_on(self) -> str:
         """The setting or upgrade that makes Cilium or Calico use hints of each Service, or "" if none is needed."""
         topology = "set loadBalancer.serviceTopology=true in the Helm values of Cilium, and restart its agents"
-        old = self.name == "Calico eBPF" and self.version and numbers_of(self.version) < _CALICO_FIELD
-        return topology if self.name == "Cilium" and self.reads == "none" else _NEW_CALICO if old else ""
-
-    @property
-    def upgrade(self) -> str:
-        """The upgrade after which Cilium or Calico reads each value of trafficDistribution."""
-        return {"Cilium": "upgrade Cilium to 1.20 or newer", "Calico eBPF": _NEW_CALICO}.get(self.name, "")
+        old = self.name == "Calico eBPF" and self.reads in {"zone", "none"}
+        return topology if self.name == "Cilium" and self.reads == "none" else UPGRADES[self.name] if old else ""
 
     def remedy(self, set_field: str, probe: str) -> str:
-        """Return commands or advice that make the program use hints, or else `probe`, which shows whether it does.
-
-        `set_field` is the command that sets PreferClose.
-        """
+        """Return commands that make the program use hints, such as `set_field` for PreferClose, or else `probe`."""
         if self.name == "Cilium" and not self.reads:
             return f"kubectl -n kube-system get configmap {CILIUM_CONFIG} -o yaml; or {probe}"
-        upgrade = f"upgrade Cilium, or {set_field}" * bool(self.refused)
-        upgrade = "upgrade Cilium to 1.18.1 or newer" if self.name == "Cilium" and self.follows == "strict" else upgrade
+        strict = self.name == "Cilium" and self.follows == "strict"
+        upgrade = (
+            "upgrade Cilium to 1.18.1 or newer" if strict else f"upgrade Cilium, or {set_field}" * bool(self.refused)
+        )
         return "; then ".join(filter(None, [self.switch_on, upgrade])) or probe
-
-
-_AUTO, _NEW_CALICO = {"Auto", "auto"}, "upgrade Calico to 3.31.5 or newer"
-
-
-def _known_to_cilium(release: tuple[int, ...]) -> set[str]:
-    """Return the values of trafficDistribution that a release of Cilium reads. An unknown release counts as new."""
-    known = {"PreferClose"} if not release or release >= _CILIUM_FIELD else set[str]()
-    return known | ({"PreferSameZone", "PreferSameNode"} if not release or release >= _CILIUM_VALUES else set())
 
 
 def numbers_of(version: str) -> tuple[int, ...]:
@@ -201,6 +181,6 @@ def _of_cilium(data: Object | None, version: str) -> tuple[str, Reads, str]:
         when = f"to pods (not to processes of nodes: {replacement} is {data[replacement]})"
     if (value := data.get(topology, "not set")) != "true":
         return f"uses no hints: {topology} is {value} in {config}", "none", when
-    said, new = f"uses zone hints of Services that ask ({topology} is true)", _known_to_cilium(numbers_of(version))
-    nodes = ", and for PreferSameNode the nodes of endpoints" * ("PreferSameNode" in new)
+    said, old = f"uses zone hints of Services that ask ({topology} is true)", (1,) < numbers_of(version) < (1, 20)
+    nodes = "" if old else ", and for PreferSameNode the nodes of endpoints"
     return said + nodes, "field", when

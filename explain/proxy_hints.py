@@ -11,7 +11,7 @@ from explain.case import Case, ServicePorts, condition, distinct, nodes_of, zone
 from explain.causes import CROSSES, FAILS, NOTE, SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
-from explain.hint_patches import give_port, not_listed
+from explain.hint_patches import give_hints, give_port, not_listed
 from explain.placement import shut_out, spread, template
 from explain.programs import ProxyProgram
 from explain.routes import STRICT, Route, about
@@ -128,23 +128,12 @@ def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding
     what, bare = "use hints for nodes" if case.wish == "node" else "use these hints", case.cluster.in_doubt("missing")
     bare = [name for name in nodes if name in bare]
     if old := [name for name in nodes if name not in {*off, *bare}]:
-        yield _or_by_gate(_upgrade(case, old, what, release), [nodes[each] for each in old], release)
+        yield _upgrade(case, old, what, release, _GATES)
     if bare:
         ages = listed(sorted({nodes[each].age for each in bare}))
         says = f"no proxy was seen on {listed(bare)}; kube-proxy {ages} would not {what}, as it does since {release}"
-        first = "upgrade the control plane; then, " * bool(_first(case, release))
-        remedy = f"{first}run kube-proxy {_target(case, release)} on {listed(bare)}"
+        remedy = f"run kube-proxy {_target(case, release)} on {listed(bare)}"
         yield found("proxy-too-old", says, nodes=bare, remedy=remedy, also="Services work there only once a proxy runs")
-
-
-def _or_by_gate(finding: Finding, nodes: Sequence[Node], needed: str) -> Finding:
-    """Return a finding about old proxies whose fix has the gate with which these releases use the hints, if any."""
-    of_release = [name for name in _GATES if GATES[name].on_by_default == int(needed[2:])]
-    if gate := next((name for name in of_release if all(GATES[name].exists(each.version[1]) for each in nodes)), ""):
-        seen = f"{gate} is off by default, and neither metrics nor settings of these proxies were seen to enable it"
-        remedy = f"enable {gate} {_IN_PROXY} on {listed([each.name for each in nodes])}; or {finding.remedy}"
-        return replace(finding, evidence=(seen,), remedy=remedy)
-    return finding
 
 
 def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
@@ -152,10 +141,9 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     by_both, issue = case.spec.get("externalTrafficPolicy") == "Local", "(kubernetes/kubernetes#105470)"
     what = "follow internalTrafficPolicy Local"
     what += f" next to externalTrafficPolicy Local {issue}" if by_both else ""
-    other = set().union(*case.cluster.others.values())  # see `implementations`
-    of_all = [replace(each, nodes=on) for each in of_all if (on := tuple(n for n in each.nodes if n not in other))]
-    if some := [each for each in of_all if each.clients == "internal" and each.short == "misses"]:
-        yield _upgrade(case, nodes_of_routes(some), what, "1.24")
+    missed = nodes_of_routes(of_all, lambda each: each.clients == "internal" and each.short == "misses")
+    if some := [name for name in missed if not case.cluster.nodes[name].program.is_other]:  # see `implementations`
+        yield _upgrade(case, some, what, "1.24")
     if mine := [each for each in of_all if each.clients == "external" and not by_both]:
         fails, what = any(each.fails for each in mine), f"limit internalTrafficPolicy Local to the cluster {issue}"
         old = _upgrade(case, nodes_of_routes(mine), what, "1.24")
@@ -163,22 +151,23 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _target(case: Case, needed: str) -> str:
-    """Return the release to which kube-proxy is upgraded: at most three minor versions older than the API server."""
+    """Return the release to which kube-proxy is upgraded: not newer than the API server, and at most three older."""
     newest, least = case.cluster.objects.version, max(int(needed[2:]), case.cluster.features.version[1] - 3)
-    return newest if (version_of(newest) or OLDEST) >= (1, least) else f"1.{least} or newer"
+    first = " (first upgrade the control plane, unless it is so new)" * (case.cluster.server < (1, least))
+    return newest if (version_of(newest) or OLDEST) >= (1, least) else f"1.{least} or newer{first}"
 
 
-def _upgrade(case: Case, names: Sequence[str], what: str, needed: str) -> Finding:
-    releases = "; ".join(sorted({_release(case.cluster.nodes[each]) for each in names})[:SHOWN])
+def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: Iterable[str] = ()) -> Finding:
+    """Return a finding about old proxies. Its fix enables one of `gates` if they have it, or upgrades them."""
+    nodes = [case.cluster.nodes[each] for each in names]
+    releases = "; ".join(sorted({*map(_release, nodes)})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
-    remedy = f"upgrade {_first(case, needed)}kube-proxy on {listed(names)} to {_target(case, needed)}"
-    return found("proxy-too-old", nodes=names, remedy=remedy, **values)
-
-
-def _first(case: Case, needed: str) -> str:
-    """Return words for the control plane, if it may be older than a release: kube-proxy must not be newer than it."""
-    unless = ", unless it is of that release," * bool(case.cluster.known_at_least)
-    return f"the control plane{unless} and then " if case.cluster.server < (1, int(needed[2:])) else ""
+    remedy, seen = f"upgrade kube-proxy on {listed(names)} to {_target(case, needed)}", list[str]()
+    for gate in (name for name in gates if GATES[name].on_by_default == int(needed[2:])):
+        if all(GATES[gate].exists(each.version[1]) for each in nodes):
+            seen = [f"{gate} is off by default, and neither metrics nor settings of these proxies enable it"]
+            remedy = f"enable {gate} {_IN_PROXY} on {listed(names)}; or {remedy}"
+    return found("proxy-too-old", nodes=names, evidence=seen, remedy=remedy, **values)
 
 
 def implementations(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
@@ -188,37 +177,33 @@ def implementations(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
         values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
         values["count"] = many(len(nodes), "node")
         mine = [replace(route, nodes=on) for route in of_all if (on := tuple(sorted({*route.nodes} & {*nodes})))]
-        if each.follows_policies_since:
-            yield from _of_policies(case, each, [route for route in mine if route.clients == "internal"], values)
+        yield from _of_policies(case, each, [route for route in mine if route.clients == "internal"], values)
         lost = [route for route in mine if route.because.endswith(STRICT)]
         if case.wish not in {"node", "zone", "cpu"} and not lost:
             continue
-        but = f", {'but' if each.reads == 'field' else 'and'} {each.refused}"
-        values["so"] = but if each.refused else "" if each.reads else _SO
-        if case.wish == "node" and each.follows in {"zone", "strict"}:
-            values["so"] = ", and no hints for nodes of this Service"
-        if lost:
-            values["so"] = f"; this release {STRICT}"
+        but, by_zone = f", {'but' if each.reads == 'field' else 'and'} {each.refused}", {"zone", "strict"}
+        so = but if each.refused else "" if each.reads else _SO
+        so = ", and no hints for nodes of this Service" if case.wish == "node" and each.follows in by_zone else so
+        values["so"] = f"; this release {STRICT}" if lost else so
         known = found("not-kube-proxy", nodes=nodes, remedy=each.remedy(case.ask("PreferClose"), probe), **values)
         if failing := nodes_of_routes(lost, lambda route: route.fails):
             yield replace(known, nodes=failing).weighing(FAILS)
-        if each.follows not in ({"all", "each"} if case.wish == "node" else {"all", "each", "zone", "strict"}):
+        if each.follows not in ({"all", "each"} | (set() if case.wish == "node" else by_zone)):
             yield known
         elif not failing:
             yield known.weighing(NOTE)
 
 
-def _of_policies(
-    case: Case, program: ProxyProgram, routes: Sequence[Route], values: Mapping[str, str]
-) -> Iterator[Finding]:
+def _of_policies(case: Case, program: ProxyProgram, routes: Sequence[Route], values: Object) -> Iterator[Finding]:
     """Yield a finding about a proxy that does not follow internalTrafficPolicy, if its routes show this."""
     since, asked = program.follows_policies_since, case.wish == "local"
-    short = [each for each in routes if (each.short == "misses" if asked else each.fails and "Local" in each.because)]
     does = "ignores internalTrafficPolicy" if asked else "applies externalTrafficPolicy to cluster IPs as well"
     said = {**values, "does": f"{does}, as all releases before {since} do", "so": ""}
-    if short:
-        remedy = f"upgrade {program.name} to {since} or newer"
-        known = found("not-kube-proxy", nodes=nodes_of_routes(short), remedy=remedy, **said)
+    wrong = nodes_of_routes(
+        routes, lambda each: each.short == "misses" if asked else each.fails and "Local" in each.because
+    )
+    if since and wrong:
+        known = found("not-kube-proxy", nodes=wrong, remedy=f"upgrade {program.name} to {since} or newer", **said)
         yield known if asked else known.weighing(FAILS)
 
 
@@ -263,6 +248,12 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
             others = [(each, one) for each, one in here if is_ready(each)]
             names = sorted({name_of(each) for each, _ in others})
             remedy = give_port(case, question, [one for _, one in others])
+        case "zone-without-endpoint" if case.by_hand and there.keys() == {"(none)"}:
+            says = f"the zones of the endpoints are not known, so nodes of {many(zones, 'zone')} use all of them"
+            pairs = [(each, one) for each, one in question.endpoints if is_ready(each)]
+            nothing = "nothing: the API server writes these endpoints"
+            remedy = nothing if case.is_of_server else give_hints(case, pairs)
+            return found(cause, says, nodes=on, evidence=evidence, remedy=remedy)
         case "zone-without-endpoint":
             remedy = spread(case, zones)
         case "zone-terminating":

@@ -151,8 +151,8 @@ def _seen(program: ProxyProgram, endpoints: Sequence[Endpoint], place: OwnNode) 
     """Return the endpoints among which a node's proxy chooses like kube-proxy."""
     match program.follows:
         case "name":
-            named = ((each, {each.node} - {""}) for each in endpoints)
-            return [each._replace(zone_hints=frozenset(), node_hints=frozenset(on)) for each, on in named]
+            on = (frozenset({each.node} - {""}) for each in endpoints)
+            return [each._replace(zone_hints=frozenset(), node_hints=next(on)) for each in endpoints]
         case "strict" if place.zone:
             return [each for each in endpoints if not each.zone_hints or place.zone in each.zone_hints]
         case "each":
@@ -221,7 +221,6 @@ def _matter(service: Object, slices: Iterable[Object], wish: Wish, cluster: Clus
 
 
 def _alike(cluster: Cluster, apart: AbstractSet[str]) -> list[list[str]]:
-    """Return groups of nodes that make the same decisions. Each node of `apart` forms its own group."""
     groups = [[name for name in alike if name not in apart] for alike in cluster.alike.values()]
     groups += [[name] for name in apart if name in cluster.nodes]
     return sorted(filter(None, groups), key=itemgetter(0))

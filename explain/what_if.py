@@ -87,7 +87,6 @@ def _upgraded(objects: Objects, version: str) -> Objects:
 
 
 def _patched(objects: Objects, name: ServiceName, part: str, **values: str | None) -> Objects:
-    """Return the objects with other values in the spec or the annotations of a Service. None removes a value."""
     services = deepcopy(list(objects.services))
     for each in (one for one in services if key_of(one) == name):
         above = each["metadata"] if part == "annotations" else each
