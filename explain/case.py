@@ -150,7 +150,6 @@ class Case:
         return command
 
     def _given_up(self, spec: Object) -> str:
-        """Return a sentence about the side effect of a new trafficDistribution, or "" if there is none."""
         field = self.spec.get("trafficDistribution")
         new = spec.get("trafficDistribution", field)
         if new and not field and self.wish != "cpu":

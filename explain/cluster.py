@@ -104,7 +104,6 @@ class Cluster:
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     def _at_least(self, kubelet: str) -> str:
-        """Return the minimum version of a control plane whose version is unknown: kubelets are never newer."""
         known = MinimumRelease(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
         known = max(known, self.proven, key=lambda each: each.version)
         return f"not known, at least 1.{known.version[1]} ({known.by})" if known.version > OLDEST else ""
@@ -133,7 +132,6 @@ class Cluster:
 
     @cached_property
     def uncertain(self) -> tuple[str, ...]:
-        """The nodes that may have no working proxy, or a proxy that may ignore hints."""
         return tuple(name for name, each in self.nodes.items() if each.doubt or not each.program.reads)
 
     def knows(self, value: str) -> bool:

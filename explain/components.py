@@ -21,7 +21,6 @@ _PERMANENT = 35  # since this minor version, no relevant gate can be disabled
 _SECONDS = 5.0
 _KNOWN = {*GATES, "AllAlpha"}
 
-PROXY_CONFIGS = (PROXY, f"{PROXY}-config")
 
 Gates = Mapping[str, Mapping[str, bool]]
 """The state of gates by component and name. "kube-proxy 1.34" represents every kube-proxy of this release."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from explain.case import Case, distinct, nodes_of, zones_of
-from explain.causes import Finding, Prediction, found, listed, many
+from explain.causes import SHOWN, Finding, Prediction, found, listed, many
 from explain.hint_patches import give_hints
 from explain.placement import more
 from explain.requested_topology import asked_in_words
@@ -170,7 +170,8 @@ def _overloaded(case: Case, cause: str, shares: ZoneShares, ready: int) -> Findi
 
 
 def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> Finding:
-    values = _about(case, other[0][0])
+    differ = [_about(case, each) for each in distinct(each for each, _ in other)[:SHOWN]]
+    values = {"each": "; ".join(f"{one['name']} of zone {one['zone']} is hinted for {one['hinted']}" for one in differ)}
     values["count"] = many(len(distinct(each for each, _ in other)), "endpoint", "has/have")
     wrote = [f"endpoints last written by {listed(case.writers)}"] if case.writers else []
     asked = asked_in_words(case.service, case.cluster.features, case.wish)

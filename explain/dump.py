@@ -16,7 +16,7 @@ import orjson
 import yaml
 
 from explain import objects
-from explain.components import API_SERVER, CONTROLLER, PROXY_CONFIGS, Gates, configured_gates
+from explain.components import API_SERVER, CONTROLLER, PROXY, Gates, configured_gates
 from explain.objects import Objects, about_pod, is_of, is_proxy
 from explain.programs import CILIUM_CONFIG
 from harness.api.client import Object
@@ -72,7 +72,7 @@ def read(source: str) -> Objects:
     version, at = _version(folder / "version.json")
     kept: dict[str, Any] = {name: found[name] for name in (*objects.NEEDED, *objects.EVIDENCE)}
     control_plane = [each for each in pods if is_of(each, API_SERVER, CONTROLLER)]
-    of_proxies = [each for each in found["configmaps"] if each["metadata"]["name"] in PROXY_CONFIGS]
+    of_proxies = [each for each in found["configmaps"] if each["metadata"]["name"].startswith(PROXY)]
     gates = {**configured_gates([*proxies, *control_plane], of_proxies), **_gates(folder / "gates.json")}
     further = {name: found[name] for name in objects.FURTHER if found[name]}
     roles: dict[str, Any] = {"proxies": proxies, "configs": configs, "control_plane": control_plane}

@@ -6,7 +6,7 @@ resources that the user may not read. Recorded files contain no Secrets, and onl
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from explain.components import API_SERVER, CONTROLLER, PROXY_CONFIGS, Gates, configured_gates, read_gates
+from explain.components import API_SERVER, CONTROLLER, PROXY, Gates, configured_gates, read_gates
 from explain.programs import CILIUM_CONFIG, CILIUM_SETTINGS, settings
 from harness.api.client import Api, Object, RefusedError
 from harness.checks.service_proxies import SELECTORS, recognise
@@ -125,7 +125,10 @@ def _with_evidence(
     found["proxies"] = [] if why else _proxies(api, SYSTEM) or _proxies(api, "")
     control_plane, proxies = found.get("control_plane", ()), found["proxies"]
     gates, dark = read_gates(api, version, proxies, [each for each in control_plane if is_of(each, CONTROLLER)])
-    gates = {**configured_gates([*proxies, *control_plane], _proxy_configs(api) if proxies else ()), **gates}
+    of_proxies = list[Object]()
+    with contextlib.suppress(RefusedError):
+        of_proxies = [api.get("configmaps", SYSTEM, PROXY)] if any(map(is_kube_proxy, proxies)) else []
+    gates = {**configured_gates([*proxies, *control_plane], of_proxies), **gates}
     with contextlib.suppress(RefusedError):
         labels = [each["metadata"].get("labels") or {} for each in found["proxies"]]
         cilium = any(each.get("k8s-app") == "cilium" for each in labels)
@@ -139,12 +142,6 @@ def _proxies(api: Api, namespace: str) -> list[Object]:
     with contextlib.suppress(RefusedError):
         return [each for one in SELECTORS for each in api.list("pods", namespace, label_selector=one)]
     return []
-
-
-def _proxy_configs(api: Api) -> Iterator[Object]:
-    for name in PROXY_CONFIGS:
-        with contextlib.suppress(RefusedError):
-            yield api.get("configmaps", SYSTEM, name)
 
 
 def _moment(date: str) -> str:

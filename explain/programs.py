@@ -152,8 +152,7 @@ def _of_pod(pod: Object, cilium: Object | None) -> ProxyProgram | None:
     elif known.name == "Calico eBPF":
         reads = "all" if version else ""
         if version and (release := numbers_of(version)) < _CALICO_FIELD:
-            by_annotation = _CALICO_ANNOTATION <= release < _CALICO_NO_HINTS
-            reads = "zone" if by_annotation else "none"
+            reads = "zone" if (by_annotation := _CALICO_ANNOTATION <= release < _CALICO_NO_HINTS) else "none"
             others = "of Services with the annotation, and of others" if by_annotation else "only"
             does = f"follows hints {others} since 3.31.5"
         on = [str(each.get("value")).lower() for one in containers for each in settings(one).get("env", ())]

@@ -195,7 +195,6 @@ def implementations(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _of_policies(case: Case, program: ProxyProgram, routes: Sequence[Route], values: Object) -> Iterator[Finding]:
-    """Yield a finding about a proxy that does not follow internalTrafficPolicy, if its routes show this."""
     since, asked = program.follows_policies_since, case.wish == "local"
     does = "ignores internalTrafficPolicy" if asked else "applies externalTrafficPolicy to cluster IPs as well"
     said = {**values, "does": f"{does}, as all releases before {since} do", "so": ""}

@@ -117,18 +117,17 @@ def asks_nothing(case: Case, by_proxies: Sequence[Route]) -> Finding:
     deaf = [f"{each.name} {each.does}" for each in others]
     ready = [(each, one) for each, one in case.endpoints if is_ready(each)]
     given = give_hints(case, ready) if case.by_hand and ready else ""
-    remedy = given if case.is_of_server else "; ".join(filter(None, [case.ask(), given]))
+    remedy = "; ".join(filter(None, [case.ask(), given]))
     remedy = "nothing, while the service proxies follow no hints" if case.cluster.is_deaf else remedy
     says, crossing = case.decided_by.reason, [each for each in by_proxies if each.crossing]
     if crossing and all(map(is_far, crossing)) and "nodes" not in case.cluster.objects.unread:
         says, remedy = f"{says}; a request alone would change nothing", f"if each zone gets a ready endpoint, {remedy}"
-        remedy = given if case.is_of_server else remedy
     gate = case.cluster.gate_off(API_SERVER, "ServiceTrafficDistribution")
     if gate and case.spec.get("trafficDistribution") is None:
         off = f"feature gate {gate} is off in {API_SERVER}, as its metrics or settings show"
         deaf = [f"{off}: it drops trafficDistribution"]
         remedy = f"{_switch_on(gate, API_SERVER)}; then {case.ask('PreferClose')}"
-    return found("asks-for-nothing", says, evidence=deaf, remedy=remedy)
+    return found("asks-for-nothing", says, evidence=deaf, remedy=given if case.is_of_server else remedy)
 
 
 def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
