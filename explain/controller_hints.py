@@ -174,7 +174,8 @@ def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> F
     values = {"each": "; ".join(f"{one['name']} of zone {one['zone']} is hinted for {one['hinted']}" for one in differ)}
     values["count"] = many(len(distinct(each for each, _ in other)), "endpoint", "has/have")
     wrote = [f"endpoints last written by {listed(case.writers)}"] if case.writers else []
-    asked = asked_in_words(case.service, case.cluster.features, case.wish)
+    hidden = " (which the annotation overrides)" if case.annotated and case.spec.get("trafficDistribution") else ""
+    asked = asked_in_words(case.service, case.cluster.features, case.wish) + hidden
     return found("hints-of-somebody-else", evidence=wrote, remedy=remedy, value=asked, **values)
 
 

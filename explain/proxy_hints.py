@@ -250,8 +250,7 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "zone-without-endpoint" if case.by_hand and there.keys() == {"(none)"}:
             says = f"the zones of the endpoints are not known, so nodes of {many(zones, 'zone')} use all of them"
             pairs = [(each, one) for each, one in question.endpoints if is_ready(each)]
-            nothing = "nothing: the API server writes these endpoints"
-            remedy = nothing if case.is_of_server else give_hints(case, pairs)
+            remedy = "nothing: the API server writes these endpoints" if case.is_of_server else give_hints(case, pairs)
             return found(cause, says, nodes=on, evidence=evidence, remedy=remedy)
         case "zone-without-endpoint":
             remedy = spread(case, zones)

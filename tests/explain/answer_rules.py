@@ -484,6 +484,17 @@ def overriding_annotations(seen: ServiceAnswer) -> Iterator[str]:
             yield f"the annotation is no warning for {each.nodes}"
 
 
+def overridden_requests(seen: ServiceAnswer) -> Iterator[str]:
+    """A request that the annotation overrides is not called a request without saying so."""
+    over = "it overrides" in seen.found.asks
+    for each in seen.found.findings:
+        if over and "differ from the request" in each.says and "overrides" not in each.says:
+            yield f"{seen.found.asks}, but {each.says}"
+        counted = re.match(r"(?:.*: )?(\d+) endpoints? (?:has|have) hints that differ", each.says)
+        if counted and each.says.count(" is hinted for ") != min(int(counted[1]), 6):
+            yield f"not all of them are named: {each.says}"
+
+
 def terminating_endpoints_and_policies(seen: ServiceAnswer) -> Iterator[str]:
     """Terminating endpoints take connections from all zones only of those clients that no policy Local limits."""
     spec = seen.service["spec"]
@@ -618,7 +629,8 @@ RULES = (
     one_wish, releases, empty_slices, slice_patches, remedies_with_effect, local_policies, both_policies,
     services_without_pods, old_proxies_and_policies, equal_causes, workloads, outlook_of_zones, added_ports,
     known_zones, headline_causes, closed_zones, hints_of_zones, labels_before_constraints, health_checks,
-    requests_without_effect, overriding_annotations, terminating_endpoints_and_policies, nodes_of_causes,
+    requests_without_effect, overriding_annotations, overridden_requests, terminating_endpoints_and_policies,
+    nodes_of_causes,
     owners_of_pods, pods_that_may_be_gone, pods_in_no_slice, commands_for_the_controller, version_skew,
     load_balancers_to_pods, unknown_values, uncertain_nodes,
 )  # fmt: skip
