@@ -425,7 +425,7 @@ ROWS = {
     "a controller that is older than the value": LiveCase(
         "value-unknown-to-the-controller",
         _old_controller,
-        commands,
+        other_commands,
         '"trafficDistribution":"PreferClose"',
         real=OF_RELEASES,
     ),
