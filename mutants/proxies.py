@@ -99,6 +99,19 @@ def unknown_serving_means_no(endpoint: Object) -> Object:
     return {**endpoint, "conditions": {"serving": False, **(endpoint.get("conditions") or {})}}
 
 
+@_misread(
+    "ready-endpoints-that-terminate-are-unused",
+    "The proxy sends no traffic to endpoints that are ready and terminating.",
+    "cilium#18241",
+    symptom=REACHED,
+)
+def ready_endpoints_that_terminate_are_unused(endpoint: Object) -> Object:
+    conditions = endpoint.get("conditions") or {}
+    if not (conditions.get("ready") and conditions.get("terminating")):
+        return endpoint
+    return {**endpoint, "conditions": {**conditions, "ready": False, "serving": False}}
+
+
 def _hinted(endpoint: Object, hints: Mapping[str, Any]) -> Object:
     return {**endpoint, "hints": dict(hints)}
 

@@ -47,7 +47,7 @@ def leaving(pod: Pod, *, serving: bool | None = True, **fields: Any) -> Endpoint
 
 @requirement(
     "KEP-1669/ready-endpoints-come-before-terminating-ones",
-    "While at least one endpoint is ready, terminating endpoints get no new connections.",
+    "While at least one endpoint is ready, terminating endpoints that are not ready get no new connections.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (terminating endpoints only when no endpoint is ready)",
@@ -59,6 +59,26 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
     three_zones.publish(service, [leaving(a1), endpoint(b1)])
 
     expect_traffic(three_zones, service, {"a1": {b1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-1669/ready-endpoints-may-terminate",
+    "Clients use endpoints that are ready and terminating, as with publishNotReadyAddresses, in the same way as other "
+    "ready endpoints.",
+    level=MUST,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS},
+    source="discovery/v1 EndpointConditions.ready",
+    kills={"ready-endpoints-that-terminate-are-unused"},
+)
+def test_ready_endpoints_may_terminate(three_zones: Cluster) -> None:
+    service, alone = three_zones.create_service(), three_zones.create_service()
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    both = endpoint(a1, ready=True, terminating=True)
+    three_zones.publish(service, [both, endpoint(b1), leaving(c1)])
+    three_zones.publish(alone, [both, leaving(c1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "c1": {a1, b1}})
+    expect_traffic(three_zones, alone, {"a1": {a1}, "c1": {a1}})
 
 
 @requirement(
