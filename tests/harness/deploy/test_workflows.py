@@ -98,6 +98,43 @@ def test_audit_fails_for_a_vulnerability_and_not_without_a_network(
     assert (ended.returncode, said in ended.stdout) == (code, True), ended.stdout + ended.stderr
 
 
+MODPROBE = """#!/bin/sh
+[ $# = 1 ] || exit 2
+[ "$1" != missing ] || { echo "modprobe: FATAL: Module missing not found" >&2; exit 1; }
+echo "$1" >> "${0%/*}/loaded"
+"""
+
+
+def loads(tmp_path: Path, command: str, **variables: str) -> tuple[list[str], str]:
+    """Run a command that loads kernel modules, one of which may be `missing`. Return the loaded modules, and stdout."""
+    program(tmp_path / "bin", "sudo", '#!/bin/sh\nexec "$@"\n')
+    program(tmp_path / "bin", "sysctl", "#!/bin/sh\n")
+    program(tmp_path / "bin", "modprobe", MODPROBE)
+    environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"} | variables
+    ended = subprocess.run(
+        ["bash", "-e", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    return (tmp_path / "bin/loaded").read_text(encoding="utf-8").split(), ended.stdout
+
+
+@needs_bash
+def test_a_missing_kernel_module_neither_fails_nor_hides_others(tmp_path: Path) -> None:
+    loaded, said = loads(tmp_path, ".ci/modules veth missing nf_tables")
+    assert (loaded, said) == (["veth", "nf_tables"], "::warning::The kernel module missing could not be loaded.\n")
+
+
+@needs_bash
+@pytest.mark.parametrize(("mode", "more"), [("nftables", False), ("iptables", False), ("ipvs", True)])
+def test_nightly_runs_load_ipvs_only_for_its_mode(tmp_path: Path, mode: str, *, more: bool) -> None:
+    loaded, _ = loads(tmp_path, script("kind", "Raise limits for six nodes"), MODE=mode)
+    assert (loaded[0], "ip_vs" in loaded) == ("nf_tables", more)
+
+
+def test_workflows_load_modules_one_by_one() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / ".github/workflows").iterdir()}
+    assert [name for name, text in texts.items() if "modprobe" in text] == []
+
+
 def test_nightly_runs_name_options_that_exist() -> None:
     words = script("kind", "Run").split()
     assert {word.removeprefix("--") for word in words if word.startswith("--")} <= OF_COMMAND
