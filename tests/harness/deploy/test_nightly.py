@@ -22,7 +22,7 @@ import yaml
 
 from harness.backends.kind.checks import find_kind
 from harness.binaries.cache import default_folder
-from tests.harness.deploy.workflow_runner import FakeGitHub, WorkflowJob, workflow
+from tests.harness.deploy.workflow_runner import SUDO, FakeGitHub, WorkflowJob, workflow
 from tests.harness.report.npm import ALLURE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -169,10 +169,10 @@ def github(night: str) -> dict[str, Any]:
 def nights(tmp_path_factory: pytest.TempPathFactory) -> NightlyRuns:
     """Return the state before the first nightly run."""
     folder = tmp_path_factory.mktemp("nights")
-    gh = folder / "bin/gh"
-    gh.parent.mkdir()
-    gh.write_text(GH, encoding="utf-8")
-    gh.chmod(stat.S_IRWXU)
+    (folder / "bin").mkdir()
+    for name, text in {"gh": GH, "sudo": SUDO}.items():
+        (folder / "bin" / name).write_text(text, encoding="utf-8")
+        (folder / "bin" / name).chmod(stat.S_IRWXU)
     return NightlyRuns(folder)
 
 
@@ -180,7 +180,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> NightlyRuns:
 def first(nights: NightlyRuns, node_image: str) -> dict[str, WorkflowJob]:
     """Run job `kind` of the first night in both modes.
 
-    One mode probes with agnhost, as a runner without privileges does.
+    One mode probes with agnhost instead of packets.
     """
     left_out = without_allure(nights.folder)
     jobs = {}

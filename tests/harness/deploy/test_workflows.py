@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from harness.settings.options import BY_NAME
+from tests.harness.deploy.workflow_runner import SUDO
 
 pytest_plugins = ["pytester"]
 
@@ -107,14 +108,14 @@ echo "$1" >> "${0%/*}/loaded"
 
 def loads(tmp_path: Path, command: str, **variables: str) -> tuple[list[str], str]:
     """Run a command that loads kernel modules, one of which may be `missing`. Return the loaded modules, and stdout."""
-    program(tmp_path / "bin", "sudo", '#!/bin/sh\nexec "$@"\n')
-    program(tmp_path / "bin", "sysctl", "#!/bin/sh\n")
-    program(tmp_path / "bin", "modprobe", MODPROBE)
+    program(tmp_path / "bin", "sudo", SUDO)
+    program(tmp_path / "bin/root", "sysctl", "#!/bin/sh\n")
+    program(tmp_path / "bin/root", "modprobe", MODPROBE)
     environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"} | variables
     ended = subprocess.run(
         ["bash", "-e", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60
     )
-    return (tmp_path / "bin/loaded").read_text(encoding="utf-8").split(), ended.stdout
+    return (tmp_path / "bin/root/loaded").read_text(encoding="utf-8").split(), ended.stdout
 
 
 @needs_bash
@@ -136,8 +137,10 @@ def test_workflows_load_modules_one_by_one() -> None:
 
 
 def test_nightly_runs_name_options_that_exist() -> None:
-    words = script("kind", "Run").split()
-    assert {word.removeprefix("--") for word in words if word.startswith("--")} <= OF_COMMAND
+    _, _, words = script("kind", "Run").partition(" trafficdist run ")
+    options = words.partition("||")[0].split()
+    assert options[:2] == ["--backend", "kind"]
+    assert {word.removeprefix("--") for word in options if word.startswith("--")} <= OF_COMMAND
 
 
 def test_only_the_issue_job_of_nightly_runs_has_write_permission() -> None:
@@ -219,13 +222,36 @@ def test_action_outputs_how_the_run_ended(pytester: pytest.Pytester, sample_suit
     assert "**`KEP-1/fails`** (MUST)" in Path("summary").read_text(encoding="utf-8")
 
 
+RUN = """#!/bin/sh
+[ "$AS_ROOT $TRAFFICDIST_SEED" = "yes 7" ] || exit 99
+mkdir results
+touch results/report.yaml
+exit CODE
+"""
+
+
 @needs_bash
 @pytest.mark.parametrize(("code", "said"), [(0, 0), (1, 0), (10, 0), (11, 0), (4, 4), (12, 12)])
 def test_nightly_run_fails_only_when_it_is_unreliable(tmp_path: Path, code: int, said: int) -> None:
+    program(tmp_path / "bin", "sudo", SUDO)
+    program(tmp_path / "bin", "trafficdist", RUN.replace("CODE", str(code)))
+    given = {"IMAGE": "kindest/node", "MODE": "ipvs", "TRAFFICDIST_SEED": "7"}
+    assert run(script("kind", "Run"), tmp_path, **given) == said
     report = tmp_path / "results/report.yaml"
-    program(tmp_path / "bin", "trafficdist", f"#!/bin/sh\nmkdir results\ntouch {report}\nexit {code}\n")
-    assert run(script("kind", "Run"), tmp_path, IMAGE="kindest/node", MODE="ipvs") == said
     assert report.exists() is (said == 0), "an unreliable report is not compared"
+
+
+@needs_bash
+@pytest.mark.parametrize("folder", [True, False])
+def test_nightly_run_as_root_leaves_its_results_to_the_runner(tmp_path: Path, *, folder: bool) -> None:
+    program(tmp_path / "bin", "sudo", SUDO)
+    program(tmp_path / "bin", "trafficdist", "#!/bin/sh\n[ $FOLDER = no ] || mkdir results\n")
+    program(tmp_path / "bin/root", "chown", '#!/bin/sh\necho "$@" > owned\n')
+    given = {"IMAGE": "kindest/node", "MODE": "ipvs", "FOLDER": "yes" if folder else "no"}
+    assert run(script("kind", "Run"), tmp_path, **given) == 0
+    owned = tmp_path / "owned"
+    said = owned.read_text(encoding="utf-8") if owned.exists() else ""
+    assert said == (f"--recursive {os.getuid()} results\n" if folder else "")
 
 
 def night(folder: Path, report: Path, *, verdict: str) -> str:

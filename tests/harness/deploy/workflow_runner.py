@@ -23,6 +23,22 @@ _SECONDS = 1200
 _OF_OTHERS = ("GITHUB_", "RUNNER_", "PYTEST_")
 _NOT_IN_NAMES = '":<>|*?\r\n'  # upload-artifact rejects a path with one of these characters
 
+SUDO = """#!/bin/sh
+keep=no
+while :; do
+  case $1 in
+    --preserve-env) keep=yes ;;
+    --set-home) ;;
+    -*) echo "sudo: unknown option $1" >&2; exit 1 ;;
+    *) break ;;
+  esac
+  shift
+done
+roots="AS_ROOT=yes PATH=${0%/*}/root:/usr/sbin:/usr/bin:/sbin:/bin"
+if [ $keep = yes ]; then exec env $roots "$@"; else exec env -i $roots "$@"; fi
+"""
+"""A sudo without root, with the environment of a GitHub runner. Folder `root` beside it may have fake programs."""
+
 
 class StepFailedError(AssertionError):
     """A failed step of a job."""
