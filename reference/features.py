@@ -57,8 +57,8 @@ GATES: Mapping[str, Gate] = {
 
 
 def parse_version(text: str) -> Version:
-    """Parse "1.34", "v1.34" or "v1.34.2" as (1, 34). Raises `ValueError`, which lists the known versions."""
-    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", text)
+    """Parse "1.34", "v1.34.2" or "1.34.0-rc.1" as (1, 34). Raises `ValueError`, which lists the known versions."""
+    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+(?:[-+][\w.+-]+)?)?", text)
     version = (int(match[1]), int(match[2])) if match else None
     if version is None or not OLDEST <= version <= LAST:
         raise ValueError(

@@ -70,9 +70,16 @@ def test_removed_gate_is_available_on_request() -> None:
     assert features_of(release("1.21", ServiceTopology=True)).asked_for == frozenset()
 
 
+@pytest.mark.parametrize("version", ["1.38", "v1.38", "1.38.0", "v1.38.0-alpha.2", "1.38.0-beta.0", "1.38.1+vendor.2"])
+def test_pre_release_and_build_have_the_features_of_their_minor_version(version: str) -> None:
+    assert features_of(release(version)).version == (1, 38)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        (release("1.38-beta.0"), "unknown Kubernetes version '1.38-beta.0'"),
+        (release("1.41.0-alpha.1"), "unknown Kubernetes version '1.41.0-alpha.1'"),
         (release("1.16"), "unknown Kubernetes version '1.16': known versions are 1.17 to 1.40"),
         (
             release("1.34", NoSuch=True),
