@@ -1,18 +1,16 @@
 """Open an issue for each file in a folder. If an issue with the same title is open, comment on it instead.
 
-The first line of a file is the title. The nightly workflow runs this script after `trafficdist compare --issues
+The first line of a file is the title. The nightly workflows run this script after `trafficdist compare --issues
 FOLDER`. It needs `gh` and a token for it.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
-
-LABEL = "nightly"
 
 
 def gh(*arguments: str, text: str = "") -> str:
@@ -21,19 +19,31 @@ def gh(*arguments: str, text: str = "") -> str:
     return subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603
 
 
-def main(folder: str, run_url: str) -> None:
-    """Open or update the issues."""
-    gh("label", "create", LABEL, "--force", "--description", "A verdict changed in a nightly run")
-    found = json.loads(gh("issue", "list", "--state=open", f"--label={LABEL}", "--limit=1000", "--json=number,title"))
+def main(folder: Path, label: str, about: str, reported: Path | None, run_url: str) -> None:
+    """Open or update the issues. `about` is a line above each text."""
+    done = set(reported.read_text(encoding="utf-8").splitlines()) if reported and reported.exists() else set()
+    gh("label", "create", label, "--force", "--description", "A verdict changed in a nightly run")
+    found = json.loads(gh("issue", "list", "--state=open", f"--label={label}", "--limit=1000", "--json=number,title"))
     numbers = {issue["title"]: str(issue["number"]) for issue in found}
-    for path in sorted(Path(folder).glob("*.md")):
+    for path in sorted(folder.glob("*.md")):
         title, _, body = path.read_text(encoding="utf-8").partition("\n\n")
-        text = f"{body}\n{run_url}\n"
+        if title in done:
+            continue
+        text = "\n\n".join(filter(None, [about, f"{body}\n{run_url}\n"]))
         if title in numbers:
             gh("issue", "comment", numbers[title], "--body-file=-", text=text)
         else:
-            gh("issue", "create", f"--title={title}", f"--label={LABEL}", "--body-file=-", text=text)
+            gh("issue", "create", f"--title={title}", f"--label={label}", "--body-file=-", text=text)
+        if reported:
+            with reported.open("a", encoding="utf-8") as file:
+                file.write(f"{title}\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], os.environ.get("RUN_URL", ""))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--label", default="nightly")
+    parser.add_argument("--about", default="", help="a line to put above each text")
+    parser.add_argument("--reported", type=Path, help="skip the titles in this file, and add those of new issues")
+    given = parser.parse_args()
+    main(given.folder, given.label, given.about, given.reported, os.environ.get("RUN_URL", ""))

@@ -9,6 +9,7 @@ _UPSTREAM = "it compiles for minutes, and runs for minutes; nightly runs it"
 _FRESH = "it needs root, and runs both main jobs; ci.yaml runs it"
 _COMPONENT = "it needs a compiled or downloaded component; tests/harness runs those that the cache has"
 _MINE = "it needs the reader's own proxy; tests/harness/proxies runs a recipe"
+_NEXT = "it needs a pre-release of Kubernetes; tests/harness/deploy/test_nightly_next.py compares two reports"
 _DECISIONS = "it needs the reader's own function; tests/conformance/test_small_scope.py checks the function of the page"
 _DOWNLOAD = "it needs the network; tests/harness/binaries does the same with local servers"
 _KIND = "it needs kind and images of nodes; nightly-kind.yml runs kind clusters"
@@ -98,6 +99,11 @@ NOT_RUN = {
     "trafficdist run --controller kube-controller-manager:1.34": _COMPONENT,
     "trafficdist run --dns implementations/coredns/coredns.yaml": _COMPONENT,
     "trafficdist run --options-file examples/skew/kep-4444.yaml --mode iptables -n 2": _COMPONENT,
+    "trafficdist components fetch kube-proxy 1.37.2 1.38.0-beta.0": _NEXT,
+    "trafficdist run --proxy kube-proxy:1.37.2 --kubernetes-version 1.37.2 --output-dir final/kube-proxy": _NEXT,
+    "trafficdist run --proxy kube-proxy:1.38.0-beta.0 --kubernetes-version 1.38.0-beta.0 "
+    "--output-dir next/kube-proxy": _NEXT,
+    "trafficdist compare --changes final next": _NEXT,
     "trafficdist run --proxy kube-proxy": _COMPONENT,
     "trafficdist run --proxy kube-proxy --mode iptables": _COMPONENT,
     "trafficdist run --proxy kube-proxy:1.34 --mode iptables -n 2": _COMPONENT,

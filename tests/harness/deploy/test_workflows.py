@@ -143,11 +143,15 @@ def test_nightly_runs_name_options_that_exist() -> None:
     assert {word.removeprefix("--") for word in options if word.startswith("--")} <= OF_COMMAND
 
 
-def test_only_the_issue_job_of_nightly_runs_has_write_permission() -> None:
-    workflow = yaml.safe_load((ROOT / ".github/workflows/nightly-kind.yml").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    ("name", "others"), [("nightly-kind.yml", {"kind"}), ("nightly-next.yml", {"versions", "judge"})]
+)
+def test_only_the_issue_job_of_nightly_runs_has_write_permission(name: str, others: set[str]) -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows" / name).read_text(encoding="utf-8"))
     assert workflow["permissions"] == {}
     granted = {name: job["permissions"] for name, job in workflow["jobs"].items()}
-    assert granted == {"kind": {"contents": "read"}, "changes": {"contents": "read", "issues": "write"}}
+    only_read = {each: {"contents": "read"} for each in others}
+    assert granted == {**only_read, "changes": {"contents": "read", "issues": "write"}}
 
 
 def step(job: str, name: str) -> dict[str, Any]:

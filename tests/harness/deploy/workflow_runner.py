@@ -1,6 +1,7 @@
 """Runs the jobs of a GitHub workflow on this machine, with unchanged scripts and with simulated actions.
 
-Scripts run as on a GitHub runner: with `bash -e`, the variables of job and step, GITHUB_PATH and GITHUB_STEP_SUMMARY.
+Scripts run as on a GitHub runner: with `bash -e`, the variables of job and step, and the files GITHUB_OUTPUT,
+GITHUB_PATH and GITHUB_STEP_SUMMARY.
 The simulated actions are checkout, cache, upload-artifact and download-artifact. For actions that install a language,
 the language on this machine is used.
 """
@@ -89,12 +90,18 @@ class WorkflowJob:
         self._files = self.workspace.parent / f"{self.workspace.name}-files"
         self._files.mkdir()
         self._kept: list[tuple[str, list[str]]] = []
+        self._steps: dict[str, Any] = {}
         self._job_env = {name: self._fill(value) for name, value in self.text.get("env", {}).items()}
 
     @property
     def summary(self) -> str:
         """Return the job's summary."""
         return self._file("GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Return the outputs of the job."""
+        return {name: self._fill(value) for name, value in self.text.get("outputs", {}).items()}
 
     def run(self) -> None:
         """Run the steps. Raises `StepFailedError` at the end if a step has failed."""
@@ -116,7 +123,7 @@ class WorkflowJob:
             if "uses" in step:
                 self._use(step["uses"].partition("@")[0], step.get("with", {}))
             else:
-                self._script(step["run"], step.get("env", {}))
+                self._script(step)
             self.told[name] = "ran"
         except StepFailedError as error:
             self.failed = True
@@ -127,14 +134,18 @@ class WorkflowJob:
         holds = bool(self._evaluate(condition))
         return holds and not (self.failed and not any(f"{each}()" in condition for each in ("cancelled", "always")))
 
-    def _script(self, text: str, variables: Mapping[str, str]) -> None:
-        environment = self.environment() | {name: self._fill(value) for name, value in variables.items()}
+    def _script(self, step: Mapping[str, Any]) -> None:
+        variables = {name: self._fill(value) for name, value in step.get("env", {}).items()}
+        output = self._file(f"GITHUB_OUTPUT-{len(self.told)}")
+        environment = self.environment() | variables | {"GITHUB_OUTPUT": str(output)}
         done = subprocess.run(
-            ["bash", "-e", "-c", self._fill(text)], cwd=self.workspace, env=environment, check=False, timeout=_SECONDS,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            ["bash", "-e", "-c", self._fill(step["run"])], cwd=self.workspace, env=environment, check=False,
+            timeout=_SECONDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         if done.returncode != 0:
             raise StepFailedError(f"exit code {done.returncode}\n{done.stdout[-3000:]}")
+        lines = output.read_text(encoding="utf-8").splitlines()
+        self._steps[step.get("id", "")] = {"outputs": dict(line.split("=", 1) for line in lines)}
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a step, without the variables of the step itself."""
@@ -178,10 +189,13 @@ class WorkflowJob:
                 shutil.copytree(self.workspace / path, self.github.caches / key / path)
 
     def _upload(self, name: str, paths: list[str]) -> None:
-        """Keep the paths relative to the workspace. Files whose name starts with a dot are skipped."""
+        """Keep the paths relative to the workspace. A single path is the root of the artifact.
+
+        Files whose name starts with a dot are skipped.
+        """
         for path in paths:
             if (self.workspace / path).exists():
-                target = self.github.artifacts / name / path
+                target = self.github.artifacts / name / (path if len(paths) > 1 else "")
                 shutil.copytree(self.workspace / path, target, ignore=shutil.ignore_patterns(".*"))
         uploaded = self.github.artifacts / name
         refused = [each for each in uploaded.rglob("*") if set(str(each.relative_to(uploaded))) & set(_NOT_IN_NAMES)]
@@ -200,7 +214,7 @@ class WorkflowJob:
         return evaluate(condition, self._values(), self._functions())
 
     def _values(self) -> dict[str, Any]:
-        return {**self.github.seen, "matrix": self.matrix, "env": getattr(self, "_job_env", {})}
+        return {**self.github.seen, "matrix": self.matrix, "env": getattr(self, "_job_env", {}), "steps": self._steps}
 
     def _functions(self) -> dict[str, Any]:
         return {
