@@ -25,7 +25,10 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[3]
 ABSENT = [program for program in ("bash", "git") if shutil.which(program) is None]
-pytestmark = pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not installed")
+pytestmark = [
+    pytest.mark.timeout(600),  # a night starts some twenty processes
+    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not installed"),
+]
 
 JOBS = workflow("nightly-next.yml", ROOT)["jobs"]
 PLACES = {each["place"]: each for each in JOBS["judge"]["strategy"]["matrix"]["include"]}
@@ -155,17 +158,22 @@ def run(job: WorkflowJob | None) -> str:
     return job.summary
 
 
-def test_difference_from_the_last_final_release_opens_one_issue_per_pre_release(nights: Nights) -> None:
-    final, beta = ("1.37.1", "1.37.2"), ("1.38.0-alpha.2", "1.38.0-beta.0")
-    said = run(nights.night(*final, *beta))
+FINAL, BETA = ("1.37.1", "1.37.2"), ("1.38.0-alpha.2", "1.38.0-beta.0")
+
+
+def test_newest_pre_release_and_last_final_release_are_fetched_and_compared(nights: Nights) -> None:
+    said = run(nights.night(*FINAL, *BETA, places=("kube-proxy-nftables", "kube-apiserver")))
     assert "No verdict changed." in said
     assert ("(artifacts: " in said, "(history: " in said) == (False, False), "reports are compared with all their files"
     fetched = (nights.folder / "bin/fetched.txt").read_text(encoding="utf-8").splitlines()
     assert "fetch kube-proxy 1.37.2 1.38.0-beta.0 --from release" in fetched
     assert {line.split()[1] for line in fetched} == {"kube-proxy", "kube-controller-manager", "kube-apiserver", "etcd"}
     assert nights.issues == []
+
+
+def test_difference_from_the_last_final_release_opens_one_issue_per_pre_release(nights: Nights) -> None:
     nights.told["verdicts"] = [["1.38.0-beta.0 --mode iptables", "failed"], ["1.38.0-beta.1 --mode", "failed"]]
-    said = run(nights.night(*final, *beta, places=("kube-proxy-nftables", "kube-proxy-iptables")))
+    said = run(nights.night(*FINAL, *BETA, places=("kube-proxy-nftables", "kube-proxy-iptables")))
     assert said.startswith("# Kubernetes 1.38.0-beta.0, compared with 1.37.2\n")
     row = "| kube-proxy-iptables | passed | failed |"
     assert "| kube-proxy-nftables |" not in said
@@ -173,10 +181,10 @@ def test_difference_from_the_last_final_release_opens_one_issue_per_pre_release(
     assert title == "Verdict changed: KEP-1/passes"
     assert text.startswith("Kubernetes 1.38.0-beta.0, compared with 1.37.2\n\n")
     assert row in text
-    assert text.endswith("https://github.example/acme/trafficdist/actions/runs/2\n")
-    run(nights.night(*final, *beta, places=("kube-proxy-iptables",)))
+    assert text.endswith("https://github.example/acme/trafficdist/actions/runs/1\n")
+    run(nights.night(*FINAL, *BETA, places=("kube-proxy-iptables",)))
     assert nights.issues == [[title, text]], "the same difference is not reported again"
-    run(nights.night(*final, *beta, "1.38.0-beta.1", places=("kube-proxy-iptables",)))
+    run(nights.night(*FINAL, *BETA, "1.38.0-beta.1", places=("kube-proxy-iptables",)))
     [[_, _, comment]] = nights.issues
     assert comment.startswith("Kubernetes 1.38.0-beta.1, compared with 1.37.2\n\n")
 
