@@ -147,6 +147,26 @@ def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: La
     return NO_DATA if found is not None and any(isinstance(each, Cname) for each in found.records) else found
 
 
+def _for_ipv6(wrong: Find) -> Find:
+    """Return a function that finds wrong AAAA records, and correct records of other types."""
+
+    def found(about: Any, kind: str, service: Service, client: Labels | None) -> Records | None:
+        return (wrong if kind == "AAAA" else find)(about, kind, service, client)
+
+    return found
+
+
+_finds(
+    "dns-keys-are-soft-for-ipv6", "If the topology keys select no IPv6 endpoint, AAAA answers contain all endpoints."
+)(_for_ipv6(_dns_keys_are_soft))
+_finds(
+    "dns-star-is-a-label-for-ipv6", "For AAAA queries, the DNS server treats the key * as a label that no node has."
+)(_for_ipv6(_dns_star_is_a_label))
+_finds("dns-hides-ipv6-from-unknown-clients", "Clients without a PodLocator get no AAAA records.")(
+    _for_ipv6(_dns_hides_from_unknown_clients)
+)
+
+
 # Objects of the cluster
 
 
@@ -258,6 +278,12 @@ def _with_rcode(answer: bytes | None, old: int, new: int) -> bytes | None:
 class _DnsNeverTruncates(ZoneAuthority):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client, over_tcp=True)
+
+
+@_answers("dns-never-cuts-over-ipv6", "Answers over UDP and IPv6 are never truncated.")
+class _DnsNeverTruncatesOverIpv6(ZoneAuthority):
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        return super().answer(packet, client, over_tcp=over_tcp or ":" in client)
 
 
 @_answers("dns-cuts-over-tcp", "TCP answers are truncated like UDP answers.")

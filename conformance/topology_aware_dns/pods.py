@@ -55,7 +55,8 @@ def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
 def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
     """Expect DNS to return exactly the listed pods to clients. `told` maps a client's node to the nodes of these pods.
 
-    `kind` is the record type. By default, it is A or AAAA, for the cluster's first IP family.
+    `kind` is the record type. By default, both A and AAAA are queried, if the cluster has both IP families.
     """
     table = {pods[node]: {pods[each] for each in nodes.split()} for node, nodes in told.items()}
-    expect_dns_pods(cluster, service, table, kind=kind or kinds(cluster)[0])
+    for each in [kind] if kind else kinds(cluster):
+        expect_dns_pods(cluster, service, table, kind=each)

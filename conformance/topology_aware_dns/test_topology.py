@@ -72,7 +72,7 @@ def _expect_own_place(three_zones: Cluster, kind: str) -> None:
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (requirements are hard); {DNS}; the DNS specification, whose headless Services without endpoints "
     "are NXDOMAIN, does not know of endpoints that exist for others",
-    kills={"dns-ignores-topology-keys", "dns-keys-are-soft"},
+    kills={"dns-ignores-topology-keys", "dns-keys-are-soft", "dns-keys-are-soft-for-ipv6"},
 )
 @pytest.mark.parametrize("key", [HOST, RACK, ZONE])
 def test_dns_tells_of_none_where_none_is_near(three_zones: Cluster, key: str) -> None:
@@ -117,7 +117,7 @@ def test_dns_first_key_that_is_met_decides(three_zones: Cluster) -> None:
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source="KEP-536, Test Plan (no topology constraints; a single * constraint)",
-    kills={"dns-prefers-zones-unasked", "dns-star-is-a-label"},
+    kills={"dns-prefers-zones-unasked", "dns-star-is-a-label", "dns-star-is-a-label-for-ipv6"},
 )
 @pytest.mark.parametrize("keys", [(), (ANY,)], ids=["no keys", "star"])
 def test_dns_without_keys_tells_of_all(three_zones: Cluster, keys: tuple[str, ...]) -> None:
@@ -134,7 +134,7 @@ def test_dns_without_keys_tells_of_all(three_zones: Cluster, keys: tuple[str, ..
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS}; {API}",
-    kills={"dns-reads-keys-once"},
+    kills={"dns-keys-are-soft-for-ipv6", "dns-reads-keys-once"},
 )
 def test_dns_follows_keys(three_zones: Cluster) -> None:
     pods = begin(three_zones)
@@ -202,7 +202,7 @@ def test_dns_follows_endpoints_in_each_place(three_zones: Cluster) -> None:
     level=SHOULD,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (needs to map PodIP -> Node; left open for other clients); {API} (soft requirement)",
-    kills={"dns-hides-from-unknown-clients"},
+    kills={"dns-hides-from-unknown-clients", "dns-hides-ipv6-from-unknown-clients"},
 )
 def test_dns_tells_unknown_clients_of_all(three_zones: Cluster) -> None:
     pods = begin(three_zones)
@@ -211,4 +211,5 @@ def test_dns_tells_unknown_clients_of_all(three_zones: Cluster) -> None:
     expect_rows(three_zones, service, pods, {"a1": "a1", "c1": "a1 b1"})
 
     told = {external_client("c1"): {pods["a1"], pods["b1"]}}
-    expect_dns_pods(three_zones, service, told, kind=kinds(three_zones)[0])
+    for kind in kinds(three_zones):
+        expect_dns_pods(three_zones, service, told, kind=kind)

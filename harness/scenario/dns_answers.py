@@ -210,33 +210,38 @@ def expect_dns_pods(
     what = f"{kind} records of service {service.name} by client"
     wanted = {str(who): sorted(each.name for each in some) for who, some in expected.items()}
     families = list(cluster.backend.part(ServesDns).dns())
-
-    def look_at_all() -> tuple[dict[str, list[str]], list[DnsAnswer]]:
-        for family in families:
-            found = look(family)
-            if found[0] != wanted:
-                break
-        return found
-
-    _expect_eventually(cluster, what, look_at_all, expected=wanted)
+    _expect_eventually(cluster, what, look, expected=wanted, families=families)
     for family in islice(cycle(reversed(families)), AGAIN):
         cluster.expect_equal(f"{what}, queried again", expected=wanted, observed=look(family)[0])
 
 
 def _expect_eventually(
-    cluster: Cluster, what: str, look: Callable[[], tuple[Any, Sequence[DnsAnswer]]], *, expected: Any
+    cluster: Cluster,
+    what: str,
+    look: Callable[[str], tuple[Any, Sequence[DnsAnswer]]],
+    *,
+    expected: Any,
+    families: Sequence[str],
 ) -> None:
-    """Wait until the value that `look` returns is `expected`. The time to live of the first answers extends the limit.
+    """Wait until `look` returns `expected` for each IP family. The time to live of the first answers extends the limit.
 
     A malformed first answer is judged immediately. Raises `InconclusiveError` if the last value may be a cached answer.
     """
+
+    def look_at_all() -> tuple[Any, Sequence[DnsAnswer]]:
+        for family in families:
+            found = look(family)
+            if found[0] != expected:
+                break
+        return found
+
     cluster.settle()
-    seen, first = look()
+    seen, first = look_at_all()
     ttl = max((each.ttl for each in first), default=0)
     kept = min(ttl, LONGEST_KEPT)
     if not any(each.malformed for each in first):
         seen = wait_for_value(
-            cluster, what, lambda: look()[0], lambda now: bool(now == expected), every=0.02, kept=kept
+            cluster, what, lambda: look_at_all()[0], lambda now: bool(now == expected), every=0.02, kept=kept
         )
     old = seen != expected and ttl > kept
     unknown = f"by its time to live, the first answer may be cached for {ttl} s" if old else ""
@@ -285,7 +290,8 @@ def expect_dns_answer(
 ) -> None:
     """Expect a client to get an answer with these fields of `DnsAnswer`. `query` contains arguments for `ask_dns`.
 
-    The order of `data` does not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
+    Queries are sent over each IP family of the DNS server, or only over the family in `query`. The order of `data` does
+    not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
     """
     either = {field: value for field, value in fields.items() if isinstance(value, AbstractSet)}
 
@@ -294,13 +300,14 @@ def expect_dns_answer(
             return " or ".join(sorted(either[field]))
         return sorted(value) if field == "data" else value
 
-    def look() -> tuple[Object, Sequence[DnsAnswer]]:
-        answer = ask_dns(cluster, client, name, kind, **(query or {}))
+    def look(family: str) -> tuple[Object, list[DnsAnswer]]:
+        answer = ask_dns(cluster, client, name, kind, **{"family": family, **(query or {})})
         lacks = {"rcode": answer.rcode} if answer.rcode.startswith((_SILENT, _MALFORMED)) else {}
         return {field: plain(field, getattr(answer, field)) for field in fields} | lacks, [answer]
 
     what = f"answer to {kind} {name} with {dict(query)}" if query else f"answer to {kind} {name}"
-    _expect_eventually(cluster, what, look, expected=plain_fields(fields))
+    families = [(query or {}).get("family", each) for each in cluster.backend.part(ServesDns).dns()]
+    _expect_eventually(cluster, what, look, expected=plain_fields(fields), families=families)
 
 
 def plain_fields(fields: Mapping[str, Any]) -> Object:

@@ -121,6 +121,9 @@ DNS_SAID: Mapping[str, Where] = {
     "dns-star-is-a-label": has("*"),
     "dns-prefers-zones-unasked": lambda tags: "keys" not in tags,
     "dns-hides-from-unknown-clients": has("unknown client"),
+    "dns-keys-are-soft-for-ipv6": has("AAAA", "keys"),
+    "dns-star-is-a-label-for-ipv6": has("AAAA", "*"),
+    "dns-hides-ipv6-from-unknown-clients": has("AAAA", "unknown client"),
     "dns-has-one-family": has("AAAA"),
     "dns-knows-services-without-endpoints": has("no endpoint"),
     "dns-has-no-ports": has("SRV"),
@@ -143,6 +146,7 @@ DNS_SAID: Mapping[str, Where] = {
 
 DNS_OTHERWISE: Mapping[str, str] = {
     "dns-has-the-first-port-only": "these Services have one port",
+    "dns-never-cuts-over-ipv6": "all of these clients have IPv4 addresses",
     "dns-needs-a-ready-condition": "all of these endpoints have a ready condition",
     "dns-ignores-topology-keys-over-tcp": "no query over TCP is about a Service with topology keys",
     "dns-knows-slices-since-its-start": "its thread reads the events, which these cases do not run",
