@@ -17,6 +17,7 @@ from reference.client import Key, Object, key_of
 from reference.dns import DnsServer
 from reference.dns.authority import ZoneAuthority
 from reference.dns.index import ClusterIndex
+from reference.dns.objects import read_locator
 from reference.dns.records import NO_DATA, Cname, PortName, Records, SchemaVersion, Service, Srv, Subject, find
 from reference.features import Features
 from reference.objects.topology_keys import ANY, Labels
@@ -217,6 +218,21 @@ class _DnsReadsLocationsOnce(ClusterIndex):
 class _DnsKnowsClientsByOneAddress(ClusterIndex):
     def _take_locator(self, obj: Object, gone: bool) -> None:
         super()._take_locator({**obj, "ips": (obj.get("ips") or [])[:1]}, gone)
+
+
+@_knows("dns-keeps-the-first-addresses", "The addresses in a PodLocator never change once it has any.")
+class _DnsKeepsTheFirstAddresses(ClusterIndex):
+    def _take_locator(self, obj: Object, gone: bool) -> None:
+        known = self._locators.get(key_of(obj), ((), None))[0]
+        super()._take_locator({**obj, "ips": [{"ip": each} for each in known]} if known else obj, gone)
+
+
+@_knows("dns-misses-a-second-address", "The DNS server ignores an address that a PodLocator gets after the first.")
+class _DnsMissesASecondAddress(ClusterIndex):
+    def _take_locator(self, obj: Object, gone: bool) -> None:
+        known = self._locators.get(key_of(obj), ((), None))[0]
+        later = known and {*known} < {*read_locator(obj)[0]}
+        super()._take_locator({**obj, "ips": [{"ip": each} for each in known]} if later else obj, gone)
 
 
 @_knows("dns-knows-endpoints-once", "The DNS server ignores changes of the endpoints in an existing slice.")

@@ -12,8 +12,12 @@ from trafficdist import (
     SHOULD,
     Cluster,
     IneligibleError,
+    Probing,
+    dns_name_of,
+    expect_dns_answer,
     expect_dns_pods,
     external_client,
+    pod_client,
     requirement,
 )
 
@@ -172,6 +176,36 @@ def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
     labels = three_zones.api.get("nodes", "", "a1")["metadata"]["labels"]
     three_zones.nodes.label("a1", dict.fromkeys(labels))
     expect_rows(three_zones, service, pods, {"a1": "", "a2": "a2 b1"})
+
+
+@requirement(
+    "KEP-536/dns-learns-a-clients-second-address",
+    "For a headless Service with topology keys, when a client's pod gets a second address, queries from both addresses "
+    "get the endpoints that the keys select for the pod's node.",
+    level=MUST,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source=f"{DNS} (needs to map PodIP -> Node); KEP-536, New PodLocator resource (dual-stack support)",
+    kills={"dns-keeps-the-first-addresses", "dns-misses-a-second-address"},
+)
+def test_dns_learns_a_clients_second_address(three_zones: Cluster) -> None:
+    if len(three_zones.families) < 2:
+        raise IneligibleError("pods of this cluster have one address")
+    pods = begin(three_zones)
+    service = create_headless(three_zones, ZONE)
+    publish(three_zones, service, pods, "a1 b1")
+
+    client = pod_client("a2")  # no PodLocator has its addresses yet
+    three_zones.create_pod("late", "a2")
+    known: list[str] = []
+    for family in three_zones.families:
+        known.append(three_zones.backend.part(Probing).client_address(client, family))
+        status = {"podIP": known[0], "podIPs": [{"ip": each} for each in known]}
+        three_zones.api.patch("pods", three_zones.namespace, "late", {"status": status}, subresource="status")
+        for kind, each in zip(kinds(three_zones), three_zones.families, strict=True):
+            told, over = [pods["a1"].addresses[each]], {"family": family}
+            expect_dns_answer(three_zones, client, dns_name_of(service), kind, query=over, rcode="NOERROR", data=told)
+    for kind in kinds(three_zones):
+        expect_dns_pods(three_zones, service, {client: {pods["a1"]}}, kind=kind)
 
 
 @requirement(

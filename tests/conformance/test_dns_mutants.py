@@ -151,6 +151,8 @@ DNS_OTHERWISE: Mapping[str, str] = {
     "dns-ignores-topology-keys-over-tcp": "no query over TCP is about a Service with topology keys",
     "dns-knows-slices-since-its-start": "its thread reads the events, which these cases do not run",
     "dns-knows-clients-by-one-address": "each client of these queries has one address",
+    "dns-keeps-the-first-addresses": "no PodLocator gets another address",
+    "dns-misses-a-second-address": "no PodLocator gets another address",
     "dns-stops-at-a-missing-label": "the nodes of these clients have the labels of all keys",
     "dns-tells-clients-without-labels-of-all": "the nodes of these clients have labels",
     "dns-tells-no-version": "no query asks for the version",
