@@ -240,6 +240,7 @@ BENIGN: list[Mutant] = [
                "KEP-4444/default-spreads-evenly", "SERVICE/repeated-endpoint-counts-once",
                "KEP-4444/default-spreads-queries-evenly",
                "KEP-4444/zone-spreads-evenly", "KEP-2433/no-endpoint-is-overloaded",
+               "KEP-536/selected-endpoints-get-equal-shares",
            })),
     Mutant("seeds-of-its-own", "Each node chooses endpoints by a hash of the connection with its own seed.",
            "Cilium, Maglev", proxy=partial(ServiceProxy, kernel_table=_seeded)),

@@ -81,6 +81,15 @@ def one_endpoint_twice(asked: DecisionInput) -> Decision:
 
 
 @_share(
+    "one-endpoint-twice-with-topology-keys",
+    "For Services with topology keys, one endpoint gets twice as many connections as any other endpoint.",
+    symptom="where an equal share is",
+)
+def one_endpoint_twice_with_topology_keys(asked: DecisionInput) -> Decision:
+    return one_endpoint_twice(asked) if asked.port.topology_keys else asked.answer()
+
+
+@_share(
     "favours-its-own-node",
     "An endpoint on the client's node gets twice as many connections as any other endpoint.",
     symptom="where an equal share is",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, TOPOLOGY_KEYS, UDP_SERVICES
+from conformance.features import CLUSTER_IP, EVEN_SHARES, IPV6_SERVICES, NODE_PORT, TOPOLOGY_KEYS, UDP_SERVICES
 from conformance.kep_536_topology_keys.topology import (
     ANY,
     HOST,
@@ -24,9 +24,11 @@ from conformance.kep_536_topology_keys.topology import (
 )
 from trafficdist import (
     MUST,
+    SHOULD,
     UDP,
     Cluster,
     endpoint,
+    expect_even_shares,
     external_client,
     node_client,
     requirement,
@@ -272,6 +274,23 @@ def test_local_endpoint_is_lost_and_regained(three_zones: Cluster) -> None:
             publish(three_zones, service, pods.values() if present else [pods["b1"]])
         expect_reached(three_zones, soft, pods, {"a1": "a1" if present else "b1", "b1": "b1"})
         expect_reached(three_zones, hard, pods, {"a1": "a1" if present else "", "b1": "b1"})
+
+
+@requirement(
+    "KEP-536/selected-endpoints-get-equal-shares",
+    "With topology keys, every endpoint that the keys select gets an equal share of a client's connections.",
+    level=SHOULD,
+    must_if=EVEN_SHARES,
+    features={CLUSTER_IP, TOPOLOGY_KEYS},
+    source="KEP-536, Proposal (we will randomly pick one by default)",
+    kills={"one-endpoint-twice", "one-endpoint-twice-with-topology-keys"},
+)
+def test_selected_endpoints_get_equal_shares(three_zones: Cluster) -> None:
+    begin(three_zones)
+    service, pods = create(three_zones, ZONE, ANY, on="a1 a2 b1")
+    a1, a2, b1 = pods.values()
+
+    expect_even_shares(three_zones, service, {"a1": {a1, a2}, "c1": {a1, a2, b1}})
 
 
 @requirement(

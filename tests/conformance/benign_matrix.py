@@ -129,6 +129,7 @@ SAMPLES = {
         *_SPREAD,
         "KEP-2433/no-endpoint-is-overloaded",
         "KEP-4444/zone-spreads-evenly",
+        "KEP-536/selected-endpoints-get-equal-shares",
         "SERVICE/removed-endpoint-gets-nothing",
         "SERVICE/repeated-endpoint-counts-once",
     ),

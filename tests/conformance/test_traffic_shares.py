@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -42,10 +43,11 @@ def _key(element: Element) -> tuple[object, ...]:
 class FakeKernel:
     """The maps of a fake kernel, to which the changes of a mutant's tables are applied."""
 
-    def __init__(self, mutant: Mutant) -> None:
-        self.state: State = mutant.proxy.keywords["state"]("a1", NEWEST)  # type: ignore[attr-defined]
+    def __init__(self, mutant: Mutant, *, keys: Sequence[str] = ()) -> None:
+        behaviour = replace(NEWEST, topology_keys=bool(keys))
+        self.state: State = mutant.proxy.keywords["state"]("a1", behaviour)  # type: ignore[attr-defined]
         self.elements: dict[tuple[object, ...], Element] = {}
-        spec = {"clusterIP": WEB.address, "ports": [{"port": 80, "protocol": "TCP"}]}
+        spec = {"clusterIP": WEB.address, "ports": [{"port": 80, "protocol": "TCP"}], "topologyKeys": [*keys]}
         self.tell("nodes", NODE)
         self.tell("services", {"metadata": {"namespace": "default", "name": "web"}, "spec": spec})
 
@@ -114,6 +116,7 @@ def weighted(addresses: Sequence[str], twice: Sequence[str]) -> Shares:
 RATES: Mapping[str, tuple[bool, Callable[[Sequence[str]], Shares]]] = {
     "leaks-five-percent": (True, leaking),
     "one-endpoint-twice": (False, lambda each: weighted(each, sorted(each)[:1])),
+    "one-endpoint-twice-with-topology-keys": (False, evenly),
     "favours-its-own-node": (False, lambda each: weighted(each, [one for one in each if PODS[one] == "a1"])),
     "starves-one-endpoint": (False, lambda each: evenly(sorted(each)[:-1] or each)),
     "refuses-half": (False, evenly),
@@ -144,6 +147,13 @@ def test_a_mutant_has_its_rate_after_every_change(name: str, versions: list[list
     for each in versions:
         kernel.publish(each, hinted=hinted)
         assert kernel.shares() == shares(each)
+
+
+@pytest.mark.parametrize("keys", [["*"], ["example.com/rack", "*"]])
+def test_mutant_prefers_one_endpoint_of_a_service_with_topology_keys(keys: Sequence[str]) -> None:
+    kernel = FakeKernel(MUTANTS["one-endpoint-twice-with-topology-keys"], keys=keys)
+    kernel.publish(list(PODS), hinted=False)
+    assert kernel.shares() == weighted(list(PODS), sorted(PODS)[:1])
 
 
 def test_shares_accumulate_with_each_new_endpoint() -> None:
