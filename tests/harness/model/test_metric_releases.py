@@ -37,20 +37,23 @@ METRIC_RELEASES: Mapping[str, MetricReleases] = {
     "endpoint_slice_controller_num_endpoint_slices": MetricReleases(17),
     "endpoint_slice_controller_services_count_by_traffic_distribution": MetricReleases(30),
     "endpoint_slice_controller_syncs": MetricReleases(21),
-    "kubeproxy_proxy_healthz_total": MetricReleases(28),  # in 1.28, its name has no prefix "kubeproxy_"
+    "kubeproxy_proxy_healthz_total": MetricReleases(28),
     "kubeproxy_proxy_livez_total": MetricReleases(28),
+    "kubeproxy_sync_proxy_rules_endpoint_changes_pending": MetricReleases(17),
     "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds": MetricReleases(17),
     "kubeproxy_sync_proxy_rules_last_timestamp_seconds": MetricReleases(17),
     "kubeproxy_sync_proxy_rules_no_local_endpoints_total": MetricReleases(24),
+    "kubeproxy_sync_proxy_rules_service_changes_pending": MetricReleases(17),
     "workqueue_adds_total": MetricReleases(17),
     "workqueue_depth": MetricReleases(17),
     "workqueue_work_duration_seconds": MetricReleases(17),
 }
-"""Every metric that the suite reads. Histograms are listed without `_sum`, `_count` and `_bucket`."""
+"""Every metric that the suite or a recipe reads. Histograms are listed without `_sum`, `_count` and `_bucket`."""
 
 
 def test_every_metric_that_is_asked_for_has_its_releases() -> None:
     files = [file for folder in ("conformance", "harness", "explain") for file in (ROOT / folder).rglob("*.py")]
+    files += (ROOT / "implementations").rglob("*.yaml")
     asked = {OF_HISTOGRAM.sub("", name) for file in files for name in NAME.findall(file.read_text())}
     assert asked - METRIC_RELEASES.keys() <= {"kubeproxy_proxy", "endpoint_slice_controller_changes"}
     assert len(asked & METRIC_RELEASES.keys()) > 10
