@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,14 +12,18 @@ from typing import Any
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Event
 from reference.proxy import ServiceProxy
+from reference.proxy.listeners import HEALTH_PORT
 from reference.proxy.objects import health_check_port
 from reference.proxy.state import Name, State
-from reference.serving import Response
+from reference.serving import Handler, Response
 
 MUTANTS: list[Mutant] = []
 
 COLLECTS = 1.0
 """The time in seconds to wait until another Service has the health check node port that a Service no longer has."""
+
+UPLINK = b"eth0"
+"""The interface of a node of the embedded cluster to other nodes and to external clients."""
 
 Endpoints = Sequence[Mapping[str, Any]]
 
@@ -121,6 +126,21 @@ class _EditedHealthResponses(ServiceProxy):
         )
 
 
+class _ServesHealthAtUplink(ServiceProxy):
+    """A proxy that answers /healthz and /livez only at the uplink of its node, which pods on the node do not use."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        right = self._listeners.serve
+
+        def serve(port: int, handler: Handler) -> None:
+            right(port, handler)
+            for listener in self._listeners._open.get(port, ()) if port == HEALTH_PORT else ():
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, UPLINK)
+
+        self._listeners.serve = serve  # type: ignore[method-assign]
+
+
 class _NoWeightHeader(ServiceProxy):
     """A proxy whose health check node ports send no header with the number of endpoints."""
 
@@ -162,6 +182,11 @@ MUTANTS += [
         "never-healthy",
         "/healthz and /livez always report a failure.",
         proxy=partial(_EditedHealthResponses, change=lambda _, response: (503, *response[1:])),
+    ),
+    _checks(
+        "unhealthy-for-its-own-pods",
+        "A proxy does not answer /healthz and /livez to pods on its own node.",
+        proxy=_ServesHealthAtUplink,
     ),
     _checks(
         "healthy-until-it-is-gone",

@@ -28,6 +28,7 @@ from trafficdist import (
     expect_http_answer,
     expect_traffic,
     external_client,
+    pod_client,
     proxy_metrics,
     requirement,
 )
@@ -64,7 +65,7 @@ def _expect_at(cluster: Cluster, port: int, codes: Mapping[str, int | None]) -> 
     level=MUST,
     features={PROXY_HEALTH},
     source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
-    kills={"never-healthy"},
+    kills={"never-healthy", "unhealthy-for-its-own-pods"},
 )
 def test_healthy_node_answers(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -73,8 +74,9 @@ def test_healthy_node_answers(three_zones: Cluster) -> None:
     expect_traffic(three_zones, service, {"a1": {a1}})
 
     for node in ("a1", "c1"):
-        for path in ("/healthz", "/livez"):
-            _expect_health(three_zones, node, path, code=200)
+        for client in (external_client(node), pod_client("a1"), pod_client("c1")):
+            for path in ("/healthz", "/livez"):
+                expect_http_answer(three_zones, client, (node, HEALTH_PORT), path, code=200)
 
 
 @requirement(

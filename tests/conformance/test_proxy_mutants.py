@@ -199,6 +199,7 @@ OTHERWISE: Mapping[str, str] = {
     "second-of-a-name-is-missed": "the missed changes depend on the time between changes",
     "labels-need-a-value": "all node labels of these cases have a value",
     "removed-families-stay": "no Service of these cases gives up a family",
+    "unhealthy-for-its-own-pods": "no client in these cases sends packets to the proxy's ports",
     "health-port-closes-behind-its-heir": "no proxy in these cases receives two changes together",
     "leaves-udp-flows-to-former-ports": "the slices of these cases keep their port numbers",
     "looks-for-no-older-flows": "connections of an earlier proxy exist only in the kernel",
