@@ -113,6 +113,16 @@ def test_caches_may_keep_old_answers_longer_over_one_family(
         expect_dns_pods(cluster, service, {pod_client("a1"): {pod}})
 
 
+@pytest.mark.parametrize(("family", "other"), [("IPv4", "IPv6"), ("IPv6", "IPv4")])
+def test_answer_is_compared_over_each_family(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, family: str, other: str
+) -> None:
+    StaleDnsServer(monkeypatch, old=60, ttl=0, family=family)
+    with pytest.raises(AssertionError, match=r"expected .*'new'.* observed .*'old'"):
+        expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
+    expect_dns_answer(cluster, pod_client("a1"), "web.", query={"family": other}, data=["new"])
+
+
 def test_answer_with_a_long_ttl_is_inconclusive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "LONGEST_KEPT", 0.1)
     StaleDnsServer(monkeypatch, old=60, ttl=86400)
