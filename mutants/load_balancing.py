@@ -138,7 +138,7 @@ def _piled_up(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
 MUTANTS.append(
     Mutant(
         "shares-pile-up",
-        "Each time endpoints are added or removed, the other endpoints get a larger share.",
+        "Each time endpoints are added or removed, the endpoints that stay get an extra slot.",
         symptom="where an equal share is",
         proxy=partial(ServiceProxy, state=partial(KeepsDuplicateSlots, place=_piled_up)),
     )

@@ -1,4 +1,4 @@
-"""Changes of EndpointSlices of an existing Service: ports, addresses, nodes, zones, and the set of slices."""
+"""Changes to the EndpointSlices of an existing Service: ports, addresses, nodes, zones, and the set of slices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Write the index of the shelf: index.html, the section in README.md, and index.json.
 
 index.json caches the entries, so that a new report does not require verifying all other reports again. A cached entry
-is valid while the digest of the files is the same. A report stays verified when requirements change, or when a later
-release of the suite displays more of its data. A rejected report is verified again each time.
+is valid while the digest of the report's files is the same, even if requirements change.
 """
 
 import datetime
