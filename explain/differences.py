@@ -15,9 +15,9 @@ from reference.proxy.objects import UNREADABLE
 
 @dataclass(frozen=True, slots=True)
 class RouteDifference:
-    """A Service whose routes differ, with both headlines. `failing` is true if connections fail in the second cluster.
+    """A Service whose routes differ between two clusters. `before` and `after` are the first lines of `explain`.
 
-    `example` compares the routes of one node. `lines` includes `example` if both headlines are equal.
+    `failing` is true if connections fail in the second cluster. `example` compares the routes of one node.
     """
 
     service: str

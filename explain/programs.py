@@ -67,7 +67,7 @@ class ProxyProgram:
         return ".".join(map(str, since)) if self.version and numbers_of(self.version) < since else ""
 
     def of(self, service: Object) -> "ProxyProgram":
-        """Return the program with the hints that it follows for a Service."""
+        """Return a copy in which `follows` and `refused` are set for this Service."""
         annotations = service["metadata"].get("annotations") or {}
         value, mode = annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)), TOPOLOGY_MODE
         if self.name == "Calico eBPF" and self.reads == "all":

@@ -6,8 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command. If an interrupt or a lack of memory ends it while it is loading, print one line, not a
-    traceback."""
+    """Run the command. If it is interrupted or runs out of memory while it loads, print one line."""
     try:
         from trafficdist.own_packages import find_first  # noqa: PLC0415  may be interrupted
 

@@ -188,8 +188,10 @@ def _is_possible(transition: Transition, values: Cell) -> bool:
 
 
 def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
-    """Return the cell in which `dimension` has `value`. The cell omits the target port for 0 or 1 endpoints, so that a
-    change to or from many endpoints may use a named target port."""
+    """Return the cell in which `dimension` has `value`, without a target port for 0 or 1 endpoints.
+
+    With so few endpoints a named target port is impossible, but a change to or from many endpoints needs one.
+    """
     cell = cell_of(dimension, value, rest)
     few = dimension == "endpoints" and value in {0, 1}
     return {name: each for name, each in cell.items() if not (few and name == "target")}

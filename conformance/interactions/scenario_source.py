@@ -19,7 +19,7 @@ def call(function: str, *arguments: str, **fields: Any) -> str:
 
 
 def port(protocol: str, number: int | str) -> str:
-    """Return the source of the port of a Service or slice."""
+    """Return the source code of a `Port` for a Service or slice."""
     return f"Port(80, {protocol!r}, 'web', {number!r})"
 
 

@@ -45,7 +45,7 @@ def _check(given: Any, key: str) -> None:
 
 
 def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
-    """Apply the objects in order. Raises `StartError` with `who` (their owner), the object's name, and the reason."""
+    """Apply the objects in order. `who`, the recipe or option of the objects, starts the message of a `StartError`."""
     for each in objects:
         what = f"{who}: object {each['kind']} {each['metadata']['name']}"
         path = _path_of(api, each, what)

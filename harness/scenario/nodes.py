@@ -82,7 +82,7 @@ class Nodes:
             self._backend.settle()
 
     def recreate(self, name: str, *, zone: str) -> None:
-        """Recreate the Node of a running node in a zone, as a restarted kubelet would. Do not wait for components."""
+        """Recreate the Node of a running node in a zone, as a kubelet does, without waiting for components."""
         self.unregister(name, settle=False)
         self.register(name, zone=zone, settle=False)
 

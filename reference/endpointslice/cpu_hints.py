@@ -3,7 +3,7 @@
 Each zone receives its share of the endpoints, starting with the endpoints in the zone. Slices with valid hints stay
 unchanged, unless they are written for another reason. All other slices receive new allocations, in the order of slices
 and endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are the same as in
-released Kubernetes. The KEP adds that no zone stays below its minimum (see `allocation.HintRules`).
+released Kubernetes. With the KEP's rules, a last step gives each zone its minimum (`allocation.HintRules.evens_out`).
 """
 
 import heapq
