@@ -17,6 +17,7 @@ from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Key
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import CpuHeuristic, Mechanism
+from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.plan import SlicePlan
 from reference.proxy import ServiceProxy
 from reference.proxy.state import Dropped, Name, State
@@ -144,6 +145,23 @@ class _KeepsCountWithAnnotation(_ControllerWithEditedMetrics):
         super()._follow(key, replace(plan, mechanism=self._before.get(key, plan.mechanism)))
 
 
+class _CountsChangedSyncs(EndpointSliceController):
+    def __init__(self, client: Client, **options: Any) -> None:
+        super().__init__(client, **options)
+        self.registry.unregister(self._metrics)
+        self._metrics = _ChangedSyncMetrics(self._features)
+        self.registry.register(self._metrics)
+
+
+class _ChangedSyncMetrics(Metrics):
+    def applied(self, plan: SlicePlan) -> None:
+        families = {
+            address_type: replace(each, changed_slices=min(1, each.changed_slices))
+            for address_type, each in plan.families.items()
+        }
+        super().applied(replace(plan, families=families))
+
+
 class _CountsEmptyServices(State):
     """Counts Services with a `Local` policy that have no endpoint at all."""
 
@@ -203,6 +221,12 @@ MUTANTS += [
             _ControllerWithEditedMetrics,
             change=_relabelled("", "traffic_distribution", {"PreferClose": "", "PreferSameNode": ""}),
         ),
+    ),
+    Mutant(
+        "counts-changed-syncs",
+        "The metric of changed slices counts a sync that changes several slices as one change.",
+        symptom=WRITTEN,
+        controller=_CountsChangedSyncs,
     ),
     Mutant(
         "forgets-to-uncount",

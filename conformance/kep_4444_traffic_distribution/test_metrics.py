@@ -26,6 +26,7 @@ from trafficdist import (
     SHOULD,
     Cluster,
     Hints,
+    Port,
     controller_metrics,
     create_unwritable_pod,
     endpoint,
@@ -187,6 +188,30 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
     expect_hint_counts(three_zones, close, {"a": 2, "b": 2, "c": 1})
     three_zones.patch_service(close, {"metadata": {"annotations": {**AUTO, "example.org/look": "again"}}})
     counted.expect_growth(CHANGED.replace("_sum", "_count"), {"topology": "Auto", "traffic_distribution": ""})
+
+
+@requirement(
+    "METRICS/each-changed-slice-is-counted",
+    "The metric endpointslices_changed_per_sync increases by one for each slice that a sync creates, for example by "
+    "two if the named target port of a Service has different numbers in its pods.",
+    level=MUST,
+    features={CONTROLLER_METRICS},
+    source="Kubernetes, metrics of the EndpointSlice controller; KEP-2433, Observability",
+    since="1.21",
+    kills={"controller-metrics-never-change", "counts-changed-syncs"},
+    fixes={
+        "beside": "the scenario counts changes of one Service",
+        "components=restarted": "a restart resets the counters",
+        "ports": "the scenario has one slice for each port number",
+    },
+)
+def test_each_changed_slice_is_counted(three_zones: Cluster) -> None:
+    for name, number in (("p1", 8080), ("p2", 9090)):
+        three_zones.create_pod(name, "a1", labels=WEB, container_ports=[("web", number, "TCP")])
+    counted = controller_metrics(three_zones)
+    service = three_zones.create_service(selector=WEB, ports=[Port(80, target="web")])
+    expect_hints(three_zones, service, {"p1": None, "p2": None})
+    counted.expect_growth(CHANGED, {"topology": "Disabled"}, least=len(three_zones.slices(service)))
 
 
 @requirement(

@@ -91,10 +91,11 @@ class MetricChanges:
         self._expect("changed by", name, labels, round, expected=by)
 
     def expect_growth(
-        self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
+        self, name: str, labels: Mapping[str, str] | None = None, *, least: int = 1, unless: Callable[[], str] = str
     ) -> None:
-        """Like `expect`, but the sum may increase by any amount, because components may retry."""
-        self._expect("grown", name, labels, lambda change: change > 0, expected=True, unless=unless)
+        """Like `expect`, but the sum may increase by `least` or more, because components may retry."""
+        how = "grown" if least == 1 else f"grown by {least} or more"
+        self._expect(how, name, labels, lambda change: change >= least, expected=True, unless=unless)
 
     def _expect(
         self, how: str, name: str, labels: Mapping[str, str] | None, look: Callable[[float], Any], **others: Any

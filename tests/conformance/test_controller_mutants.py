@@ -177,6 +177,7 @@ SAID: Mapping[str, FaultScope] = {
     "failures-count-as-successes": FaultScope(("missing nodes",), ("metrics",)),
     "successes-count-as-failures": FaultScope((), ("metrics",)),
     "changed-slices-without-labels": FaultScope(("values that count in metrics",), ("metrics",)),
+    "counts-changed-syncs": FaultScope(("several slices",), ("metrics",)),
     "forgets-to-uncount": FaultScope(("changes",), ("metrics",)),
     "counts-services-at-first-sight": FaultScope(("changes of Services",), ("metrics",)),
     "counts-annotated-services": FaultScope(("annotation Auto", "changes of Services"), ("metrics",)),
