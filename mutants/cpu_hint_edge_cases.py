@@ -40,7 +40,7 @@ def _own_zone(service: Object) -> Object:
     return with_spec(unasked(service), trafficDistribution="PreferClose")
 
 
-def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool) -> None:
+def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool, may_be_reached: bool = False) -> None:
     """Create a mutant with a different threshold, for Services with hints (`hinted`) or for Services without hints."""
 
     def plan(service: Object, *others: Any, **options: Any) -> SlicePlan:
@@ -48,7 +48,7 @@ def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool
         outcomes = [each.outcome for each in right.families.values() if isinstance(each.outcome, CpuOutcome)]
         if not outcomes or any(each.had_hints is not hinted for each in outcomes):
             return right
-        wrong = Threshold(percent, may_be_reached=False)
+        wrong = Threshold(percent, may_be_reached=may_be_reached)
         refused = any(
             isinstance(allocate(options["zones"].shares, each.endpoints, wrong), NoHintsReason) for each in outcomes
         )
@@ -64,6 +64,13 @@ _misplaces_threshold(
 )
 _misplaces_threshold(
     "adds-hints-up-to-21-percent", "The controller adds hints up to an overload of 21 %.", 21, hinted=False
+)
+_misplaces_threshold(
+    "adds-hints-at-20-percent",
+    "The controller adds hints at an overload of exactly 20 %.",
+    20,
+    hinted=False,
+    may_be_reached=True,
 )
 _misplaces_threshold(
     "keeps-hints-up-to-29-percent", "The controller removes hints at an overload of 29 %.", 29, hinted=True

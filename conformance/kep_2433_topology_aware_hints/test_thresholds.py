@@ -3,7 +3,7 @@
 
 There are three endpoints, one in each zone of 8 cores. Nodes are added to zone a one by one, and overload its endpoint
 by the percentages below. No percentage is so close to a threshold that floating-point rounding matters
-(`tests/conformance/test_threshold_margins.py`).
+(`tests/conformance/test_threshold_margins.py`), except in the requirement about exactly 20 %.
 """
 
 from __future__ import annotations
@@ -70,6 +70,30 @@ def test_hints_come_below_20_and_go_above_30_percent(three_zones: Cluster) -> No
     _expect(three_zones, first, hinted=True)
     _overload(three_zones, "30.4 %")
     _expect(three_zones, first, hinted=False)
+
+
+@requirement(
+    "KEP-2433/exactly-20-percent-gives-no-hints",
+    "A Service gets no hints at exactly 20 % overload.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (expected initial overload is below 20 %)",
+    as_="kep",
+    kills={"adds-hints-at-20-percent", "adds-hints-up-to-21-percent"},
+)
+def test_exactly_20_percent_gives_no_hints(three_zones: Cluster) -> None:
+    """Zone a has 22 of 55 cores, so it should get 1.2 of 3 endpoints, and gets one.
+
+    In doubles, 22 / 55 * 3 is above 1.2, so a controller that first divides by the total refuses hints, whether it then
+    compares quotients, products or differences. No numbers are right for 22 * 3 / 55 / 1 - 1 < 0.2: 1.2 itself is
+    rounded down.
+    """
+    size_zones(three_zones, a=20, b=18, c=15)
+    create_pods(three_zones, "abc")
+    _expect(three_zones, create_auto(three_zones), hinted=True)  # 13.2 %
+
+    three_zones.nodes.create("a10", "a", cpu_milli=2000)
+    _expect(three_zones, create_auto(three_zones), hinted=False)
 
 
 @requirement(

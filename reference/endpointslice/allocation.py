@@ -7,7 +7,7 @@ below 20 %, and are removed at 30 %. The gap between them prevents frequent chan
 All numbers are integers, even with `--follow released`. kube-controller-manager uses floating point, so it sometimes
 refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the CPU, they
 should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in such
-cases, and no requirement depends on them. `floating_point_refuses` detects them, for explanations.
+cases, and no requirement for releases depends on them. `floating_point_refuses` detects them, for explanations.
 """
 
 import math

@@ -137,6 +137,7 @@ SAID: Mapping[str, FaultScope] = {
     "rewrites-at-any-node-event": FaultScope(("added, removed or changed nodes",), ("writes",)),
     "does-nothing": FaultScope((), ("endpoints",)),
     "adds-hints-up-to-19-percent": _auto(),
+    "adds-hints-at-20-percent": _auto(),
     "adds-hints-up-to-21-percent": _auto(),
     "keeps-hints-up-to-29-percent": _auto("changes"),
     "keeps-hints-up-to-31-percent": _auto("changes"),
