@@ -150,6 +150,15 @@ def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[
     return lambda: lie
 
 
+def _programmed_if_refused(_: Key, right: Conditions) -> Conditions:
+    return [replace(each, status="True") if each.reason == "SyncFailed" else each for each in right]
+
+
+def _not_accepted_if_overridden(_: Key, right: Conditions) -> Conditions:
+    overridden = any(each.reason == "OverriddenByAnnotation" for each in right)
+    return [replace(each, status="False") if overridden and each.type == ACCEPTED else each for each in right]
+
+
 def _outliving() -> Callable[[Key, Conditions], Conditions]:
     last: dict[Key, Conditions] = {}
 
@@ -183,6 +192,16 @@ MUTANTS += [
         "says-programmed-when-accepted",
         "The Programmed condition is True as soon as the value is accepted.",
         _turned(PROGRAMMED, "True", if_=ACCEPTED),
+    ),
+    _condition(
+        "says-programmed-of-refused-slices",
+        "The Programmed condition is True when the API server rejects the slices.",
+        lambda: _programmed_if_refused,
+    ),
+    _condition(
+        "annotation-ends-acceptance",
+        "The Accepted condition is False for a known value if the Service has the topology annotation.",
+        lambda: _not_accepted_if_overridden,
     ),
     _condition(
         "says-honored-when-programmed",

@@ -6,7 +6,7 @@ to support them. Conditions must match reality, so each scenario also checks the
 
 from __future__ import annotations
 
-from conformance.features import CONDITIONS, HONORED, PREFER_CLOSE, PREFER_SAME_NODE, ROUTING
+from conformance.features import CONDITIONS, HONORED, PREFER_CLOSE, PREFER_SAME_NODE, ROUTING, TOPOLOGY_MODE
 from trafficdist import (
     API_SERVER,
     MUST,
@@ -15,6 +15,8 @@ from trafficdist import (
     Cluster,
     Hints,
     conditions_of,
+    create_unwritable_pod,
+    evidence_of_successful_sync,
     expect_condition,
     expect_eventually,
     expect_hints,
@@ -23,7 +25,7 @@ from trafficdist import (
     requirement,
 )
 
-WEB = {"app": "web"}
+WEB, OTHER = {"app": "web"}, {"app": "other"}
 LONG_AGO = "2001-02-03T04:05:06Z"
 STANDARD = {"TrafficDistributionAccepted", "TrafficDistributionProgrammed", "TrafficDistributionHonored"}
 ACCEPTED, PROGRAMMED, HONORED_TYPE = (f"TrafficDistribution{word}" for word in ("Accepted", "Programmed", "Honored"))
@@ -150,6 +152,54 @@ def test_condition_keeps_the_time_of_its_transition(three_zones: Cluster) -> Non
         observed=is_old,
         explanation=str(times),
     )
+
+
+@requirement(
+    "KEP-4444/refused-slices-are-not-programmed",
+    "The condition TrafficDistributionProgrammed is False or Unknown while the API server rejects the slices of a "
+    "Service, and becomes True once the slices are written with hints.",
+    level=MUST,
+    features={CONDITIONS, PREFER_CLOSE},
+    source="KEP-4444, Status Reporting",
+    kills={"says-programmed-of-refused-slices"},
+)
+def test_refused_slices_are_not_programmed(three_zones: Cluster) -> None:
+    create_unwritable_pod(three_zones, "p1", "a1", labels=WEB)
+    three_zones.create_pod("fine", "a1", labels=OTHER)
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    expect_eventually(
+        three_zones,
+        f"condition {PROGRAMMED} of service {service.name}, whose slices are rejected, is False or Unknown",
+        lambda: conditions_of(three_zones, service).get(PROGRAMMED, {}).get("status") in {"False", "Unknown"},
+        expected=True,
+        unless=lambda: evidence_of_successful_sync(three_zones, service),
+        stays=True,
+    )
+
+    three_zones.patch_service(service, {"spec": {"selector": OTHER}})
+    expect_hints(three_zones, service, {"fine": Hints(zones=("a",))})
+    expect_condition(three_zones, service, PROGRAMMED, "True")
+
+
+@requirement(
+    "KEP-4444/accepted-under-the-annotation",
+    "The condition TrafficDistributionAccepted stays True on a Service with a supported trafficDistribution when the "
+    "Service gets the annotation topology-mode Auto, although the annotation has precedence.",
+    level=MUST,
+    features={CONDITIONS, PREFER_CLOSE, TOPOLOGY_MODE},
+    source="KEP-4444, Status Reporting (recognizes the value as one it explicitly supports)",
+    kills={"annotation-ends-acceptance"},
+)
+def test_value_is_accepted_under_the_annotation(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": Hints(zones=("a",))})
+    expect_condition(three_zones, service, ACCEPTED, "True")
+
+    annotations = {"service.kubernetes.io/topology-mode": "Auto"}
+    three_zones.patch_service(service, {"metadata": {"annotations": annotations}})
+    expect_hints(three_zones, service, {"p1": None})  # one endpoint is too few for three zones
+    expect_condition(three_zones, service, ACCEPTED, "True")
 
 
 @requirement(

@@ -1,7 +1,7 @@
 """The conditions on a Service that report the state of its `trafficDistribution`.
 
 Source: KEP-4444, Status Reporting, which proposes these conditions as a later addition. No release has them. `Accepted`
-means that the value is known and used. `Programmed` means that the stored slices contain the hints for the value.
+means that the value is known. `Programmed` means that the stored slices contain the hints for the value.
 `Honored` means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, whose types
 have a domain prefix, stay unchanged.
 """
@@ -33,19 +33,23 @@ class Condition:
     message: str
 
 
-def accepted(decided_by: Mechanism) -> Condition:
-    """Return the condition Accepted: whether the value of `trafficDistribution` determines the hints."""
-    if isinstance(decided_by, NoHints) and decided_by.unknown:
-        return Condition(ACCEPTED, "False", "Unsupported", decided_by.reason)
-    if isinstance(decided_by, SameZoneOrNode | PluginHeuristic):
-        return Condition(ACCEPTED, "True", "Supported", decided_by.reason)
-    return Condition(ACCEPTED, "False", "OverriddenByAnnotation", decided_by.reason)
+def accepted(by_field: Mechanism) -> Condition:
+    """Return the condition Accepted: whether the value of `trafficDistribution` is known.
+
+    `by_field` is the mechanism without annotations, because the KEP sets Accepted to True for each value that the
+    controller recognizes. If an annotation decides, Programmed is False.
+    """
+    if isinstance(by_field, NoHints):
+        return Condition(ACCEPTED, "False", "Unsupported", by_field.reason)
+    return Condition(ACCEPTED, "True", "Supported", by_field.reason)
 
 
 def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[Object], failure: str) -> Condition:
     """Return the condition Programmed: whether all ready endpoints have hints. `failure` is the sync error, or ""."""
     if is_accepted.status != "True":
         return Condition(PROGRAMMED, "False", "NotAccepted", is_accepted.message)
+    if not isinstance(decided_by, SameZoneOrNode | PluginHeuristic):
+        return Condition(PROGRAMMED, "False", "OverriddenByAnnotation", decided_by.reason)
     if failure:
         return Condition(PROGRAMMED, "False", "SyncFailed", failure)
     ready = [endpoint for each in slices for endpoint in each.get("endpoints") or () if is_ready(endpoint)]

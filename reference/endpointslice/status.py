@@ -113,7 +113,8 @@ class ConditionWriter:
             return []
         self._had_value[key] = service["metadata"].get("resourceVersion", "")
         decided_by = mechanism(service, self._features, self._heuristics)
-        accepted = conditions.accepted(decided_by)
+        unannotated = {**service, "metadata": {}}
+        accepted = conditions.accepted(mechanism(unannotated, self._features, self._heuristics))
         slices = self._index.slices.of(key)
         failure = self._failures.get(key, "") if selects_pods(service) else _NOT_OURS
         programmed = conditions.programmed(accepted, decided_by, slices, failure)

@@ -190,6 +190,8 @@ SAID: Mapping[str, FaultScope] = {
     "says-accepted-of-anything": FaultScope(("the field",), ("conditions",)),
     "says-accepted-of-nothing": FaultScope(("the field",), ("conditions",)),
     "says-programmed-when-accepted": FaultScope(("the field",), ("conditions",)),
+    "says-programmed-of-refused-slices": FaultScope(("the field",), ("conditions",)),
+    "annotation-ends-acceptance": FaultScope(("the field", "annotation Auto"), ("conditions",)),
     "says-honored-when-programmed": FaultScope(("the field",), ("conditions",)),
     "says-honored-of-nothing": FaultScope(("the field",), ("conditions",)),
     "conditions-outlive-the-field": FaultScope(("the field", "changes of Services"), ("conditions",)),

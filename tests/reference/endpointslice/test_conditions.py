@@ -24,8 +24,8 @@ from tests.reference.endpointslice.objects import AUTO, make_node, make_pod, mak
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
-def accepted_for(value: str, features: Features | None = None, **spec: Any) -> Condition:
-    service = make_service(trafficDistribution=value, **spec)
+def accepted_for(value: str, features: Features | None = None) -> Condition:
+    service = make_service(trafficDistribution=value)
     return accepted(mechanism(service, features or Features(), {"example.org/Known"}))
 
 
@@ -36,20 +36,30 @@ def test_effective_value_is_accepted(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "features", "annotations", "reason"),
+    ("value", "features"),
     [
-        ("example.org/Other", Features(), {}, "Unsupported"),
-        ("PreferSameNode", release("1.33"), {}, "Unsupported"),
-        ("PreferClose", Features(), AUTO, "OverriddenByAnnotation"),
-        ("PreferClose", release("1.31", TopologyAwareHints=False), AUTO, "OverriddenByAnnotation"),
-        ("example.org/Known", Features(), AUTO, "OverriddenByAnnotation"),
+        ("example.org/Other", Features()),
+        ("PreferSameNode", release("1.33")),
     ],
 )
-def test_ineffective_value_is_not_accepted(
-    value: str, features: Features, annotations: dict[str, str], reason: str
-) -> None:
-    found = accepted_for(value, features, annotations=annotations)
-    assert (found.status, found.reason) == ("False", reason)
+def test_unknown_value_is_not_accepted(value: str, features: Features) -> None:
+    found = accepted_for(value, features)
+    assert (found.status, found.reason) == ("False", "Unsupported")
+
+
+@pytest.mark.parametrize(
+    ("value", "features"),
+    [
+        ("PreferClose", Features()),
+        ("PreferClose", release("1.31", TopologyAwareHints=False)),
+        ("example.org/Known", Features()),
+    ],
+)
+def test_value_under_the_annotation_is_not_programmed(value: str, features: Features) -> None:
+    service = make_service(trafficDistribution=value, annotations=AUTO)
+    decided_by = mechanism(service, features, {"example.org/Known"})
+    found = programmed(accepted_for(value, features), decided_by, slices_for(service, [make_pod()]), "")
+    assert (found.status, found.reason) == ("False", "OverriddenByAnnotation")
 
 
 def programmed_for(value: str = "PreferSameNode", *pods: Any, tamper: Any = None, **options: Any) -> Condition:

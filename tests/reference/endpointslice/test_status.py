@@ -116,10 +116,19 @@ def test_slice_that_is_refused_is_not_programmed() -> None:
 def test_annotation_on_a_live_service_overrides_until_it_is_removed() -> None:
     with RunningController(conditions=True) as live:
         preferring_service(live)
-        for value, expected in (("Auto", "OverriddenByAnnotation"), ("Disabled", "Supported")):
+        for value, expected in (("Auto", "OverriddenByAnnotation"), ("Disabled", "HintsPopulated")):
             annotations = {TOPOLOGY_MODE: value}
             patched(live.api, "services", "default", "web", {"metadata": {"annotations": annotations}})
-            assert conditions(live)["Accepted"][1] == expected
+            assert conditions(live)["Accepted"] == ("True", "Supported")
+            assert conditions(live)["Programmed"][1] == expected
+
+
+def test_unknown_value_under_the_annotation_is_not_accepted() -> None:
+    with RunningController(conditions=True) as live:
+        preferring_service(live)
+        live.change_service(trafficDistribution="example.org/Other")
+        patched(live.api, "services", "default", "web", {"metadata": {"annotations": {TOPOLOGY_MODE: "Auto"}}})
+        assert conditions(live)["Accepted"] == ("False", "Unsupported")
 
 
 def test_removing_the_field_removes_only_own_conditions() -> None:
