@@ -223,6 +223,14 @@ MUTANTS += [
         ),
     ),
     Mutant(
+        "changed-slices-without-approach",
+        "The metric counts changed slices without the approach.",
+        symptom=WRITTEN,
+        controller=partial(
+            _ControllerWithEditedMetrics, change=_relabelled("", "approach", {"auto": "", "random": ""})
+        ),
+    ),
+    Mutant(
         "counts-changed-syncs",
         "The metric of changed slices counts a sync that changes several slices as one change.",
         symptom=WRITTEN,

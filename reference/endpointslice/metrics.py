@@ -1,6 +1,7 @@
 """The controller's metrics, with the names and labels that kube-controller-manager uses in the same release.
 
-Values are plain attributes, converted to samples on collection, so a sync spends little time on metrics. Sources:
+With `--follow kep`, changed slices also have the label `approach` (KEP-2433, Observability). Values are plain
+attributes, converted to samples on collection, so a sync spends little time on metrics. Sources:
 `endpoint_slice_controller_*` of kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
 """
 
@@ -132,10 +133,13 @@ class Metrics(Collector):
         return _value(mechanism)
 
     def _change_labels(self, mechanism: Mechanism) -> _Labels:
-        topology = ("topology", "Auto" if isinstance(mechanism, CpuHeuristic) else "Disabled")
-        if not self._features.at_least(30):
-            return (topology,)
-        return topology, ("traffic_distribution", _value(mechanism))
+        by_cpu = isinstance(mechanism, CpuHeuristic)
+        labels = [("topology", "Auto" if by_cpu else "Disabled")]
+        if self._features.at_least(30):
+            labels.append(("traffic_distribution", _value(mechanism)))
+        if self._features.follows == "kep":
+            labels.append(("approach", "auto" if by_cpu else "random"))
+        return tuple(labels)
 
 
 def _value(mechanism: Mechanism) -> str:

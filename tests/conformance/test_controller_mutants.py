@@ -178,6 +178,7 @@ SAID: Mapping[str, FaultScope] = {
     "failures-count-as-successes": FaultScope(("missing nodes",), ("metrics",)),
     "successes-count-as-failures": FaultScope((), ("metrics",)),
     "changed-slices-without-labels": FaultScope(("values that count in metrics",), ("metrics",)),
+    "changed-slices-without-approach": FaultScope((), ("metrics",)),
     "counts-changed-syncs": FaultScope(("several slices",), ("metrics",)),
     "forgets-to-uncount": FaultScope(("changes",), ("metrics",)),
     "counts-services-at-first-sight": FaultScope(("changes of Services",), ("metrics",)),

@@ -64,6 +64,13 @@ def test_no_statement_lists_a_requirement_and_its_replacement(coverage: Coverage
     assert both == []
 
 
+def test_each_covered_statement_has_a_requirement_in_the_reading_of_the_kep(coverage: Coverage) -> None:
+    of_releases = {each.id for each in catalogue() if each.as_ == "released"}
+    outcomes = {each.id: each.outcome for each in coverage.statements}
+    tested = {name: set(each.requirements) for name, each in outcomes.items() if isinstance(each, CoveredStatus)}
+    assert [name for name, ids in tested.items() if ids <= of_releases] == []
+
+
 def test_all_documents_are_there(coverage: Coverage) -> None:
     assert [each.name for each in coverage.documents] == [
         "KEP-4444",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,13 +85,21 @@ def test_annotated_service_is_not_counted() -> None:
     ],
 )
 def test_changed_slices_are_labelled_as_in_the_release(features: Features, labels: str) -> None:
-    counted = ControllerMetrics(features)
+    counted = ControllerMetrics(replace(features, follows="released"))
     counted.sync(*make_pods(3), trafficDistribution="PreferClose")
     assert counted.values("endpointslices_changed_per_sync_sum") == {labels: 2}
 
 
+@pytest.mark.parametrize(("annotations", "approach"), [(AUTO, "auto"), ({}, "random")])
+def test_changed_slices_have_the_approach_of_the_kep(annotations: dict[str, str], approach: str) -> None:
+    counted = ControllerMetrics(Features(follows="kep"))
+    counted.sync(annotations=annotations)
+    (labels,) = counted.values("endpointslices_changed_per_sync_count")
+    assert f'approach="{approach}"' in labels
+
+
 def test_annotation_is_the_topology_of_changed_slices() -> None:
-    counted = ControllerMetrics()
+    counted = ControllerMetrics(RELEASED)
     counted.sync(annotations=AUTO, trafficDistribution="PreferClose")
     expected = {'{topology="Auto",traffic_distribution=""}': 1.0}
     assert counted.values("endpointslices_changed_per_sync_count") == expected
