@@ -1,8 +1,9 @@
 """Data about one Service that shows why connections leave their zone, and commands that change the Service."""
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from explain.cluster import Cluster
 from explain.programs import UPGRADES
 from explain.requested_topology import KEYS, OFF, has_annotation, wish_of
 from explain.routes import Route
+from explain.workloads import Workloads, managers
 from harness.api.client import Object
 from reference.endpointslice.endpoints import is_ready as is_pod_ready
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
@@ -19,10 +21,7 @@ from reference.features import Features, Version
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
-_SPREAD, _BETA_ZONE = "topologySpreadConstraints", "failure-domain.beta.kubernetes.io/zone"
-_SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
-_RESTARTED = {"deployment", "statefulset", "daemonset"}
-_TEMPLATES = _SCALABLE | {"daemonset"}
+_BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 _VALUES = {"PreferClose", "PreferSameZone", "PreferSameNode"}
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
@@ -104,6 +103,12 @@ class Case:
         named = {name_of(each) for each, _ in self.endpoints if (each.get("targetRef") or {}).get("kind") == "Pod"}
         return named - self.cluster.names_of_pods(self.namespace) if self.cluster.objects.pods else set()
 
+    @cached_property
+    def workloads(self) -> Workloads:
+        names = {name_of(each) for each, _ in self.endpoints}
+        selector: dict[str, str] = self.spec.get("selector") or {}
+        return Workloads(self.namespace, selector, self.pods or (), names, self.unread, self.cluster, self._does)
+
     @property
     def ends(self) -> str:
         """The id of the cause that keeps kube-proxy from routing the Service, or "" if kube-proxy routes it."""
@@ -141,8 +146,7 @@ class Case:
         """Return the command that patches fields of the Service's spec, or of another object in its namespace."""
         patch = json.dumps({"spec": spec}, separators=(",", ":"))
         command = f"kubectl -n {self.namespace} patch {of or f'service {self.name}'} -p '{patch}'"
-        started = "old and new pods then run at the same time" * ("strategy" in spec)
-        return self._does(command, started if of else self._given_up(spec))
+        return self._does(command, "" if of else self._given_up(spec))
 
     def _does(self, command: str, effect: str) -> str:
         if effect:
@@ -164,7 +168,10 @@ class Case:
     def also(self, finding: Finding) -> Finding:
         """Return a copy of a finding whose `also` includes the side effects of the commands in its fix."""
         remedy = finding.remedy or finding.cause.remedy
-        effects = [effect for command, effect in self._effects.items() if command in remedy]
+        known = [(remedy.index(part), effect) for part, effect in self._effects.items() if part in remedy]
+        effects = [effect for _, effect in sorted(known, key=lambda each: each[0])]
+        changed = re.search(rf"(patch|annotate|label) service {self.name} (?!trafficdist)", remedy)
+        effects += [managers(self.service)] if changed else []
         return replace(finding, also="; ".join(dict.fromkeys(filter(None, [finding.also, *effects]))))
 
     def again(self, spec: Object) -> str:
@@ -255,83 +262,6 @@ class Case:
         before, then = self._unannotate(field), self.switch_on
         return f"{before}; {self.ask(field)}{'' if then.removeprefix('; then ') in before else then}"
 
-    @cached_property
-    def _autoscaled(self) -> Mapping[str, Object]:
-        known = self.further("horizontalpodautoscalers")
-        targets = [(each.get("spec") or {}).get("scaleTargetRef") or {} for each in known]
-        return {f"{to.get('kind')}/{to.get('name')}".lower(): each for to, each in zip(targets, known, strict=True)}
-
-    @property
-    def autoscaler(self) -> Object | None:
-        return self._autoscaled.get(self.workload)
-
-    def scale(self, replicas: int) -> str:
-        """Return the command that scales the workload, or "" if it has enough pods or a kind that cannot be scaled.
-
-        If an autoscaler scales the workload, the command changes the bounds of the autoscaler instead.
-        """
-        replicas -= sum([*self.owners.values()][1:])
-        if self.autoscaler is None:
-            if self.is_bare:
-                return f"run {replicas} pods of a Deployment"
-            if self.workload and self.workload.partition("/")[0] not in _SCALABLE:
-                return ""
-            if (had := int(self.deployment.get("replicas") or 0)) >= replicas:
-                return ""
-            effects = [
-                f"the workload then has {replicas} pods (before: {had})" if had else "",
-                "a workload of which only one pod may run must not be scaled" if self.is_single else "",
-                "a Deployment that owns the ReplicaSet undoes this" if self.workload.startswith("replicaset/") else "",
-            ]
-            command = f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
-            return self._does(command, "; ".join(filter(None, effects)))
-        spec = self.autoscaler["spec"]
-        least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", replicas)
-        bounds = {"minReplicas": max(least, replicas)} | ({"maxReplicas": replicas} if most < replicas else {})
-        if bounds.items() <= spec.items():
-            return ""
-        effect = f"the autoscaler then runs {replicas} pods at least (before: {least})"
-        if most < replicas:
-            effect = f"the autoscaler then always runs {replicas} pods (before: {least} to {most})"
-        return self._does(self.patch(bounds, f"horizontalpodautoscaler {self.autoscaler['metadata']['name']}"), effect)
-
-    @cached_property
-    def deployments(self) -> Mapping[str, Object]:
-        return {f"deployment/{each['metadata']['name']}": each for each in self.further("deployments")}
-
-    @property
-    def deployment(self) -> Object:
-        """The spec of the Deployment that owns the pods, or {} if it is unknown."""
-        return self.deployments.get(self.workload, {}).get("spec") or {}
-
-    def in_template(self, owners: Iterable[str]) -> str:
-        """Return a phrase that names the pod templates in which to change these workloads."""
-        named = [each if each.partition("/")[0] in _TEMPLATES else f"what creates {each}" for each in owners if each]
-        if self.pods and not named:
-            return "in a Deployment that replaces these pods, which no workload owns"
-        return f"in the pod template of {' and of '.join(named) or 'the workload'}"
-
-    @property
-    def restart(self) -> str:
-        """The commands that restart the workloads, or advice to replace their pods."""
-        command, words = f"kubectl -n {self.namespace} rollout restart", "replace the pods of {}, which are then spread"
-        owners = self.owners or ("the workload",)
-        can = {each for each in owners if each.partition("/")[0] in _RESTARTED}
-        return "; ".join(f"{command} {each}" if each in can else words.format(each) for each in owners)
-
-    @property
-    def is_single(self) -> bool:
-        there = max(len(self.pods or ()), len({name_of(each) for each, _ in self.endpoints}))
-        return there == int(self.deployment.get("replicas") or 1) == 1
-
-    @cached_property
-    def is_spread(self) -> bool:
-        """True if each workload has a topology spread constraint for zones."""
-        specs = [(self.workload, (self.deployment.get("template") or {}).get("spec") or {})]
-        specs += [(self.owner(each), each["spec"]) for each in self.pods or ()]
-        keys = {(name, one.get("topologyKey")) for name, each in specs for one in each.get(_SPREAD) or ()}
-        return bool(self.owners) and keys >= {(each, ZONE) for each in self.owners}
-
     @property
     def selector(self) -> str:
         return ",".join(f"{key}={value}" for key, value in sorted((self.spec.get("selector") or {}).items()))
@@ -398,46 +328,6 @@ class Case:
     def _written(self) -> str:
         last: Object = max(self._managed_fields, key=lambda each: str(each.get("time", "")), default={})
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
-
-    @cached_property
-    def owners(self) -> Mapping[str, int]:
-        """The number of pods of each owning workload, like "deployment/web". Workloads that can be scaled are first."""
-        known = Counter(filter(None, map(self.owner, self.pods or ())))
-        if not known:
-            wanted = (self.spec.get("selector") or {}).items()
-            mine = [name for name, each in self.deployments.items() if wanted and wanted <= _pods_of(each)]
-            known = Counter(mine if len(mine) == 1 else ())
-        return dict(sorted(known.items(), key=lambda each: each[0].partition("/")[0] not in _SCALABLE))
-
-    @property
-    def workload(self) -> str:
-        return next(iter(self.owners), "")
-
-    @property
-    def is_bare(self) -> bool:
-        """True if no workload owns the pods, so that nothing replaces or scales them."""
-        return bool(self.pods) and not self.owners and not self.unread
-
-    def owner(self, pod: Object) -> str:
-        """Return the workload that owns a pod, or ""."""
-        for owner in pod["metadata"].get("ownerReferences") or ():
-            kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
-            of = self._deployment_of(name, pod["metadata"].get("labels") or {}) if kind == "ReplicaSet" else ""
-            return f"deployment/{of}" if of else f"{kind.lower()}/{name}"
-        return ""
-
-    def _deployment_of(self, replica_set: str, labels: Mapping[str, str]) -> str:
-        """Return the Deployment that owns a ReplicaSet, according to the hash in its name or other objects, or ""."""
-        name, _, suffix = replica_set.rpartition("-")
-        known = suffix == labels.get("pod-template-hash") or f"deployment/{name}" in self.deployments
-        return name if known or f"deployment/{name}" in self._autoscaled else ""
-
-
-def _pods_of(deployment: Object) -> ItemsView[str, str]:
-    spec: Object = deployment.get("spec") or {}
-    selector: Object = (spec.get("selector") or {}).get("matchLabels") or {}
-    template: Object = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    return (selector | template).items()
 
 
 def endpoints_of(slices: Iterable[Object]) -> list[tuple[Object, Object]]:

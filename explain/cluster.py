@@ -1,6 +1,7 @@
 """An index of a cluster's objects, and facts that do not depend on a particular Service."""
 
 import contextlib
+import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,9 @@ from typing import Literal
 from explain.components import API_SERVER, CONTROLLER, PROXY, MinimumRelease, proof
 from explain.objects import CALICO, Objects, kubelet_version
 from explain.programs import Follows, ProxyProgram, numbers_of, program_of
+from explain.scheduling import RULES, refusal
 from harness.api.client import Object
 from harness.guest.lease_record import moment
-from harness.model.manifests import refusing_taints
 from harness.model.topology import ZONE_LABEL
 from reference.endpointslice.endpoints import is_ready
 from reference.endpointslice.labels import node_zone, service_name
@@ -98,7 +99,7 @@ class Cluster:
         self.slices: Mapping[ServiceName, list[Object]] = defaultdict(list)
         for each in objects.endpointslices:
             self.slices[service_of(each)].append(each)
-        self.behaviour = lru_cache(self._behaviour)
+        self.behaviour, self.refusals = lru_cache(self._behaviour), lru_cache(self._refusals)
         self.names_of_pods = lru_cache(lambda space: {each["metadata"]["name"] for each in self.further["pods", space]})
         self.in_doubt = lru_cache(self._in_doubt)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
@@ -189,15 +190,13 @@ class Cluster:
     def ill(self) -> set[str]:
         return {name for name, each in self.nodes.items() if not each.ready}
 
-    @cached_property
-    def closed(self) -> set[str]:
-        """The nodes where a pod without tolerations cannot start: cordoned, tainted, or not ready."""
-        tainted = {each["metadata"]["name"] for each in self.objects.nodes if refusing_taints(each)}
-        return set() if "nodes" in self.objects.unread else self.ill | self.cordoned | tainted
-
-    @cached_property
-    def open_zones(self) -> set[str]:
-        return {each.zone for name, each in self.nodes.items() if name not in self.closed}
+    def _refusals(self, rules: str) -> Mapping[str, str]:
+        """Return the nodes that take no pods with these values of `scheduling.RULES`, each with the reason."""
+        spec, nodes = dict(zip(RULES, json.loads(rules), strict=True)), self.node_objects
+        if "nodes" in self.objects.unread:
+            return {}
+        found = {name: refusal(spec, nodes[name], ready=each.ready) for name, each in self.nodes.items()}
+        return {name: why for name, why in found.items() if why}
 
     @cached_property
     def zones(self) -> ZoneTable:

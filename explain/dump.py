@@ -29,7 +29,8 @@ _MOST_BYTES = 4096 * files.MEGABYTE
 _MOST_DEPTH = 60
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KINDS = {"Ingress": "ingresses"} | {each: f"{each.lower()}s" for each in ("Service", "EndpointSlice", "Node", "Pod",
-    "Event", "Lease", "ConfigMap", "Namespace", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget",
+    "Event", "Lease", "ConfigMap", "Namespace", "Deployment", "StatefulSet", "ReplicaSet", "HorizontalPodAutoscaler",
+    "PodDisruptionBudget",
 )}  # fmt: skip
 _SPECIAL = {"version.json", "gates.json"}
 _READY, _NOT_READY = ({"conditions": [{"type": "Ready", "status": each}]} for each in ("True", "False"))
@@ -74,7 +75,8 @@ def read(source: str) -> Objects:
     control_plane = [each for each in pods if is_of(each, API_SERVER, CONTROLLER)]
     of_proxies = [each for each in found["configmaps"] if each["metadata"]["name"].startswith(PROXY)]
     gates = {**configured_gates([*proxies, *control_plane], of_proxies), **_gates(folder / "gates.json")}
-    further = {name: found[name] for name in objects.FURTHER if found[name]}
+    others = (*objects.FURTHER, "replicasets")  # which the API is not asked for
+    further = {name: found[name] for name in others if found[name]}
     roles: dict[str, Any] = {"proxies": proxies, "configs": configs, "control_plane": control_plane}
     return Objects(version, **kept, **roles, unread=unread, gates=gates, further=further, at=at)
 

@@ -26,12 +26,14 @@ _CONTROL_PLANE = f"component in ({API_SERVER}, {CONTROLLER})"
 SYSTEM = "kube-system"
 _ABOUT = {
     "pods": "metadata.ownerReferences metadata.deletionTimestamp spec.nodeName spec.topologySpreadConstraints "
-    "status.conditions status.phase status.startTime",
+    "spec.nodeSelector spec.affinity status.conditions status.phase status.startTime",
     "namespaces": "",
     "ingresses": "spec.ingressClassName spec.defaultBackend spec.rules",
-    "deployments": "spec.replicas spec.selector spec.strategy status.observedGeneration status.replicas "
-    "status.updatedReplicas",
-    "horizontalpodautoscalers": "spec.scaleTargetRef spec.minReplicas spec.maxReplicas",
+    "deployments": "metadata.ownerReferences spec.paused spec.replicas spec.selector spec.strategy "
+    "status.observedGeneration status.replicas status.updatedReplicas",
+    "statefulsets": "metadata.ownerReferences spec.replicas spec.updateStrategy spec.volumeClaimTemplates",
+    "replicasets": "metadata.ownerReferences",
+    "horizontalpodautoscalers": "metadata.ownerReferences spec.scaleTargetRef spec.minReplicas spec.maxReplicas",
     "poddisruptionbudgets": "spec.minAvailable spec.maxUnavailable spec.selector status.disruptionsAllowed",
 }
 """The fields of objects that an explanation uses, in addition to their names and labels."""
@@ -43,10 +45,10 @@ _KEPT = {
 }
 
 _ANNOTATIONS = ("linkerd.io/inject", "kubernetes.io/ingress.class", "alb.ingress.kubernetes.io/target-type",
-                "nginx.ingress.kubernetes.io/service-upstream")  # fmt: skip
+                "nginx.ingress.kubernetes.io/service-upstream", "argocd.argoproj.io/tracking-id")  # fmt: skip
 NEEDED = ("services", "endpointslices", "nodes")
 EVIDENCE = ("pods", "events", "leases")
-FURTHER = ("namespaces", "ingresses", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets")
+FURTHER = ("namespaces", "ingresses", "deployments", "statefulsets", "horizontalpodautoscalers", "poddisruptionbudgets")
 """Resources that show which clients choose endpoints themselves, or what may remove all endpoints of a zone."""
 
 
@@ -202,6 +204,10 @@ def about_pod(pod: Object) -> Object:
     containers = (pod.get("spec") or {}).get("containers") or ()
     kept_of = ("name", "image", "ports")
     spec = {"containers": [{key: each[key] for key in kept_of if key in each} | settings(each) for each in containers]}
+    of_pod: Object = pod.get("spec") or {}
+    claims = [each for each in of_pod.get("volumes") or () if "persistentVolumeClaim" in each]
+    tolerations = [each for each in of_pod.get("tolerations") or () if "tolerationSeconds" not in each]
+    spec |= {name: kept for name, kept in (("volumes", claims), ("tolerations", tolerations)) if kept}
     if running := sidecars(pod):
         of_sidecars = ("name", "ports", "restartPolicy")
         spec["initContainers"] = [{key: each[key] for key in of_sidecars if key in each} for each in running]

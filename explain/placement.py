@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from explain.case import Case, condition
 from explain.causes import listed, many
+from explain.scheduling import untolerated
+from explain.workloads import HASHES
 from explain.zone_overload import enough
 from harness.api.client import Object
-from harness.model.manifests import refusing_taints
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.endpoints import is_ready as is_pod_ready
 from reference.endpointslice.hints import CpuHeuristic
@@ -74,9 +75,10 @@ def part(bound: object, pods: int) -> float:
 def wanted(case: Case) -> int:
     """Return the number of pods that the fixes suggest: one per zone, or two if a zone's only pod may be evicted."""
     there = endpoints_by_zone(case)
-    zones = len((case.cluster.open_zones | there.keys()) - {""})  # with an endpoint, or a node where a pod can start
+    zones = len((case.workloads.open_zones | there.keys()) - {""})  # with an endpoint, or a node where a pod can start
     single = case.wish in {"node", "zone", "cpu"} and with_at_most(1, there) and any(permits(case))
-    number = max(zones * (2 if single else 1), pods(case))
+    new = len(case.workloads.open_zones - there.keys()) * case.workloads.own_claims
+    number = max(zones * (2 if single else 1), pods(case) + new)
     shares = case.cluster.zones.shares
     if isinstance(case.decided_by, CpuHeuristic) and isinstance(shares, ZoneShares):
         return enough(shares, number - 1, rules(case.cluster.features).to_add)
@@ -92,48 +94,84 @@ def pods(case: Case) -> int:
 def more(case: Case) -> str:
     """Return the command that scales to `wanted` pods, or "" if there are enough or the workload cannot be scaled."""
     number = wanted(case)
-    return case.scale(number) if number > pods(case) and case.selects_pods else ""
+    scaled = number > pods(case) and case.selects_pods and not case.workloads.stuck
+    return case.workloads.scale(number) if scaled else ""
 
 
 def spread(case: Case, zones: Sequence[str]) -> str:
     """Return commands or advice for running pods in these zones, which have no endpoint."""
     if not case.selects_pods:
         return f"let the writer of the EndpointSlices add an endpoint in {many(zones, 'zone')}"
-    if case.workload.startswith("daemonset/"):
+    if case.workloads.head.kind == "daemonset":
         return admit(case, [name for name, each in case.cluster.nodes.items() if each.zone in zones])
-    if let := shut_out(case, zones):
+    closed = case.workloads.refusing(zones)
+    let = shut_out(case, closed)
+    if closed == sorted(zones):
         return f"nothing, if no client runs there; otherwise {let}"
-    desired = int(case.deployment.get("replicas") or 0)
+    return _run(case, [each for each in zones if each not in closed]) + f"; and, if clients run there, {let}" * bool(
+        let
+    )
+
+
+def _run(case: Case, zones: Sequence[str]) -> str:
+    desired, workloads = int(case.workloads.head.spec.get("replicas") or 0), case.workloads
     if desired >= wanted(case) > pods(case):
         look = f"kubectl -n {case.namespace} get pods -l {case.selector} -o wide"
         return f"find out why {many(desired - pods(case), 'pod', 'is/are')} missing: {look}"
+    if claim := workloads.stuck:
+        own = f"let each pod have a volume that nodes of {many(zones, 'zone')} can use, and then run a pod in each zone"
+        return f"{own}: all pods share PersistentVolumeClaim {claim}, whose volume may keep them in one zone"
     scale = more(case)
-    if case.is_spread:
-        return scale or case.restart
-    return "; and, ".join(filter(None, [scale, template(case)]))
+    if workloads.own_claims:  # the pods stay where they are, and new pods start where the constraint wants
+        return "; then, ".join(filter(None, ["" if workloads.is_spread() else template(case), scale]))
+    if workloads.is_spread() and scale:
+        return scale
+    return moved(case, scale=scale)
+
+
+def moved(case: Case, losing: Iterable[str] = (), *, scale: str = "") -> str:
+    """Return `scale` and commands that replace the pods, which are then spread over zones."""
+    workloads = case.workloads
+    steps = [workloads.restart] if workloads.is_spread(per_template=True) else [*workloads.gradual, template(case)]
+    return keeping(case, losing) + "; and, ".join(filter(None, [scale, "; then, ".join(steps)]))
+
+
+def keeping(case: Case, losing: Iterable[str] = ()) -> str:
+    """Return what must happen before pods are replaced: zones with endpoints, but `losing`, must take new pods."""
+    let = shut_out(case, sorted(endpoints_by_zone(case).keys() - {*losing}))
+    return f"first, {let}; then, " * bool(let)
 
 
 def shut_out(case: Case, zones: Sequence[str]) -> str:
-    """Return advice on letting pods start in these zones, or "" if they can start there or belong to a DaemonSet."""
-    here = [name for name, each in case.cluster.nodes.items() if each.zone in zones]
-    opened = case.workload.startswith("daemonset/") or not {*here} <= case.cluster.closed
-    return "" if opened else f"let a node of {many(zones, 'zone')} take pods ({_reasons(case, here)})"
+    """Return advice on letting pods start in those of these zones where none can. "" if there are none."""
+    shut = case.workloads.refusing(zones)
+    here = [name for name, each in case.cluster.nodes.items() if each.zone in shut]
+    reasons = {
+        why: [each for each in here if case.workloads.refusals[each] == why] for why in case.workloads.refusals.values()
+    }
+    why = ", ".join(f"{many(names, '', 'is/are')} {why}" for why, names in reasons.items() if names)
+    return f"let a node of {many(shut, 'zone')} take pods ({why})" * bool(shut)
 
 
 def template(case: Case) -> str:
     """Return the constraint that spreads the pods of a workload over zones where they can start."""
-    shut, features, nodes = case.cluster.closed, case.cluster.features, case.cluster.nodes.items()
-    taints = "nodeTaintsPolicy: Honor, " * (bool(shut) and features.at_least(26))
-    when = "ScheduleAnyway" if shut and not taints else "DoNotSchedule"
+    features, workloads, nodes = case.cluster.features, case.workloads, case.cluster.nodes.items()
+    shut = any("nodeSelector" not in each for each in workloads.refusals.values())
+    taints = "nodeTaintsPolicy: Honor, " * (shut and features.at_least(26))
+    when = "ScheduleAnyway" if workloads.own_claims or (shut and not taints) else "DoNotSchedule"
     selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
+    kinds = {each.kind for each in workloads.movable} if workloads.movable and not case.unread else {"deployment"}
+    hashes = sorted({HASHES[each] for each in kinds & HASHES.keys()}) * features.at_least(27)
+    count = f", matchLabelKeys: [{', '.join(hashes)}]" * bool(hashes)
     bare = [] if "nodes" in case.cluster.objects.unread else [name for name, each in nodes if not each.zone]
     label = f"{case.label(bare)}; then, " if bare and when == "DoNotSchedule" else ""  # no pod starts elsewhere
-    spread_out = [each for each in case.owners if not each.startswith("daemonset/")] or [*case.owners]
+    spread_out = [each.name for each in workloads.movable] or [*workloads.owners]
     spread_out += [listed(sorted(case.unread))] * bool(case.unread)
-    return (
-        f"{label}{case.in_template(spread_out)}: topologySpreadConstraints: [{{maxSkew: 1, "
-        f"topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{{selector}}}}}}}]"
+    constraint = (
+        f"topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, "
+        f"labelSelector: {{matchLabels: {{{selector}}}}}{count}}}]"
     )
+    return f"{label}{workloads.in_template(spread_out)}: {workloads.instead(constraint)}"
 
 
 def admit(case: Case, names: Iterable[str]) -> str:
@@ -141,23 +179,17 @@ def admit(case: Case, names: Iterable[str]) -> str:
     there = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}
     ill = [each["metadata"]["name"] for name, each in there.items() if name in names and not is_pod_ready(each)]
     groups: dict[tuple[str, ...], list[str]] = {}
+    spec: Object = next(
+        (each["spec"] for each in case.pods or () if case.workloads.owner(each) == case.workloads.head.name), {}
+    )
     for each in sorted({*names} & case.cluster.node_objects.keys() - there.keys()):
-        groups.setdefault(tuple(sorted(refusing_taints(case.cluster.node_objects[each]))), []).append(each)
+        groups.setdefault(tuple(sorted(untolerated(spec, case.cluster.node_objects[each]))), []).append(each)
     do = []
     for keys, on in sorted(groups.items()):
         add = ", ".join(f"{{key: {each}, operator: Exists}}" for each in keys)
-        let = f"in the pod template of {case.workload}, add tolerations: [{add}]"
+        let = f"{case.workloads.in_template([case.workloads.head.name])}, add tolerations: [{add}]"
         if not keys:
-            look = f"kubectl -n {case.namespace} get {case.workload} -o jsonpath='{{.spec.template.spec}}'"
-            let = f"let {case.workload} run there, by its nodeSelector, affinity and tolerations: {look}"
+            look = f"kubectl -n {case.namespace} get {case.workloads.head.name} -o jsonpath='{{.spec.template.spec}}'"
+            let = f"let {case.workloads.head.name} run there, by its nodeSelector, affinity and tolerations: {look}"
         do.append(f"nothing, if no client runs on {listed(on)}; otherwise {let}")
     return "; and, ".join([f"kubectl -n {case.namespace} describe pod {' '.join(ill)}"] * bool(ill) + do)
-
-
-def _reasons(case: Case, names: Sequence[str]) -> str:
-    said = []
-    for each in names[:3]:
-        keys = " ".join(refusing_taints(case.cluster.node_objects[each]))
-        cordoned, ill = each in case.cluster.cordoned, not case.cluster.nodes[each].ready
-        said.append(f"{each} is {'cordoned' if cordoned else 'not ready' if ill else f'tainted with {keys}'}")
-    return ", ".join(said)

@@ -12,11 +12,10 @@ from explain.causes import CROSSES, FAILS, NOTE, SHOWN, Finding, found, listed, 
 from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
 from explain.hint_patches import give_hints, give_port, not_listed
-from explain.placement import shut_out, spread, template
+from explain.placement import keeping, spread, template
 from explain.programs import ProxyProgram
 from explain.routes import STRICT, Route, about
 from explain.routes import nodes_of as nodes_of_routes
-from explain.upcoming_risks import ONE_BY_ONE
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
 from reference.features import GATES, NEWEST, OLDEST, Features, Version
@@ -255,7 +254,7 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "zone-without-endpoint":
             remedy = spread(case, zones)
         case "zone-terminating":
-            closed = not case.selects_pods or shut_out(case, zones)
+            closed = not case.selects_pods or case.workloads.refusing(zones)
             remedy = spread(case, zones) if closed else _one_by_one(case)
         case "zone-not-ready":
             ill = [each for each, _ in here if not is_ready(each)]
@@ -267,13 +266,15 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
 
 
 def _one_by_one(case: Case) -> str:
-    kind = case.workload.partition("/")[0]
+    workloads = case.workloads
+    kind = workloads.head.kind
     if kind == "daemonset":
-        return f"in {case.workload}: updateStrategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}}"
-    if not kind and not case.is_bare:
+        return f"in {workloads.head.name}: updateStrategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}}"
+    if not kind and not workloads.is_bare:
         return ""
-    patch = [case.patch({"strategy": ONE_BY_ONE}, each) for each in case.owners if each.startswith("deployment/")]
-    return "; and, ".join([*patch, *([] if case.is_spread else [template(case)])]) or "wait for new pods"
+    patch = [workloads.one_by_one(each) for each in workloads.owners if each.startswith("deployment/")]
+    stay = workloads.is_spread() or workloads.own_claims or workloads.stuck
+    return "; and, ".join([*patch, *([] if stay else [keeping(case) + template(case)])]) or "wait for new pods"
 
 
 def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:

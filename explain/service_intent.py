@@ -250,7 +250,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     dropped, patch = _by_nodes(by_proxies), _prefer_node(case)
     for nodes, of_nodes in dropped.items():
         lost = f"; they fail on {many(len(nodes), 'node')} without a usable endpoint"
-        run = [admit(case, nodes)] if case.workload.startswith("daemonset/") else []
+        run = [admit(case, nodes)] if case.workloads.head.kind == "daemonset" else []
         instead = "; or ".join([*case.mend_on(nodes, of_nodes), *filter(None, run), patch])
         known = found("internal-policy-local", nodes=nodes, lost=lost, patch=instead)
         yield about(replace(known, clients="internal"), of_nodes, by_proxies)

@@ -41,7 +41,7 @@ def _unnamed(case: Case, number: int, lack: Sequence[Object], of_port: Sequence[
         protocol=port.get("protocol") or "TCP",
         number=at,
         pods=many(sorted(each["metadata"]["name"] for each in lack), "pod", "has/have"),
-        template=case.in_template(sorted({case.owner(each) for each in lack})),
+        template=case.workloads.in_template(sorted({case.workloads.owner(each) for each in lack})),
         patch=case.kubectl(f"patch --type=json -p '{json.dumps(change, separators=(',', ':'))}'"),
     )
     fails = any(each.fails for each, known in short if {*each.nodes} & {*nodes} & known)

@@ -8,11 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from explain.case import Case
 from explain.causes import Finding, found, listed, many
-from explain.placement import Zones, endpoints_by_zone, more, part, permits, shut_out, template, wanted, with_at_most
+from explain.placement import Zones, endpoints_by_zone, more, moved, part, permits, shut_out, wanted, with_at_most
 from harness.api.client import Object
-
-ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-"""The strategy of a Deployment that starts a new pod before an old pod ends."""
 
 
 def outlook(case: Case) -> Iterator[Finding]:
@@ -24,16 +21,18 @@ def outlook(case: Case) -> Iterator[Finding]:
 
 
 def _autoscaler(case: Case, zones: Zones) -> Iterator[Finding]:
-    least = (case.autoscaler or {"spec": {"minReplicas": len(zones)}})["spec"].get("minReplicas", 1)
-    if case.autoscaler and least < len(zones):
-        values = {"name": case.autoscaler["metadata"]["name"], "workload": case.workload, "zones": len(zones)}
-        patch = case.scale(wanted(case))
+    autoscaler, workload = case.workloads.autoscaler, case.workloads.head.name
+    least = (autoscaler or {"spec": {"minReplicas": len(zones)}})["spec"].get("minReplicas", 1)
+    if autoscaler and least < len(zones):
+        values = {"name": autoscaler["metadata"]["name"], "workload": workload, "zones": len(zones)}
+        patch = case.workloads.scale(wanted(case))
         yield found("autoscaler-below-zones", least=many(least, "pod"), patch=patch, **values)
 
 
 def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
-    for workload, each in ((name, each) for name, each in case.deployments.items() if name in case.owners):
-        spec, patch = each.get("spec") or {}, case.patch({"strategy": ONE_BY_ONE}, workload)
+    known = case.workloads.deployments.items()
+    for workload, each in ((name, each) for name, each in known if name in case.workloads.owners):
+        spec, patch = each.get("spec") or {}, case.workloads.one_by_one(workload)
         if (spec.get("strategy") or {}).get("type") == "Recreate":
             yield found("recreate-empties-all-zones", workload=workload, patch=patch)
             continue
@@ -72,7 +71,10 @@ def _evictions(case: Case) -> Iterator[Finding]:
         bound = {"maxUnavailable": 1, "minAvailable": None}
         do = [] if has_bound else [case.patch(bound, f"poddisruptionbudget {name}")]
         if with_at_most(1, endpoints_by_zone(case)):
-            do = [shut_out(case, names) or more(case) or ("" if case.is_spread else template(case)), *do]
+            closed = shut_out(case, names)
+            some = case.workloads.refusing(names) != sorted(names)
+            more_pods = more(case) or ("" if case.workloads.is_spread() or case.workloads.stuck else moved(case, names))
+            do = [closed, more_pods if some else "", *do]
         patch = "; ".join(filter(None, do))
         now = "now" if each.get("status") else "if no pod is missing" + _NO_STATUS
         values = {"name": name, "allowed": many(allowed, "eviction"), "zones": many(names, "zone", "has/have")}
@@ -80,11 +82,13 @@ def _evictions(case: Case) -> Iterator[Finding]:
 
 
 def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
-    stays = case.workload.startswith("daemonset/")  # kubectl drain leaves its pods
-    for zone, endpoints in sorted(zones.items()) if not stays else ():
-        if {*endpoints.values()} <= case.cluster.cordoned:
+    stay = [
+        each["spec"].get("nodeName") for each in case.pods or () if case.workloads.owner(each).startswith("daemonset/")
+    ]
+    for zone, endpoints in sorted(zones.items()):  # kubectl drain leaves the pods of DaemonSets
+        if {*endpoints.values()} <= case.cluster.cordoned and not {*endpoints.values()} <= {*stay}:
             nodes = sorted({*endpoints.values()})
-            others = sorted({*_nodes(case, [zone])} - case.cluster.closed)
+            others = sorted({*_nodes(case, [zone])} - case.workloads.refusals.keys())
             move = f"before the drain, add a node to zone {zone} that takes pods"
             move = _move(case, others) if others or not case.selects_pods else move
             values = {"names": listed(nodes), "zone": zone, "move": move, "uncordon": " ".join(nodes)}
@@ -95,9 +99,8 @@ def _move(case: Case, others: Sequence[str]) -> str:
     there = f"on other nodes of the zone ({listed(others)})" if others else "on other nodes"
     if not case.selects_pods:
         return f"before the drain, let the writer of the EndpointSlices add endpoints {there}"
-    if not case.is_spread:
-        return f"before the drain, {template(case)}: new pods then start {there}"
-    return f"{case.restart}; drain when the new pods run {there}"
+    move = case.workloads.restart if case.workloads.own_claims or case.workloads.stuck else moved(case)
+    return f"{move}; drain when the new pods run {there}"
 
 
 def _nodes(case: Case, zones: Sequence[str]) -> list[str]:

@@ -79,7 +79,7 @@ class AppliedCluster:
         kept = {each: listed(self.api, each) for each in ("services", "endpointslices", "nodes")}
         services = [each for each in kept["services"] if each["metadata"]["name"] == self.name[1]]
         pods = listed(self.api, "pods") if "pods" not in self.seen.unread else ()
-        further = {name: listed(self.api, name) for name in FURTHER}
+        further = {name: listed(self.api, name) for name in FURTHER if name in self.seen.further}
         changed = {**kept, "services": services, "pods": pods, "further": further}
         return replace(self.seen, **changed)  # type: ignore[arg-type]
 
@@ -92,8 +92,9 @@ class AppliedCluster:
         """Return the cluster after the controllers have processed the changes."""
         now = with_hints(Cluster(replace(self.objects, events=()), "released"), self.name)
         ready = {name_of(each) for one in now.endpointslices for each in one["endpoints"] if is_ready(each)}
-        budgets = [with_disruptions_allowed(each, len(ready)) for each in now.further["poddisruptionbudgets"]]
-        return Cluster(replace(now, further={**now.further, "poddisruptionbudgets": budgets}), "released")
+        of = "poddisruptionbudgets"
+        allowed = [with_disruptions_allowed(each, len(ready)) for each in now.further.get(of, ())]
+        return Cluster(replace(now, further={**now.further, of: allowed}), "released")
 
     def _run(self, command: str) -> bool:
         if replaced := _REPLACE.fullmatch(command):

@@ -146,7 +146,10 @@ def owned(name: str, place: str, by: str = "ReplicaSet/web-7f", **spec: Any) -> 
     return made
 
 
-SPREAD = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
+SPREAD = [{
+    "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["pod-template-hash"],
+}]  # fmt: skip
 
 
 def tainted(name: str, zone: str, key: str = "node-role.kubernetes.io/control-plane") -> Object:

@@ -1220,7 +1220,7 @@ NOTES = {
             on=nodes(c1=cordoned("c1", "c"), c2=node("c2", "c")),
             pods=[owned(f"web-{each}", each) for each in ("a1", "b1", "c1")],
         ),
-        "before the drain, " + CONSTRAINT("deployment/web"),
+        CONSTRAINT("deployment/web"),
         "c1 c2",
     ),
     "a cordoned zone with another node for pods that are spread": HarmlessCase(

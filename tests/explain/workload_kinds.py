@@ -38,6 +38,10 @@ class Deployments(_LenientStrategy):
         return "may not be 0 when maxSurge is 0" if none else ""
 
 
+class StatefulSets(_LenientStrategy):
+    resource = Resource("apps", "v1", "StatefulSet", "statefulsets", "statefulset", has_status=True)
+
+
 class HorizontalPodAutoscalers(_LenientStrategy):
     resource = Resource(
         "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler"
@@ -58,7 +62,7 @@ class PodDisruptionBudgets(_LenientStrategy):
         return "minAvailable and maxUnavailable cannot be both set" if both else ""
 
 
-KINDS = (Ingresses(), Deployments(), HorizontalPodAutoscalers(), PodDisruptionBudgets())
+KINDS = (Ingresses(), Deployments(), StatefulSets(), HorizontalPodAutoscalers(), PodDisruptionBudgets())
 
 
 def with_disruptions_allowed(budget: Object, pods: int) -> Object:

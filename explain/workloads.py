@@ -1,0 +1,330 @@
+"""The workloads that own the pods of a Service, and the commands that scale, restart or change them.
+
+All fixes that change workloads come from here. The side effects of these commands are registered together with them.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from explain.cluster import Cluster
+from explain.scheduling import RULES, constraints, spreads
+from harness.api.client import Object
+
+_SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
+_UNKNOWN = "the owner of replicaset"
+_TEMPLATES = _SCALABLE | {"daemonset", "rollout", _UNKNOWN}
+HASHES = {"deployment": "pod-template-hash", "rollout": "rollouts-pod-template-hash"}
+"""The label that differs between the pods of an old and a new pod template, by the kind of the workload."""
+
+ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+"""The strategy of a Deployment that starts a new pod before an old pod ends."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload, like "deployment/web", as far as objects show it: its own object, or {} if it was not read."""
+
+    name: str
+    obj: Object
+    pods: Sequence[Object]
+
+    @property
+    def kind(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def spec(self) -> Object:
+        return self.obj.get("spec") or {}
+
+    @property
+    def specs(self) -> list[Object]:
+        """The spec in the pod template, if it is known, and the specs of the pods."""
+        template = (self.spec.get("template") or {}).get("spec")
+        return [*([template] if template else ()), *(each["spec"] for each in self.pods)]
+
+    @property
+    def strategy(self) -> str:
+        """What is special about a change of the pod template: "paused", "Recreate" or "OnDelete". "" if nothing is."""
+        of = self.spec.get("strategy") or self.spec.get("updateStrategy") or {}
+        return "paused" if self.spec.get("paused") else str(of.get("type", "")).replace("RollingUpdate", "")
+
+    @cached_property
+    def own_claims(self) -> bool:
+        """True if each pod of a StatefulSet has a volume of its own, which may keep the pod in its zone."""
+        known = [(each["metadata"]["name"], name) for each in self.pods for name in _claims(each["spec"])]
+        own = any(claim.endswith(f"-{pod}") for pod, claim in known)
+        return self.kind == "statefulset" and (own or bool(self.spec.get("volumeClaimTemplates")))
+
+    @property
+    def shared_claim(self) -> str:
+        """The name of a PersistentVolumeClaim that all pods of the workload use, or ""."""
+        claims = [{*_claims(each)} for each in self.specs]
+        return min(set.intersection(*claims), default="") if claims and not self.own_claims else ""
+
+    def is_spread(self, *, per_template: bool) -> bool:
+        of_pods = [each["metadata"].get("labels") or {} for each in self.pods]
+        labels = of_pods[0] if of_pods else _labels_of_pods(self.obj)
+        return any(spreads(each, labels, HASHES.get(self.kind, "") * per_template) for each in self.specs)
+
+
+@dataclass(eq=False)
+class Workloads:
+    """The workloads that own the pods of a Service.
+
+    `selector` and `pods` are those of the Service, `names` the names of its endpoints, and `unread` those among them
+    that were not read. `does` registers the side effect of a part of a fix.
+    """
+
+    namespace: str
+    selector: Mapping[str, str]
+    pods: Sequence[Object]
+    names: set[str]
+    unread: set[str]
+    cluster: Cluster
+    does: Callable[[str, str], str]
+
+    def _further(self, resource: str) -> dict[str, Object]:
+        """Return the objects of the namespace by kind and name, like "deployment/web"."""
+        known = self.cluster.further[resource, self.namespace]
+        return {f"{resource[:-1]}/{each['metadata']['name']}": each for each in known}
+
+    @cached_property
+    def deployments(self) -> dict[str, Object]:
+        return self._further("deployments")
+
+    @cached_property
+    def owners(self) -> Mapping[str, int]:
+        """The number of pods of each owning workload, like "deployment/web". Workloads that can be scaled are first."""
+        return {name: len(each.pods) or 1 for name, each in self.each.items()}
+
+    @cached_property
+    def each(self) -> Mapping[str, Workload]:
+        pods: dict[str, list[Object]] = defaultdict(list)
+        for one in self.pods:
+            if owner := self.owner(one):
+                pods[owner].append(one)
+        if not pods:
+            wanted = self.selector.items()
+            mine = [name for name, one in self.deployments.items() if wanted and wanted <= _labels_of_pods(one).items()]
+            pods.update({name: [] for name in mine if len(mine) == 1})
+        known = self._further("statefulsets") | self.deployments
+        order = sorted(sorted(pods), key=lambda name: name.partition("/")[0] not in _SCALABLE)
+        return {name: Workload(name, known.get(name, {}), pods[name]) for name in order}
+
+    @property
+    def head(self) -> Workload:
+        """The first workload, without a name if none is known."""
+        return next(iter(self.each.values()), Workload("", {}, ()))
+
+    @cached_property
+    def movable(self) -> list[Workload]:
+        """The workloads whose new pods may run on other nodes than the old ones: all except DaemonSets."""
+        return [one for one in self.each.values() if one.kind != "daemonset"]
+
+    @cached_property
+    def refusals(self) -> Mapping[str, str]:
+        """The nodes where no new pod can start, each with the reason."""
+        specs = [one.specs[0] for one in self.movable if one.specs] or [each["spec"] for each in self.pods[:1]] or [{}]
+        rules = {json.dumps([each.get(rule) for rule in RULES], sort_keys=True) for each in specs}
+        first, *others = map(self.cluster.refusals, sorted(rules))
+        return {node: why for node, why in first.items() if all(node in each for each in others)}
+
+    @property
+    def open_zones(self) -> set[str]:
+        """The zones where a new pod can start."""
+        return {one.zone for name, one in self.cluster.nodes.items() if name not in self.refusals} - {""}
+
+    def refusing(self, zones: Iterable[str]) -> list[str]:
+        """Return those of the zones with nodes of which none takes new pods."""
+        known = {one.zone for one in self.cluster.nodes.values()} - self.open_zones
+        return sorted({*zones} & known)
+
+    @cached_property
+    def stuck(self) -> str:
+        """The PersistentVolumeClaim that all pods share, if its volume may keep them in one zone. "" otherwise."""
+        zones = {self.cluster.zone(each["spec"]) for each in self.pods} - {""}
+        claims = [one.shared_claim for one in self.movable]
+        return next(filter(None, claims), "") if len(zones) < 2 else ""
+
+    @property
+    def own_claims(self) -> bool:
+        """True if volumes keep the pods in their zones, so that only new pods start in other zones."""
+        return any(one.own_claims for one in self.movable)
+
+    @cached_property
+    def _autoscaled(self) -> Mapping[str, Object]:
+        """The autoscalers, by the workload that they scale."""
+        known = self.cluster.further["horizontalpodautoscalers", self.namespace]
+        targets = [(each.get("spec") or {}).get("scaleTargetRef") or {} for each in known]
+        return {f"{to.get('kind')}/{to.get('name')}".lower(): each for to, each in zip(targets, known, strict=True)}
+
+    @property
+    def autoscaler(self) -> Object | None:
+        return self._autoscaled.get(self.head.name)
+
+    def scale(self, replicas: int) -> str:
+        """Return the command that scales the first workload, or "" if it has enough pods or no number of pods.
+
+        If an autoscaler scales the workload, the command changes the bounds of the autoscaler instead. If another
+        program owns the workload or the autoscaler, the fix is an advice about the owner.
+        """
+        replicas -= sum([*self.owners.values()][1:])
+        if self.autoscaler is not None:
+            return self._bound(self.autoscaler, replicas)
+        if self.is_bare:
+            return f"run {replicas} pods of a Deployment"
+        name, kind, had = self.head.name, self.head.kind, int(self.head.spec.get("replicas") or 0)
+        if had >= replicas or kind in {"daemonset", "job"}:
+            return ""
+        if name and kind not in _SCALABLE:
+            return f"let {name} run {replicas} pods"
+        there = max(len(self.pods), len(self.names))
+        effects = [
+            f"the workload then has {replicas} pods (before: {had})" if had else "",
+            "a workload of which only one pod may run must not be scaled" * (there == (had or 1) == 1),
+            "a Deployment that owns the ReplicaSet undoes this" * (kind == "replicaset"),
+            managers(self.head.obj),
+        ]
+        command = f"kubectl -n {self.namespace} scale {name or 'deployment/NAME'} --replicas={replicas}"
+        return self.does(command, "; ".join(filter(None, effects)))
+
+    def _bound(self, autoscaler: Object, replicas: int) -> str:
+        spec, name = autoscaler["spec"], autoscaler["metadata"]["name"]
+        least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", replicas)
+        bounds = {"minReplicas": max(least, replicas)} | ({"maxReplicas": replicas} if most < replicas else {})
+        if bounds.items() <= spec.items():
+            return ""
+        if owner := owner_of(autoscaler):
+            return f"let {owner}, which owns HorizontalPodAutoscaler {name}, run at least {replicas} pods"
+        effect = f"the autoscaler then runs {replicas} pods at least (before: {least})"
+        if most < replicas:
+            effect = f"the autoscaler then always runs {replicas} pods (before: {least} to {most})"
+        effect = "; ".join(filter(None, [effect, managers(autoscaler)]))
+        return self._patch(f"horizontalpodautoscaler {name}", bounds, effect)
+
+    def _patch(self, of: str, spec: Object, effect: str) -> str:
+        patch = json.dumps({"spec": spec}, separators=(",", ":"))
+        return self.does(f"kubectl -n {self.namespace} patch {of} -p '{patch}'", effect)
+
+    def one_by_one(self, deployment: str) -> str:
+        """Return the command that lets a Deployment start a new pod before an old pod ends."""
+        effects = ["old and new pods then run at the same time", managers(self.deployments.get(deployment, {}))]
+        return self._patch(deployment, {"strategy": ONE_BY_ONE}, "; ".join(filter(None, effects)))
+
+    @property
+    def gradual(self) -> list[str]:
+        """The commands without which a restart ends all pods at once: those for Deployments with strategy Recreate."""
+        return [self.one_by_one(one.name) for one in self.movable if one.strategy == "Recreate" and not self.stuck]
+
+    def in_template(self, owners: Iterable[str]) -> str:
+        """Return a phrase that names the pod templates in which to change these workloads."""
+        named = [each for each in owners if each]
+        if self.pods and not named:
+            return "in a Deployment that replaces these pods, which no workload owns"
+        known = [self.each.get(each, Workload(each, {}, ())) for each in named]
+        has = [f"{'' if each.kind in _TEMPLATES else 'what creates '}{each.name}" for each in known]
+        said = f"in the pod template of {' and of '.join(has) or 'the workload'}"
+        effects = [effect for each in known for effect in (_on_change(each, self.namespace), managers(each.obj))]
+        at_once = not known or any(each.strategy in {"", "Recreate"} for each in known)
+        every = "a changed pod template replaces all pods" * at_once
+        return self.does(said, "; ".join(filter(None, [every, *effects])))
+
+    def instead(self, constraint: str) -> str:
+        """Return the text of a constraint, with a side effect if the pod templates have another one for zones."""
+        other = any(True for each in self.movable for spec in each.specs for _ in constraints(spec))
+        return self.does(constraint, "it replaces the constraint for zones in the pod template" * other)
+
+    @property
+    def restart(self) -> str:
+        """The commands that restart the workloads, or advice to replace their pods."""
+        command, words = f"kubectl -n {self.namespace} rollout restart", "replace the pods of {}, which are then spread"
+        every, done = "replaces all pods of the workload, as its update strategy says", list[str]()
+        for each in self.movable or [Workload("the workload", {}, ())]:
+            can = each.kind in {"deployment", "statefulset"} and each.strategy not in {"paused", "OnDelete"}
+            effect = _on_change(each, self.namespace) or every
+            done.append(self.does(f"{command} {each.name}", effect) if can else words.format(each.name))
+        return "; ".join([*self.gradual, *done])
+
+    def is_spread(self, *, per_template: bool = False) -> bool:
+        """Return whether the pods of each workload are spread over zones, and with `per_template` also after a rollout.
+
+        kube-scheduler knows matchLabelKeys since 1.27. Without them, constraints also count the pods of old templates.
+        """
+        by_template = per_template and self.cluster.features.at_least(27)
+        return bool(self.each) and all(each.is_spread(per_template=by_template) for each in self.each.values())
+
+    @property
+    def is_bare(self) -> bool:
+        """True if no workload owns the pods, so that nothing replaces or scales them."""
+        return bool(self.pods) and not self.owners and not self.unread
+
+    def owner(self, pod: Object) -> str:
+        """Return the workload that owns a pod, or ""."""
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
+            labels = pod["metadata"].get("labels") or {}
+            return self._of_replica_set(name, labels) if kind == "ReplicaSet" else f"{kind.lower()}/{name}"
+        return ""
+
+    def _of_replica_set(self, name: str, labels: Mapping[str, str]) -> str:
+        """Return the owner of a ReplicaSet, or its own name. Without the object, the hash in its name shows the owner.
+
+        If Deployments were read, and none has this name, another program owns the ReplicaSet.
+        """
+        of, _, suffix = name.rpartition("-")
+        has_hash, deployment, own = suffix == labels.get("pod-template-hash"), f"deployment/{of}", f"replicaset/{name}"
+        if (known := self._replica_sets.get(own)) is not None:
+            return owner_of(known) or own
+        read = "deployments" in self.cluster.objects.further
+        guessed = not read and (has_hash or deployment in self._autoscaled)
+        if guessed or deployment in self.deployments:
+            return deployment
+        return f"{_UNKNOWN}/{name}" if has_hash else own
+
+    @cached_property
+    def _replica_sets(self) -> Mapping[str, Object]:
+        return self._further("replicasets")
+
+
+def _claims(spec: Object) -> list[str]:
+    volumes = spec.get("volumes") or ()
+    return [each["persistentVolumeClaim"]["claimName"] for each in volumes if each.get("persistentVolumeClaim")]
+
+
+def _labels_of_pods(workload: Object) -> dict[str, str]:
+    spec: Object = workload.get("spec") or {}
+    selector: Object = (spec.get("selector") or {}).get("matchLabels") or {}
+    template: Object = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return selector | template
+
+
+def _on_change(workload: Workload, namespace: str) -> str:
+    """Return when a changed pod template has an effect, if not at once. "" if it has."""
+    name = workload.name
+    return {
+        "Recreate": f"with strategy Recreate, all pods of {name} end before new pods start",
+        "paused": f"nothing changes before kubectl -n {namespace} rollout resume {name}, because {name} is paused",
+        "OnDelete": f"each pod of {name} changes only once it is deleted, because of updateStrategy OnDelete",
+    }.get(workload.strategy, "")
+
+
+def owner_of(obj: Object) -> str:
+    """Return the owner that controls an object, like "deployment/web", or ""."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return next((f"{each['kind'].lower()}/{each['name']}" for each in owners if each.get("controller")), "")
+
+
+def managers(obj: Object) -> str:
+    """Return a sentence about the programs that may undo a change of an object, or "" if the object shows none."""
+    metadata = obj.get("metadata") or {}
+    marks = {*(metadata.get("labels") or {}).items(), *(metadata.get("annotations") or {}).items()}
+    known = [name for name, key in _MARKS.items() if any(key in f"{one}={value}" for one, value in marks)]
+    known += [owner_of(obj)] if metadata and owner_of(obj) else []
+    return f"{' and '.join(known)} may undo this, so change it there as well" * bool(known)
+
+
+_MARKS = {"Argo CD": "argocd.argoproj.io/", "Flux": "toolkit.fluxcd.io/name=", "Helm": "managed-by=Helm"}
+"""Parts of labels and annotations by which programs mark the objects that they manage."""
