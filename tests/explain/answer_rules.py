@@ -21,6 +21,7 @@ from tests.explain.cluster_builders import MODE, ZONE
 from tests.explain.generated_clusters import sends_to_pods
 from tests.explain.headlines import parts_of
 from tests.explain.service_answer import ServiceAnswer, is_ready
+from tests.explain.workload_rules import WORKLOAD_RULES
 
 
 def violations(objects: Objects) -> Iterator[str]:
@@ -375,13 +376,7 @@ def headline_causes(seen: ServiceAnswer) -> Iterator[str]:
 
 def closed_zones(seen: ServiceAnswer) -> Iterator[str]:
     """No pods are started for a zone whose nodes take none: they are cordoned, tainted or not ready."""
-    closed = {
-        each["metadata"]["name"]
-        for each in seen.objects.nodes
-        if (spec := each.get("spec") or {}).get("unschedulable")
-        or {"NoSchedule", "NoExecute"} & {one["effect"] for one in spec.get("taints", ())}
-        or each["status"]["conditions"][0]["status"] != "True"
-    }
+    closed = {each["metadata"]["name"] for each in seen.objects.nodes if not seen.takes_pods(each)}
     starts = ("topologySpread", " scale ", "patch horizontalpodautoscaler", "maxSurge")
     names = [each["metadata"]["name"] for each in seen.objects.nodes]
     if any(seen.owner(one).startswith("daemonset/") for one in seen.all_pods):
@@ -632,5 +627,5 @@ RULES = (
     requests_without_effect, overriding_annotations, overridden_requests, terminating_endpoints_and_policies,
     nodes_of_causes,
     owners_of_pods, pods_that_may_be_gone, pods_in_no_slice, commands_for_the_controller, version_skew,
-    load_balancers_to_pods, unknown_values, uncertain_nodes,
+    load_balancers_to_pods, unknown_values, uncertain_nodes, *WORKLOAD_RULES,
 )  # fmt: skip

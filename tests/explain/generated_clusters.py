@@ -59,13 +59,12 @@ def fresh(of_seed: int) -> Iterator[Objects]:
 
 def _clusters(lifecycles: Iterable[Lifecycle], of_seed: int) -> Iterator[Objects]:
     drawn, others, served = (random.Random(each) for each in (of_seed, -of_seed, f"proxies {of_seed}"))
-    classes = random.Random(f"load balancers {of_seed}")
+    classes, workloads = (random.Random(f"{each} {of_seed}") for each in ("load balancers", "workloads"))
     for lifecycle in lifecycles:
         for state in lifecycle.states:
             if state.exists:
-                yield _with_choosers(
-                    _with_proxies(_with_further(_cluster(lifecycle, state, drawn), others), served), served, classes
-                )
+                found = _with_workloads(_with_further(_cluster(lifecycle, state, drawn), others), workloads)
+                yield _with_choosers(_with_proxies(found, served), served, classes)
 
 
 def _with_proxies(seen: Objects, drawn: random.Random) -> Objects:
@@ -80,11 +79,63 @@ def _with_proxies(seen: Objects, drawn: random.Random) -> Objects:
     return replace(seen, proxies=[] if share == 0 else ready)
 
 
+def _with_workloads(seen: Objects, drawn: random.Random) -> Objects:
+    """Return the clusters with workloads of several kinds, whose pods have rules for where they run, and owners."""
+    if "deployments" not in seen.further:
+        return seen
+    pods, further = copy.deepcopy([*seen.pods]), copy.deepcopy(dict(seen.further))
+    rules = drawn.choice(_RULES)
+    for each in pods:
+        each["spec"] |= copy.deepcopy(rules)
+        owner = each["metadata"]["ownerReferences"][0]["kind"]
+        claim = f"data-{each['metadata']['name']}" if owner == "StatefulSet" else "data"
+        if owner in {"StatefulSet", "ReplicaSet"} and drawn.random() < 0.2:
+            each["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    found = further["deployments"][0]
+    found["spec"] |= drawn.choice(({}, {}, {}, {"paused": True}))
+    kind = drawn.choice(("OnDelete", "RollingUpdate"))
+    metadata, spec = {"name": "web", "namespace": "shop"}, {"replicas": 3, "updateStrategy": {"type": kind}}
+    further["statefulsets"] = [{"metadata": metadata, "spec": spec}]
+    if drawn.random() < 0.2:
+        by = [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "2", "controller": True}]
+        further["replicasets"] = [{"metadata": {"name": "web-7f", "namespace": "shop", "ownerReferences": by}}]
+    if drawn.random() < 0.2:
+        found["metadata"]["name"] = "other"
+    for each in (found, *further.get("horizontalpodautoscalers", ())):
+        each["metadata"] |= copy.deepcopy(drawn.choice(_MANAGED))
+    services = [{**each, "metadata": {**each["metadata"], "labels": {**drawn.choice(_HELM)}}} for each in seen.services]
+    return replace(seen, services=services, pods=pods, further=further)
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_SELF = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
+_IN_ZONES = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a", "b"]}]}
+_RULES: tuple[Object, ...] = (
+    {},
+    {"nodeSelector": {ZONE: "a"}},
+    {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_IN_ZONES]}}}},
+    {"affinity": {"podAntiAffinity": {_REQUIRED: [_SELF]}}},
+    {"tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]},
+    {"topologySpreadConstraints": [{**SPREAD[0], "maxSkew": 2}]},
+    {"topologySpreadConstraints": [{**SPREAD[0], "labelSelector": {"matchLabels": {"app": "other"}}}]},
+    {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]},
+    {"topologySpreadConstraints": [{**_SELF, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
+)
+_HELM: tuple[dict[str, str], ...] = ({}, {}, {}, {"app.kubernetes.io/managed-by": "Helm"})
+_MANAGED: tuple[Object, ...] = (
+    {},
+    {},
+    {"annotations": {"argocd.argoproj.io/tracking-id": "shop"}},
+    {"ownerReferences": [{"apiVersion": "x/v1", "kind": "Shop", "name": "all", "uid": "3", "controller": True}]},
+)
+
+
 def _with_choosers(seen: Objects, drawn: random.Random, classes: random.Random) -> Objects:
     """Return some clusters with a waypoint, or with a load balancer that sends to pods, if it has a class."""
     service = seen.services[0]
     labels = {WAYPOINT: "gate"} if drawn.random() < 0.1 else {}
     to_pods = {TO_PODS: "ip"} if service["spec"]["type"] == "LoadBalancer" and drawn.random() < 0.3 else {}
+    labels = {**service["metadata"].get("labels", {}), **labels}
     metadata = service["metadata"] | {"labels": labels, "annotations": service["metadata"]["annotations"] | to_pods}
     spec = service["spec"] | (
         {"loadBalancerClass": "service.k8s.aws/nlb"} if to_pods and classes.random() < 0.7 else {}

@@ -70,13 +70,50 @@ class ServiceAnswer:
         return {each["spec"]["nodeName"] for each in self.objects.proxies if "v1.22" in str(each["spec"]["containers"])}
 
     def owner(self, pod: Object) -> str:
-        """The workload that owns a pod: the Deployment of a ReplicaSet, by the hash of the pod or by its name."""
+        """The workload that owns a pod: the owner of a ReplicaSet by its object, or else by the Deployments.
+
+        If no Deployment has the name of a ReplicaSet with the hash of the pod, its owner has another kind.
+        """
+        further = self.objects.further
         for each in pod["metadata"].get("ownerReferences", ()):
             kind, name, (start, _, suffix) = each["kind"], each["name"], each["name"].rpartition("-")
-            deployments = {one["metadata"]["name"] for one in self.objects.further.get("deployments", ())}
-            of = suffix == pod["metadata"]["labels"].get("pod-template-hash") or start in deployments
-            return f"deployment/{start}" if kind == "ReplicaSet" and of else f"{kind.lower()}/{name}"
+            for one in further.get("replicasets", ()) if kind == "ReplicaSet" else ():
+                if one["metadata"]["name"] == name:
+                    by = one["metadata"]["ownerReferences"][0]
+                    return f"{by['kind'].lower()}/{by['name']}"
+            deployments = {one["metadata"]["name"] for one in further.get("deployments", ())}
+            has_hash = suffix == pod["metadata"]["labels"].get("pod-template-hash")
+            if kind == "ReplicaSet" and (start in deployments or (has_hash and "deployments" not in further)):
+                return f"deployment/{start}"
+            unknown = kind == "ReplicaSet" and has_hash
+            return f"the owner of replicaset/{name}" if unknown else f"{kind.lower()}/{name}"
         return f"pod/{pod['metadata']['name']}"
+
+    def workload(self, name: str) -> Object:
+        """The object of a workload like "deployment/web", or {} if it was not read."""
+        kind, _, short = name.partition("/")
+        known = self.objects.further.get(f"{kind}s", ())
+        return next((each for each in known if each["metadata"]["name"] == short), {})
+
+    def takes_pods(self, node: Object) -> bool:
+        """Whether new pods of some workload of the Service, other than a DaemonSet, may start on a node."""
+        moving = [each for each in self.all_pods if not self.owner(each).startswith("daemonset/")]
+        first = {self.owner(each): each for each in reversed(moving) if not self.owner(each).startswith("pod/")}
+        specs = [each["spec"] for each in first.values()] or [each["spec"] for each in self.all_pods[:1]] or [{}]
+        return any(_takes(each, node) for each in specs)
+
+    @property
+    def closed_zones(self) -> set[str]:
+        """The zones with nodes of which none takes new pods."""
+        zones = {self.zone(each["metadata"]["name"]) for each in self.objects.nodes}
+        return zones - {self.zone(each["metadata"]["name"]) for each in self.objects.nodes if self.takes_pods(each)}
+
+    @property
+    def serving_zones(self) -> set[str]:
+        """The zones with a ready endpoint in the first IP family, by the nodes of the endpoints."""
+        first = min((one["addressType"] for one in self.slices), default="")
+        mine = [each for one in self.slices if one["addressType"] == first for each in one["endpoints"]]
+        return {self.zone(each["nodeName"]) for each in mine if is_ready(each)} - {""}
 
     def of_port(self, port: Object, family: str) -> list[Object]:
         """The endpoints that slices have for a port, by its name and protocol, in an IP family."""
@@ -91,3 +128,19 @@ class ServiceAnswer:
     def zone(self, node: str) -> str:
         labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in self.objects.nodes}
         return str(labels.get(node, {}).get(ZONE, ""))
+
+
+def _takes(spec: Object, node: Object) -> bool:
+    """Return whether a pod may start on a node, by the fields that the generators draw."""
+    labels, on = node["metadata"]["labels"], node.get("spec") or {}
+    tolerated = {each["key"] for each in spec.get("tolerations", ())}
+    repels = {each["key"] for each in on.get("taints", ()) if each["effect"] in {"NoSchedule", "NoExecute"}}
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    zones = affinity["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] if affinity else [labels.get(ZONE)]
+    return (
+        not on.get("unschedulable")
+        and node["status"]["conditions"][0]["status"] == "True"
+        and repels <= tolerated
+        and spec.get("nodeSelector", {}).items() <= labels.items()
+        and labels.get(ZONE) in zones
+    )
