@@ -123,7 +123,7 @@ def _run(case: Case, zones: Sequence[str]) -> str:
         return f"{own}: all pods share PersistentVolumeClaim {claim}, whose volume may keep them in one zone"
     scale = more(case)
     if workloads.own_claims:  # the pods stay where they are, and new pods start where the constraint wants
-        return "; then, ".join(filter(None, ["" if workloads.is_spread() else template(case), scale]))
+        return "; then, ".join(filter(None, ["" if workloads.is_spread() else keeping(case) + template(case), scale]))
     if workloads.is_spread() and scale:
         return scale
     return moved(case, scale=scale)

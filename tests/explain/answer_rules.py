@@ -304,7 +304,9 @@ def workloads(seen: ServiceAnswer) -> Iterator[str]:
         for named in re.findall(r"pod template of ([^:]*): topologySpread", each.remedy):
             if missing := {one for one in templates if one not in named and not one.startswith("daemonset/")}:
                 yield f"{sorted(missing)} also own pods: {each.remedy}"
-        for name, number in re.findall(r"(?:scale|rollout restart) (\S+/\S+)(?: --replicas=(\d+))?", each.remedy):
+        for name, number in re.findall(
+            r"(?:scale|rollout restart) ([\w-]+/[^\s;]+)(?: --replicas=(\d+))?", each.remedy
+        ):
             if owners and name not in owners | {"deployment/NAME"}:
                 yield f"{name} owns no pod: {each.remedy}"
             if number and int(number) <= sum(seen.owner(one) == name for one in seen.all_pods):

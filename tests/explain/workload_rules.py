@@ -79,7 +79,12 @@ def strategies(seen: ServiceAnswer) -> Iterator[str]:
                 words = {"Recreate": "Recreate", "paused": f"resume {name}", "OnDelete": "OnDelete"}
                 if strategy in words and words[strategy] not in each.also:
                     yield f"{name} is {strategy}: {each.also}"
-            if known and {*known.values()} <= {"paused", "OnDelete"} and "replaces all pods" in each.also:
+            if (
+                known
+                and "creates" not in named
+                and {*known.values()} <= {"paused", "OnDelete"}
+                and "replaces all pods" in each.also
+            ):
                 yield f"no pod is replaced: {each.also}"
 
 
