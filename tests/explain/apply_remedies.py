@@ -16,7 +16,7 @@ from typing import Any
 from explain.case import slice_port
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
-from explain.objects import FURTHER, Objects
+from explain.objects import Objects
 from explain.what_if import supposed, with_hints
 from harness.api.client import Object
 from harness.model.manifests import takes_pods
@@ -79,7 +79,7 @@ class AppliedCluster:
         kept = {each: listed(self.api, each) for each in ("services", "endpointslices", "nodes")}
         services = [each for each in kept["services"] if each["metadata"]["name"] == self.name[1]]
         pods = listed(self.api, "pods") if "pods" not in self.seen.unread else ()
-        further = {name: listed(self.api, name) for name in FURTHER if name in self.seen.further}
+        further = {name: listed(self.api, name) for name in self.seen.further}
         changed = {**kept, "services": services, "pods": pods, "further": further}
         return replace(self.seen, **changed)  # type: ignore[arg-type]
 

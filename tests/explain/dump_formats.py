@@ -20,6 +20,8 @@ _KINDS = {
     "namespaces": "Namespace",
     "ingresses": "Ingress",
     "deployments": "Deployment",
+    "statefulsets": "StatefulSet",
+    "replicasets": "ReplicaSet",
     "horizontalpodautoscalers": "HorizontalPodAutoscaler",
     "poddisruptionbudgets": "PodDisruptionBudget",
 }

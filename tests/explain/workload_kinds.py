@@ -42,6 +42,10 @@ class StatefulSets(_LenientStrategy):
     resource = Resource("apps", "v1", "StatefulSet", "statefulsets", "statefulset", has_status=True)
 
 
+class ReplicaSets(_LenientStrategy):
+    resource = Resource("apps", "v1", "ReplicaSet", "replicasets", "replicaset", has_status=True)
+
+
 class HorizontalPodAutoscalers(_LenientStrategy):
     resource = Resource(
         "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler"
@@ -62,7 +66,7 @@ class PodDisruptionBudgets(_LenientStrategy):
         return "minAvailable and maxUnavailable cannot be both set" if both else ""
 
 
-KINDS = (Ingresses(), Deployments(), StatefulSets(), HorizontalPodAutoscalers(), PodDisruptionBudgets())
+KINDS = (Ingresses(), Deployments(), StatefulSets(), ReplicaSets(), HorizontalPodAutoscalers(), PodDisruptionBudgets())
 
 
 def with_disruptions_allowed(budget: Object, pods: int) -> Object:
