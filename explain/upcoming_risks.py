@@ -99,7 +99,8 @@ def _move(case: Case, others: Sequence[str]) -> str:
     there = f"on other nodes of the zone ({listed(others)})" if others else "on other nodes"
     if not case.selects_pods:
         return f"before the drain, let the writer of the EndpointSlices add endpoints {there}"
-    move = case.workloads.restart if case.workloads.own_claims or case.workloads.stuck else moved(case)
+    stay = case.workloads.stuck or all(each.own_claims for each in case.workloads.movable)
+    move = case.workloads.restart if stay and case.workloads.movable else moved(case)
     return f"{move}; drain when the new pods run {there}"
 
 

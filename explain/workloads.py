@@ -145,7 +145,7 @@ class Workloads:
     @cached_property
     def stuck(self) -> str:
         """The PersistentVolumeClaim that all pods share, if its volume may keep them in one zone. "" otherwise."""
-        zones = {self.cluster.zone(each["spec"]) for each in self.pods} - {""}
+        zones = {self.cluster.zone(each["spec"]) for one in self.movable for each in one.pods} - {""}
         claims = [one.shared_claim for one in self.movable]
         return next(filter(None, claims), "") if len(zones) < 2 else ""
 

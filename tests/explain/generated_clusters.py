@@ -84,12 +84,12 @@ def _with_workloads(seen: Objects, drawn: random.Random) -> Objects:
     if "deployments" not in seen.further:
         return seen
     pods, further = copy.deepcopy([*seen.pods]), copy.deepcopy(dict(seen.further))
-    rules = drawn.choice(_RULES)
+    rules, has_claims = drawn.choice(_RULES), drawn.random() < 0.2
     for each in pods:
         each["spec"] |= copy.deepcopy(rules)
         owner = each["metadata"]["ownerReferences"][0]["kind"]
         claim = f"data-{each['metadata']['name']}" if owner == "StatefulSet" else "data"
-        if owner in {"StatefulSet", "ReplicaSet"} and drawn.random() < 0.2:
+        if owner in {"StatefulSet", "ReplicaSet"} and has_claims:
             each["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
     found = further["deployments"][0]
     found["spec"] |= drawn.choice(({}, {}, {}, {"paused": True}))

@@ -58,7 +58,8 @@ def restarts(seen: ServiceAnswer) -> Iterator[str]:
             strategy = _strategy(seen.workload(name))
             if name.startswith("daemonset/") or strategy in {"paused", "OnDelete"}:
                 yield f"{name} is {strategy}: {each.remedy}"
-            if not _is_spread(seen, name, "pod-template-hash" * name.startswith("deployment/")):
+            bound = any(_claims(one) for one in seen.all_pods if seen.owner(one) == name)  # new pods stay in the zone
+            if not bound and not _is_spread(seen, name, "pod-template-hash" * name.startswith("deployment/")):
                 yield f"new pods of {name} are not spread: {each.remedy}"
 
 
