@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from explain.case import Case, condition
 from explain.causes import listed, many
-from explain.scheduling import untolerated
+from explain.scheduling import constraints, untolerated
 from explain.workloads import HASHES
 from explain.zone_overload import enough
 from harness.api.client import Object
@@ -53,7 +53,6 @@ def _allowed(budget: Object, pods: int) -> int:
 
 
 def _selects(budget: Object, case: Case) -> bool:
-    """Return whether a PodDisruptionBudget selects the Service's pods (False if the budget uses matchExpressions)."""
     selector = (budget.get("spec") or {}).get("selector") or {}
     wanted = (selector.get("matchLabels") or {}).items()
     labels = [(each["metadata"].get("labels") or {}).items() for each in case.pods or ()]
@@ -108,9 +107,8 @@ def spread(case: Case, zones: Sequence[str]) -> str:
     let = shut_out(case, closed)
     if closed == sorted(zones):
         return f"nothing, if no client runs there; otherwise {let}"
-    return _run(case, [each for each in zones if each not in closed]) + f"; and, if clients run there, {let}" * bool(
-        let
-    )
+    then = f"; and, if clients run there, {let}" * bool(let)
+    return _run(case, [each for each in zones if each not in closed]) + then
 
 
 def _run(case: Case, zones: Sequence[str]) -> str:
@@ -144,11 +142,9 @@ def keeping(case: Case, losing: Iterable[str] = ()) -> str:
 
 def shut_out(case: Case, zones: Sequence[str]) -> str:
     """Return advice on letting pods start in those of these zones where none can. "" if there are none."""
-    shut = case.workloads.refusing(zones)
+    shut, refusals = case.workloads.refusing(zones), case.workloads.refusals
     here = [name for name, each in case.cluster.nodes.items() if each.zone in shut]
-    reasons = {
-        why: [each for each in here if case.workloads.refusals[each] == why] for why in case.workloads.refusals.values()
-    }
+    reasons = {why: [each for each in here if refusals[each] == why] for why in refusals.values()}
     why = ", ".join(f"{many(names, '', 'is/are')} {why}" for why, names in reasons.items() if names)
     return f"let a node of {many(shut, 'zone')} take pods ({why})" * bool(shut)
 
@@ -165,31 +161,31 @@ def template(case: Case) -> str:
     count = f", matchLabelKeys: [{', '.join(hashes)}]" * bool(hashes)
     bare = [] if "nodes" in case.cluster.objects.unread else [name for name, each in nodes if not each.zone]
     label = f"{case.label(bare)}; then, " if bare and when == "DoNotSchedule" else ""  # no pod starts elsewhere
-    spread_out = [each.name for each in workloads.movable] or [*workloads.owners]
+    spread_out = [each.name for each in workloads.movable] or [*workloads.each]
     spread_out += [listed(sorted(case.unread))] * bool(case.unread)
     constraint = (
         f"topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, "
         f"labelSelector: {{matchLabels: {{{selector}}}}}{count}}}]"
     )
-    return f"{label}{workloads.in_template(spread_out)}: {workloads.instead(constraint)}"
+    other = any(True for each in workloads.movable for spec in each.specs for _ in constraints(spec))
+    workloads.does(constraint, "it replaces the constraint for zones in the pod template" * other)
+    return f"{label}{workloads.in_template(spread_out)}: {constraint}"
 
 
 def admit(case: Case, names: Iterable[str]) -> str:
     """Return advice on running pods of a DaemonSet on these nodes, or "" if each node has a ready pod."""
-    there = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}
+    there, head = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}, case.workloads.head
     ill = [each["metadata"]["name"] for name, each in there.items() if name in names and not is_pod_ready(each)]
     groups: dict[tuple[str, ...], list[str]] = {}
-    spec: Object = next(
-        (each["spec"] for each in case.pods or () if case.workloads.owner(each) == case.workloads.head.name), {}
-    )
+    spec: Object = head.pods[0]["spec"] if head.pods else {}
     for each in sorted({*names} & case.cluster.node_objects.keys() - there.keys()):
         groups.setdefault(tuple(sorted(untolerated(spec, case.cluster.node_objects[each]))), []).append(each)
     do = []
     for keys, on in sorted(groups.items()):
         add = ", ".join(f"{{key: {each}, operator: Exists}}" for each in keys)
-        let = f"{case.workloads.in_template([case.workloads.head.name])}, add tolerations: [{add}]"
+        let = f"{case.workloads.in_template([head.name])}, add tolerations: [{add}]"
         if not keys:
-            look = f"kubectl -n {case.namespace} get {case.workloads.head.name} -o jsonpath='{{.spec.template.spec}}'"
-            let = f"let {case.workloads.head.name} run there, by its nodeSelector, affinity and tolerations: {look}"
+            look = f"kubectl -n {case.namespace} get {head.name} -o jsonpath='{{.spec.template.spec}}'"
+            let = f"let {head.name} run there, by its nodeSelector, affinity and tolerations: {look}"
         do.append(f"nothing, if no client runs on {listed(on)}; otherwise {let}")
     return "; and, ".join([f"kubectl -n {case.namespace} describe pod {' '.join(ill)}"] * bool(ill) + do)

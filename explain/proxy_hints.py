@@ -64,11 +64,7 @@ def faults(case: Case, question: ServicePorts) -> dict[Fault, set[str]]:
 
 
 def _needed(case: Case, version: Version, here: bool) -> str:
-    """Return the first release whose kube-proxy uses the hints that a node needs, or "" if `version` uses them.
-
-    If the node has an endpoint (`here`) and the Service prefers the node, then the node needs node hints. A newer
-    release counts only if it uses all hints that the Service requests, even without the annotation.
-    """
+    """Return the first release that uses all hints without the annotation, or "" if `version` uses those of a node."""
     now, by_node = case.cluster.behaviour(version), case.wish == "node"
     if now.node_hints if here else case.is_read(now, version):
         return ""
@@ -150,14 +146,12 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _target(case: Case, needed: str) -> str:
-    """Return the release to which kube-proxy is upgraded: not newer than the API server, and at most three older."""
     newest, least = case.cluster.objects.version, max(int(needed[2:]), case.cluster.features.version[1] - 3)
     first = " (first upgrade the control plane, unless it is so new)" * (case.cluster.server < (1, least))
     return newest if (version_of(newest) or OLDEST) >= (1, least) else f"1.{least} or newer{first}"
 
 
 def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: Iterable[str] = ()) -> Finding:
-    """Return a finding about old proxies. Its fix enables one of `gates` if they have it, or upgrades them."""
     nodes = [case.cluster.nodes[each] for each in names]
     releases = "; ".join(sorted({*map(_release, nodes)})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
@@ -272,7 +266,7 @@ def _one_by_one(case: Case) -> str:
         return f"in {workloads.head.name}: updateStrategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}}"
     if not kind and not workloads.is_bare:
         return ""
-    patch = [workloads.one_by_one(each) for each in workloads.owners if each.startswith("deployment/")]
+    patch = [workloads.one_by_one(each) for each in workloads.each if each.startswith("deployment/")]
     stay = workloads.is_spread() or workloads.own_claims or workloads.stuck
     return "; and, ".join([*patch, *([] if stay else [keeping(case) + template(case)])]) or "wait for new pods"
 

@@ -31,29 +31,23 @@ def untolerated(spec: Object, node: Object) -> list[str]:
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
     exists, key = toleration.get("operator") == "Exists", toleration.get("key") or ""
+    of_key = key == taint["key"] or (exists and not key)
     same = exists or (toleration.get("value") or "") == (taint.get("value") or "")
-    return (
-        (toleration.get("effect") or taint["effect"]) == taint["effect"]
-        and (key == taint["key"] or (exists and not key))
-        and same
-    )
+    return of_key and same and (toleration.get("effect") or taint["effect"]) == taint["effect"]
 
 
 def _is_selected(spec: Object, node: Object) -> bool:
     labels: Object = node.get("labels") or {}
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
     terms = [each for each in (affinity or {}).get("nodeSelectorTerms") or () if each]  # an empty term selects no node
-    return (spec.get("nodeSelector") or {}).items() <= labels.items() and (
-        affinity is None or any(_selects(each, labels, {"metadata.name": node["name"]}) for each in terms)
-    )
+    fits = affinity is None or any(_selects(each, labels, {"metadata.name": node["name"]}) for each in terms)
+    return fits and (spec.get("nodeSelector") or {}).items() <= labels.items()
 
 
 def _selects(selector: Object, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
-    return (
-        (selector.get("matchLabels") or {}).items() <= labels.items()
-        and all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
-        and all(_holds(each, fields) for each in selector.get("matchFields") or ())
-    )
+    known = [_holds(each, labels) for each in selector.get("matchExpressions") or ()]
+    known += [_holds(each, fields) for each in selector.get("matchFields") or ()]
+    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(known)
 
 
 def _holds(expression: Object, labels: Mapping[str, str]) -> bool:

@@ -30,13 +30,13 @@ def _autoscaler(case: Case, zones: Zones) -> Iterator[Finding]:
 
 
 def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
-    known = case.workloads.deployments.items()
-    for workload, each in ((name, each) for name, each in known if name in case.workloads.owners):
-        spec, patch = each.get("spec") or {}, case.workloads.one_by_one(workload)
-        if (spec.get("strategy") or {}).get("type") == "Recreate":
+    for each in (one for one in case.workloads.each.values() if one.obj and one.kind == "deployment"):
+        workload, patch = each.name, case.workloads.one_by_one(each.name)
+        if (each.spec.get("strategy") or {}).get("type") == "Recreate":
             yield found("recreate-empties-all-zones", workload=workload, patch=patch)
             continue
-        most, (updated, pods), status = _most_unavailable(spec, zones), _progress(each), each.get("status")
+        most, (updated, pods) = _most_unavailable(each.spec, zones), _progress(each.obj)
+        status = each.obj.get("status")
         if (updated < pods or not status) and (names := with_at_most(most, zones)):
             evidence = [f"{updated} of {many(pods, 'pod')} updated"] if status else []
             has = "has begun and may take" if status else "would take up to"
@@ -82,11 +82,10 @@ def _evictions(case: Case) -> Iterator[Finding]:
 
 
 def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
-    stay = [
-        each["spec"].get("nodeName") for each in case.pods or () if case.workloads.owner(each).startswith("daemonset/")
-    ]
+    pinned = [each for one in case.workloads.each.values() if one.kind == "daemonset" for each in one.pods]
+    stay = {each["spec"].get("nodeName") for each in pinned}
     for zone, endpoints in sorted(zones.items()):  # kubectl drain leaves the pods of DaemonSets
-        if {*endpoints.values()} <= case.cluster.cordoned and not {*endpoints.values()} <= {*stay}:
+        if {*endpoints.values()} <= case.cluster.cordoned and not {*endpoints.values()} <= stay:
             nodes = sorted({*endpoints.values()})
             others = sorted({*_nodes(case, [zone])} - case.workloads.refusals.keys())
             move = f"before the drain, add a node to zone {zone} that takes pods"

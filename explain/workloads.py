@@ -1,7 +1,4 @@
-"""The workloads that own the pods of a Service, and the commands that scale, restart or change them.
-
-All fixes that change workloads come from here. The side effects of these commands are registered together with them.
-"""
+"""The workloads that own the pods of a Service, and the commands that scale, restart or change them."""
 
 import json
 from collections import defaultdict
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from explain.cluster import Cluster
-from explain.scheduling import RULES, constraints, spreads
+from explain.scheduling import RULES, spreads
 from harness.api.client import Object
 
 _SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
@@ -18,9 +15,6 @@ _UNKNOWN = "the owner of replicaset"
 _TEMPLATES = _SCALABLE | {"daemonset", "rollout", _UNKNOWN}
 HASHES = {"deployment": "pod-template-hash", "rollout": "rollouts-pod-template-hash"}
 """The label that differs between the pods of an old and a new pod template, by the kind of the workload."""
-
-ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-"""The strategy of a Deployment that starts a new pod before an old pod ends."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +52,6 @@ class Workload:
         own = any(claim.endswith(f"-{pod}") for pod, claim in known)
         return self.kind == "statefulset" and (own or bool(self.spec.get("volumeClaimTemplates")))
 
-    @property
-    def shared_claim(self) -> str:
-        """The name of a PersistentVolumeClaim that all pods of the workload use, or ""."""
-        claims = [{*_claims(each)} for each in self.specs]
-        return min(set.intersection(*claims), default="") if claims and not self.own_claims else ""
-
     def is_spread(self, *, per_template: bool) -> bool:
         of_pods = [each["metadata"].get("labels") or {} for each in self.pods]
         labels = of_pods[0] if of_pods else _labels_of_pods(self.obj)
@@ -86,33 +74,24 @@ class Workloads:
     cluster: Cluster
     does: Callable[[str, str], str]
 
-    def _further(self, resource: str) -> dict[str, Object]:
-        """Return the objects of the namespace by kind and name, like "deployment/web"."""
-        known = self.cluster.further[resource, self.namespace]
-        return {f"{resource[:-1]}/{each['metadata']['name']}": each for each in known}
-
     @cached_property
-    def deployments(self) -> dict[str, Object]:
-        return self._further("deployments")
-
-    @cached_property
-    def owners(self) -> Mapping[str, int]:
-        """The number of pods of each owning workload, like "deployment/web". Workloads that can be scaled are first."""
-        return {name: len(each.pods) or 1 for name, each in self.each.items()}
+    def _read(self) -> dict[str, Object]:
+        known, kinds = self.cluster.further, ("deployment", "statefulset", "replicaset")
+        return {f"{kind}/{one['metadata']['name']}": one for kind in kinds for one in known[f"{kind}s", self.namespace]}
 
     @cached_property
     def each(self) -> Mapping[str, Workload]:
+        """The workloads by name, like "deployment/web". Workloads that can be scaled are first."""
         pods: dict[str, list[Object]] = defaultdict(list)
         for one in self.pods:
             if owner := self.owner(one):
                 pods[owner].append(one)
         if not pods:
-            wanted = self.selector.items()
-            mine = [name for name, one in self.deployments.items() if wanted and wanted <= _labels_of_pods(one).items()]
+            wanted, known = self.selector.items(), [each for each in self._read if each.startswith("deployment/")]
+            mine = [each for each in known if wanted and wanted <= _labels_of_pods(self._read[each]).items()]
             pods.update({name: [] for name in mine if len(mine) == 1})
-        known = self._further("statefulsets") | self.deployments
         order = sorted(sorted(pods), key=lambda name: name.partition("/")[0] not in _SCALABLE)
-        return {name: Workload(name, known.get(name, {}), pods[name]) for name in order}
+        return {name: Workload(name, self._read.get(name, {}), pods[name]) for name in order}
 
     @property
     def head(self) -> Workload:
@@ -146,8 +125,8 @@ class Workloads:
     def stuck(self) -> str:
         """The PersistentVolumeClaim that all pods share, if its volume may keep them in one zone. "" otherwise."""
         zones = {self.cluster.zone(each["spec"]) for one in self.movable for each in one.pods} - {""}
-        claims = [one.shared_claim for one in self.movable]
-        return next(filter(None, claims), "") if len(zones) < 2 else ""
+        claims = [[*map(_claims, one.specs)] for one in self.movable if one.specs and not one.own_claims]
+        return min(set().union(*(set.intersection(*each) for each in claims)), default="") if len(zones) < 2 else ""
 
     @property
     def own_claims(self) -> bool:
@@ -156,7 +135,6 @@ class Workloads:
 
     @cached_property
     def _autoscaled(self) -> Mapping[str, Object]:
-        """The autoscalers, by the workload that they scale."""
         known = self.cluster.further["horizontalpodautoscalers", self.namespace]
         targets = [(each.get("spec") or {}).get("scaleTargetRef") or {} for each in known]
         return {f"{to.get('kind')}/{to.get('name')}".lower(): each for to, each in zip(targets, known, strict=True)}
@@ -166,12 +144,8 @@ class Workloads:
         return self._autoscaled.get(self.head.name)
 
     def scale(self, replicas: int) -> str:
-        """Return the command that scales the first workload, or "" if it has enough pods or no number of pods.
-
-        If an autoscaler scales the workload, the command changes the bounds of the autoscaler instead. If another
-        program owns the workload or the autoscaler, the fix is an advice about the owner.
-        """
-        replicas -= sum([*self.owners.values()][1:])
+        """Return the fix that scales the first workload, or "" if it has enough pods or no number of pods."""
+        replicas -= sum(len(one.pods) or 1 for one in [*self.each.values()][1:])
         if self.autoscaler is not None:
             return self._bound(self.autoscaler, replicas)
         if self.is_bare:
@@ -211,8 +185,9 @@ class Workloads:
 
     def one_by_one(self, deployment: str) -> str:
         """Return the command that lets a Deployment start a new pod before an old pod ends."""
-        effects = ["old and new pods then run at the same time", managers(self.deployments.get(deployment, {}))]
-        return self._patch(deployment, {"strategy": ONE_BY_ONE}, "; ".join(filter(None, effects)))
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        effects = ["old and new pods then run at the same time", managers(self._read.get(deployment, {}))]
+        return self._patch(deployment, {"strategy": strategy}, "; ".join(filter(None, effects)))
 
     @property
     def gradual(self) -> list[str]:
@@ -232,11 +207,6 @@ class Workloads:
         every = "a changed pod template replaces all pods" * at_once
         return self.does(said, "; ".join(filter(None, [every, *effects])))
 
-    def instead(self, constraint: str) -> str:
-        """Return the text of a constraint, with a side effect if the pod templates have another one for zones."""
-        other = any(True for each in self.movable for spec in each.specs for _ in constraints(spec))
-        return self.does(constraint, "it replaces the constraint for zones in the pod template" * other)
-
     @property
     def restart(self) -> str:
         """The commands that restart the workloads, or advice to replace their pods."""
@@ -249,17 +219,14 @@ class Workloads:
         return "; ".join([*self.gradual, *done])
 
     def is_spread(self, *, per_template: bool = False) -> bool:
-        """Return whether the pods of each workload are spread over zones, and with `per_template` also after a rollout.
-
-        kube-scheduler knows matchLabelKeys since 1.27. Without them, constraints also count the pods of old templates.
-        """
-        by_template = per_template and self.cluster.features.at_least(27)
+        """Return whether the pods of each workload are spread over zones, with `per_template` also after a rollout."""
+        by_template = per_template and self.cluster.features.at_least(27)  # which knows matchLabelKeys
         return bool(self.each) and all(each.is_spread(per_template=by_template) for each in self.each.values())
 
     @property
     def is_bare(self) -> bool:
         """True if no workload owns the pods, so that nothing replaces or scales them."""
-        return bool(self.pods) and not self.owners and not self.unread
+        return bool(self.pods) and not self.each and not self.unread
 
     def owner(self, pod: Object) -> str:
         """Return the workload that owns a pod, or ""."""
@@ -270,28 +237,21 @@ class Workloads:
         return ""
 
     def _of_replica_set(self, name: str, labels: Mapping[str, str]) -> str:
-        """Return the owner of a ReplicaSet, or its own name. Without the object, the hash in its name shows the owner.
-
-        If Deployments were read, and none has this name, another program owns the ReplicaSet.
-        """
+        """Return the owner of a ReplicaSet. Its hash shows a Deployment, or another owner if Deployments were read."""
         of, _, suffix = name.rpartition("-")
         has_hash, deployment, own = suffix == labels.get("pod-template-hash"), f"deployment/{of}", f"replicaset/{name}"
-        if (known := self._replica_sets.get(own)) is not None:
+        if (known := self._read.get(own)) is not None:
             return owner_of(known) or own
         read = "deployments" in self.cluster.objects.further
         guessed = not read and (has_hash or deployment in self._autoscaled)
-        if guessed or deployment in self.deployments:
+        if guessed or deployment in self._read:
             return deployment
         return f"{_UNKNOWN}/{name}" if has_hash else own
 
-    @cached_property
-    def _replica_sets(self) -> Mapping[str, Object]:
-        return self._further("replicasets")
 
-
-def _claims(spec: Object) -> list[str]:
+def _claims(spec: Object) -> set[str]:
     volumes = spec.get("volumes") or ()
-    return [each["persistentVolumeClaim"]["claimName"] for each in volumes if each.get("persistentVolumeClaim")]
+    return {each["persistentVolumeClaim"]["claimName"] for each in volumes if each.get("persistentVolumeClaim")}
 
 
 def _labels_of_pods(workload: Object) -> dict[str, str]:
@@ -302,7 +262,6 @@ def _labels_of_pods(workload: Object) -> dict[str, str]:
 
 
 def _on_change(workload: Workload, namespace: str) -> str:
-    """Return when a changed pod template has an effect, if not at once. "" if it has."""
     name = workload.name
     return {
         "Recreate": f"with strategy Recreate, all pods of {name} end before new pods start",
