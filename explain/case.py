@@ -10,7 +10,7 @@ from functools import cached_property
 from explain.causes import SHOWN, Finding, Prediction, listed, many, texts
 from explain.cluster import Cluster
 from explain.programs import UPGRADES
-from explain.requested_topology import KEYS, OFF, has_annotation, wish_of
+from explain.requested_topology import KEYS, OFF, wish_of
 from explain.routes import Route
 from explain.workloads import Workloads, managers
 from harness.api.client import Object
@@ -62,7 +62,7 @@ class Case:
         self.namespace, self.name = service["metadata"]["namespace"], service["metadata"]["name"]
         self.decided_by: Mechanism = mechanism(service, cluster.features)
         self.annotation = topology_annotation(service, cluster.features)
-        self.annotated = has_annotation(service, cluster.features)
+        self.annotated = self.annotation[1] in {"Auto", "auto"}
         self.events = tuple(cluster.events(service))
         self.endpoints = endpoints_of(slices)
         self._managed_fields = [each for one in slices for each in one["metadata"].get("managedFields") or ()]

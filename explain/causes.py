@@ -30,10 +30,6 @@ class Effect(enum.IntEnum):
 FAILS, CROSSES, AS_ASKED, NOTE = Effect.FAILS, Effect.CROSSES, Effect.AS_ASKED, Effect.NOTE
 
 
-SEVERITIES = {FAILS: "error", CROSSES: "warning", AS_ASKED: "info", NOTE: "info"}
-"""The severity of a finding in the output, by the weight of its cause."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cause:
     """A cause, with its effect, a general description, how to fix it, and a source that describes the cause.
@@ -99,10 +95,9 @@ class Finding:
 
     @property
     def severity(self) -> str:
-        return SEVERITIES[self.cause.weight]
+        return {FAILS: "error", CROSSES: "warning"}.get(self.cause.weight, "info")
 
     def weighing(self, weight: Effect) -> "Finding":
-        """Return the finding with another weight."""
         return replace(self, cause=replace(self.cause, weight=weight))
 
 

@@ -86,7 +86,6 @@ def _asked(api: Api, wanted: ProbePlan, run_id: str, registry: str, held: HeldLe
 
 
 def _require_addresses(api: Api, wanted: ProbePlan) -> None:
-    """Raise `UsageError` if an address no longer belongs to the Service, because another Service may now use it."""
     metadata = wanted.service["metadata"]
     now = api.get("services", metadata["namespace"], metadata["name"])
     addresses = set(now["spec"].get("clusterIPs") or ())
@@ -114,6 +113,5 @@ def _outcomes(wanted: ProbePlan, clients: ClientPods, dialer: Dialer) -> list[Pr
 
 
 def _directly(seen: ProbeOutcomes, clients: ClientPods, dialer: Dialer) -> Counter[Observation]:
-    """Return the outcomes of connections directly to the pods, as a control that does not involve the proxy."""
     client = clients.pod_of(pod_client(seen.question.node))
     return Counter(dialer.connect(Probe(client, "TCP", address, port)) for address, port in seen.question.targets)

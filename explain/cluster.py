@@ -330,7 +330,6 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
 
 
 def _label_written(node: Object) -> Object:
-    """Return the latest entry of managedFields that contains the zone label. The entry may be newer than the label."""
     field = f"f:{ZONE_LABEL}"
     entries = node["metadata"].get("managedFields") or ()
     labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]

@@ -21,10 +21,8 @@ _PERMANENT = 35  # since this minor version, no relevant gate can be disabled
 _SECONDS = 5.0
 _KNOWN = {*GATES, "AllAlpha"}
 
-
 Gates = Mapping[str, Mapping[str, bool]]
 """The state of gates by component and name. "kube-proxy 1.34" represents every kube-proxy of this release."""
-
 
 _Source = tuple[str, str, str]
 """A component, the path of its metrics ("" if there is none), and how to make them readable."""
@@ -102,8 +100,8 @@ def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]
             yield _of_pod(CONTROLLER, managers[0], "https:{}:10257", would)
         else:
             yield CONTROLLER, "", "it is not in a pod that can be queried: ask the control plane's operators"
-    for release, pod in _of_each_release(proxies).items():
-        if _minor(release) < _PERMANENT:
+    for release, pod in {_release(each): each for each in reversed(proxies)}.items():
+        if release and _minor(release) < _PERMANENT:
             yield _of_pod(f"{PROXY} {release}", pod, "{}:10249", "metricsBindAddress other than 127.0.0.1")
 
 
@@ -118,10 +116,6 @@ def _text(api: Api, path: str) -> str:
         return api.text(path, timeout=_SECONDS)
     except InconclusiveError:
         return ""
-
-
-def _of_each_release(proxies: Sequence[Object]) -> dict[str, Object]:
-    return {release: each for each in reversed(proxies) for release in [_release(each)] if release}
 
 
 def _release(pod: Object) -> str:

@@ -67,7 +67,9 @@ def _of_controller(case: Case, own: Sequence[tuple[Object, Object]], said: str, 
         case CpuHeuristic() | SameZoneOrNode() if without:
             yield _without(case, without, said, bare=bare)
         case CpuHeuristic():
-            yield from _moved(case, [each for each, _ in own])
+            if moved := [each for each, _ in own if each.get("zone") and each["zone"] not in zones_of(each)]:
+                count = many(len(moved), "endpoint", "is/are")
+                yield found("hinted-for-another-zone", remedy=case.by_field, count=count, **_about(case, moved[0]))
         case SameZoneOrNode(nodes=by_node):
             if unnamed := [each for each, _ in own if by_node and not nodes_of(each)]:
                 said = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node"
@@ -180,18 +182,11 @@ def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> F
 
 
 def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
-    """Return whether hints do not match the endpoint's location, or if CPU-based, whether `hinted` lacks its zone."""
     zones, own = zones_of(endpoint), {case.cluster.zone(endpoint), endpoint.get("zone")}
     if case.wish == "cpu":
         return not own & hinted
     by_node = case.wish == "node" and endpoint.get("nodeName")
     return len(zones) != 1 or not own & {*zones} or (bool(by_node) and nodes_of(endpoint) != [by_node])
-
-
-def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
-    if moved := [each for each in ready if each.get("zone") and each["zone"] not in zones_of(each)]:
-        count = many(len(moved), "endpoint", "is/are")
-        yield found("hinted-for-another-zone", remedy=case.by_field, count=count, **_about(case, moved[0]))
 
 
 def _about(case: Case, endpoint: Object) -> dict[str, str]:

@@ -156,7 +156,6 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
 
 
 def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Reduce a finding's weight to its worst effect on routes, and its nodes to the nodes with this effect."""
     if finding.cause.weight > CROSSES:
         return finding
     mine = [replace(each, nodes=names) for each in by_proxies if (names := tuple(scope(finding, each)))]
@@ -177,7 +176,6 @@ def scope(finding: Finding, route: Route) -> Sequence[str]:
 
 
 def _without(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
-    """Yield the routes, each with only those nodes to which no finding applies."""
     for each in by_proxies:
         known = set().union(*(scope(one, each) for one in findings))
         if names := tuple(name for name in each.nodes if name not in known) if known else each.nodes:
@@ -189,21 +187,16 @@ def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[R
     goes = [each for each in findings if each.cause.weight <= CROSSES]
     failing, going = ([each for each in by_proxies if each.short and each.fails is fail] for fail in (True, False))
     for route in (*_without(failing, fails), *_without(going, goes)):
-        evidence = [
-            case.of_slices(
-                f"slice {one['metadata']['name']}: {one['addressType']}, ports {_ports_of(one)}, "
-                f"{many(len(one.get('endpoints') or ()), 'endpoint')}"
-            )
-            for one in case.slices
-        ]
+        evidence = [case.of_slices(_described(one)) for one in case.slices]
         values = {"port": route.label, "because": route.because, "namespace": case.namespace, "service": case.name}
         unknown = found("not-known", nodes=route.nodes, evidence=evidence, **values)
         yield replace(unknown.weighing(FAILS if route.fails else CROSSES), ports=(route.label,))
 
 
-def _ports_of(endpoint_slice: Object) -> str:
-    ports = endpoint_slice.get("ports") or ()
-    return ", ".join(f"{each.get('name') or repr('')} {each.get('port', '?')}" for each in ports) or "none"
+def _described(one: Object) -> str:
+    named = [f"{each.get('name') or repr('')} {each.get('port', '?')}" for each in one.get("ports") or ()]
+    what, count = f"{one['addressType']}, ports {', '.join(named) or 'none'}", len(one.get("endpoints") or ())
+    return f"slice {one['metadata']['name']}: {what}, {many(count, 'endpoint')}"
 
 
 def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
@@ -254,7 +247,6 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Return the finding that the annotation overrides the field, limited to nodes that may need other hints."""
     lost = set[str]()
     for each in case.questions(by_proxies) if case.wish != "local" else ():
         counts = {"hints": any(is_managed(one) for _, one in each.ready), "old": case.wish == "node"}
@@ -265,7 +257,6 @@ def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Fi
 def _of_ports(
     case: Case, by_proxies: Sequence[Route], known: Sequence[Finding], *, to_hints: bool
 ) -> Iterator[Finding]:
-    """Yield the causes for each port and IP family, except on nodes of `known` findings. Merge equal causes."""
     alike: dict[tuple[object, ...], list[tuple[Finding, set[str]]]] = {}
     for each in case.questions(by_proxies):
         on = set().union(*(one.nodes for one in known if {*one.ports} & {*each.labels}))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from explain.causes import listed
 from explain.cluster import Cluster, ServiceName
-from explain.diagnosis import Diagnosis, diagnose
+from explain.diagnosis import diagnose
 from explain.text import answer
 from reference.proxy.objects import UNREADABLE
 
@@ -52,10 +52,8 @@ def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Ro
 
 def _example(node: str, was: "Mapping[str, Place]", now: "Mapping[str, Place]") -> str:
     label = next(each for each in sorted(was.keys() | now.keys()) if was.get(each) != now.get(each))
-    used = [
-        f"{one[0]}{', with endpoints of other zones' if one[1] else ''}" if one else "no such port"
-        for one in (was.get(label), now.get(label))
-    ]
+    both, far = (was.get(label), now.get(label)), ", with endpoints of other zones"
+    used = [f"{one[0]}{far * one[1]}" if one else "no such port" for one in both]
     return f"{node} {label} used {used[0]}, and uses {used[1]}"
 
 
@@ -70,12 +68,8 @@ def _explained(cluster: Cluster, name: ServiceName) -> tuple[_Places, str]:
         found = diagnose(cluster.services[name], cluster) if name in cluster.services else None
     except (*UNREADABLE, AttributeError) as error:
         return {}, f"its objects cannot be read: {error!r}"
-    return (_places(found), answer(found)) if found else ({}, "there is no such Service")
-
-
-def _places(found: Diagnosis) -> _Places:
     places: dict[str, dict[str, Place]] = {}
-    for each in found.routes:
+    for each in found.routes if found else ():
         for node in each.nodes:
             places.setdefault(node, {})[each.label] = (each.tier, bool(each.crossing), each.short)
-    return places
+    return places, answer(found) if found else "there is no such Service"

@@ -8,7 +8,7 @@ dump` and must-gather trees can be read as they are. Logs, and objects that an e
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,10 @@ def read(source: str) -> Objects:
     missing = [each for each in (*objects.NEEDED, *objects.EVIDENCE) if not found[each] and each not in stems]
     unread = dict.fromkeys(missing, f"there are none in {source}")
     if not found["nodes"]:
-        found["nodes"] = _nodes_of(found["endpointslices"])
+        endpoints = [each for one in found["endpointslices"] for each in one.get("endpoints") or ()]
+        zones = {str(each["nodeName"]): str(each.get("zone") or "") for each in endpoints if each.get("nodeName")}
+        labels = {name: {ZONE: zone} if zone else {} for name, zone in zones.items()}
+        found["nodes"] = [{"metadata": {"name": name, "labels": each}} for name, each in labels.items()]
         unread["nodes"] = f"there are none in {source}: only nodes with endpoints are known, and no release"
     specs = [each.get("spec") for each in found["services"]]
     if all(isinstance(spec, dict) and spec.get("type") == "ExternalName" for spec in specs):
@@ -95,7 +98,6 @@ def _texts(source: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _objects(text: bytes, place: str) -> Iterator[Object]:
-    """Yield the objects of all documents. List items without a kind get the kind in the list or in the file's name."""
     for document in _documents(text, place):
         if isinstance(document, dict) and "items" not in document:
             yield from [document] if _is_object(document) else ()
@@ -162,12 +164,6 @@ def _small(pod: Object) -> Object:
     if "podIP" in status:  # recordings have no addresses
         found["status"] = {**{key: status[key] for key in _OF_ENDPOINTS if key in status}, **found["status"]}
     return found
-
-
-def _nodes_of(slices: Sequence[Object]) -> list[Object]:
-    endpoints = (each for one in slices for each in one.get("endpoints") or () if each.get("nodeName"))
-    zones = {str(each["nodeName"]): str(each.get("zone") or "") for each in endpoints}
-    return [{"metadata": {"name": name, "labels": {ZONE: zone} if zone else {}}} for name, zone in zones.items()]
 
 
 def _gates(path: Path) -> Gates:

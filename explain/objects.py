@@ -32,7 +32,7 @@ _ABOUT = {
     "deployments": "metadata.ownerReferences spec.paused spec.replicas spec.selector spec.strategy "
     "status.observedGeneration status.replicas status.updatedReplicas",
     "statefulsets": "metadata.ownerReferences spec.replicas spec.updateStrategy spec.volumeClaimTemplates",
-    "replicasets": "metadata.ownerReferences",
+    "replicasets": "metadata.ownerReferences spec.replicas",
     "horizontalpodautoscalers": "metadata.ownerReferences spec.scaleTargetRef spec.minReplicas spec.maxReplicas",
     "poddisruptionbudgets": "spec.minAvailable spec.maxUnavailable spec.selector status.disruptionsAllowed",
 }
@@ -159,16 +159,13 @@ def write(objects: Objects, folder: Path) -> list[str]:
     Raises `UsageError` if a file exists or cannot be written.
     """
     pods = [about_pod(each) for each in (*objects.pods, *objects.proxies, *objects.control_plane)]
-    contents = {
-        "services": objects.services,
-        "endpointslices": objects.endpointslices,
-        "nodes": objects.nodes,
-        "pods": list({(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in pods}.values()),
-        "events": objects.events,
-        "leases": objects.leases,
-        **({"configmaps": [*map(_about_config, objects.configs)]} if objects.configs else {}),
-        **{name: [about(each, name) for each in items] for name, items in objects.further.items()},
-    }
+    contents: dict[str, Sequence[Object]] = {name: getattr(objects, name) for name in (*NEEDED, *EVIDENCE)}
+    contents["pods"] = [*{(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in pods}.values()]
+    known = [each.get("data") or {} for each in objects.configs]
+    data = [{key: value for key, value in each.items() if key in CILIUM_SETTINGS} for each in known]
+    configs = [{"metadata": {"name": CILIUM_CONFIG, "namespace": SYSTEM}, "data": each} for each in data]
+    contents |= {"configmaps": configs} if configs else {}
+    contents |= {name: [about(each, name) for each in items] for name, items in objects.further.items()}
     said = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -191,11 +188,6 @@ def write(objects: Objects, folder: Path) -> list[str]:
 def _write(path: Path, content: Object) -> None:
     with path.open("xb") as file:
         file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
-
-
-def _about_config(config: Object) -> Object:
-    data = {key: value for key, value in (config.get("data") or {}).items() if key in CILIUM_SETTINGS}
-    return {"metadata": {"name": config["metadata"]["name"], "namespace": SYSTEM}, "data": data}
 
 
 def about_pod(pod: Object) -> Object:
@@ -233,17 +225,13 @@ def about(obj: Object, resource: str) -> Object:
 def is_proxy(pod: Object) -> bool:
     metadata = pod["metadata"]
     found = recognise(metadata["name"], metadata.get("labels")) if "labels" in metadata else None
-    return found is not None and bool(found.when) and _is_agent(metadata)
+    of_agent = not any(word in metadata["name"] for word in ("operator", "envoy", "relay", "controller"))
+    return found is not None and bool(found.when) and of_agent
 
 
 def is_kube_proxy(pod: Object) -> bool:
     found = recognise(pod["metadata"]["name"], pod["metadata"].get("labels"))
     return found is not None and found.reads == "all"
-
-
-def _is_agent(metadata: Object) -> bool:
-    """Return whether this is a pod of a node agent, and not, for example, of the operator of a network plugin."""
-    return not any(word in metadata["name"] for word in ("operator", "envoy", "relay", "controller"))
 
 
 def is_of(pod: Object, *components: str) -> bool:

@@ -148,11 +148,13 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> ProbeP
         raise UsageError(f"--probe: cannot probe Service {metadata['namespace']}/{metadata['name']}: {why}")
     pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
     servers = _servers(slices, pods)
-    return ProbePlan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))
+    containers = [pods.get(each.name, {"spec": {}})["spec"].get("containers") for each in servers.values()]
+    images = [each and [str(one.get("image", "")).rpartition("/")[2] for one in each] for each in containers]
+    told = bool(images) and all(each and all(_TEST_IMAGE in one for one in each) for each in images)
+    return ProbePlan(service, kept, servers, told, tuple(dict.fromkeys(left_out)))
 
 
 def _of_each_zone(questions: Sequence[PlannedProbe]) -> list[str]:
-    """Return the nodes in an order that takes one node of each zone before the second node of any zone."""
     zones = {each.node: each.zone for each in questions}
     places = [*zones.values()]
     turns = {node: places[:number].count(zone) for number, (node, zone) in enumerate(zones.items())}
@@ -160,7 +162,6 @@ def _of_each_zone(questions: Sequence[PlannedProbe]) -> list[str]:
 
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
-    """Return a node to probe a route, preferably one that already has a probe, or "" if no node accepts pods."""
     usable = [each for each in route.nodes if each in ready]
     return next((each for each in usable if each in asked), usable[0] if usable else "")
 
@@ -174,12 +175,6 @@ def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, 
             with contextlib.suppress(ValueError):  # no proxy can parse the address
                 servers |= dict.fromkeys(map(canonical, each["addresses"]), server)
     return servers
-
-
-def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
-    containers = [pods.get(each.name, {"spec": {}})["spec"].get("containers") for each in servers.values()]
-    images = [each and [str(one.get("image", "")).rpartition("/")[2] for one in each] for each in containers]
-    return bool(images) and all(each and all(_TEST_IMAGE in one for one in each) for each in images)
 
 
 def with_seen(found_now: Diagnosis, plan: ProbePlan, seen: Sequence[ProbeOutcomes], cluster: Cluster) -> Diagnosis:
@@ -266,10 +261,7 @@ def as_json(plan: ProbePlan, seen: Sequence[ProbeOutcomes]) -> dict[str, Any]:
 
 
 def named(outcome: Observation, family: Family, plan: ProbePlan) -> Observation:
-    """Return an outcome with the address of an endpoint instead of the name that its server returned.
-
-    An unknown name is marked with a question mark.
-    """
+    """Return an outcome with the address of an endpoint instead of its server's name. Mark an unknown name with "?"."""
     if not isinstance(outcome, Reached) or not outcome.pod:
         return outcome
     said = outcome.pod.strip()

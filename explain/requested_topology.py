@@ -57,11 +57,6 @@ def asked_in_words(service: Object, features: Features, wish: Wish) -> str:
     return "internalTrafficPolicy Local" if wish == "local" else str(asked)
 
 
-def has_annotation(service: Object, features: Features) -> bool:
-    """Return whether the topology annotation requests hints, regardless of trafficDistribution."""
-    return topology_annotation(service, features)[1] in {"Auto", "auto"}
-
-
 def unread_requests(service: Object, features: Features) -> list[tuple[str, str, str]]:
     """Return the kind, key and value of labels and annotations that seem to request topology but are not read."""
     metadata, (read, value) = service["metadata"], topology_annotation(service, features)
@@ -82,13 +77,7 @@ def shortfall(wish: Wish, *, tier: str, crosses: bool, misses: bool) -> Shortfal
     """Return the shortfall of a route. `misses` is true if the route does not prefer the endpoint on the node."""
     if tier == "nowhere":
         return "fails"
-    match wish:
-        case "node" | "zone" if crosses:
-            return "crosses"
-        case "cpu" if crosses and tier == "anywhere":
-            return "crosses"
-        case "node" if misses:
-            return "misses"
-        case "local" if tier != "local":
-            return "misses"
-    return ""
+    if crosses and (wish in {"node", "zone"} or (wish == "cpu" and tier == "anywhere")):
+        return "crosses"
+    missed = misses if wish == "node" else wish == "local" and tier != "local"
+    return "misses" if missed else ""

@@ -148,7 +148,6 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
 
 
 def _seen(program: ProxyProgram, endpoints: Sequence[Endpoint], place: OwnNode) -> Iterable[Endpoint]:
-    """Return the endpoints among which a node's proxy chooses like kube-proxy."""
     match program.follows:
         case "name":
             on = (frozenset({each.node} - {""}) for each in endpoints)

@@ -35,7 +35,6 @@ def decides(case: Case, *, balanced: bool) -> str:
 
 
 def _by_policy(case: Case, local: str, other: str, balanced: str) -> str:
-    """Return text for internal and external clients: `local` if their traffic policy is Local, otherwise `other`."""
     policies = ("internalTrafficPolicy", "externalTrafficPolicy")
     inside, outside = (local.format(each) if case.spec.get(each) == "Local" else other for each in policies)
     outside = balanced or outside
@@ -179,12 +178,8 @@ def not_ready(case: Case, question: ServicePorts) -> Iterator[Finding]:
         values["names"] = listed(sorted({*map(name_of, serve)}))
         yield found("terminating-only", nodes=using if failing else (), **values)
     if failing or not serve:
-        yield found(
-            "no-ready-endpoint",
-            count=f"none of {many(count, 'endpoint')} is" if count > 1 else "the one endpoint is not",
-            names=names,
-            describe=case.describe(endpoints),
-        )
+        none = f"none of {many(count, 'endpoint')} is" if count > 1 else "the one endpoint is not"
+        yield found("no-ready-endpoint", count=none, names=names, describe=case.describe(endpoints))
 
 
 def lacking(case: Case, question: ServicePorts) -> Iterator[Finding]:
@@ -200,7 +195,6 @@ def lacking(case: Case, question: ServicePorts) -> Iterator[Finding]:
 
 
 def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) -> Finding:
-    """Return a finding whose fix removes an IP family: a patch, or for the first family, recreating the Service."""
     addresses = by_family(case.spec.get("clusterIPs") or [case.spec["clusterIP"]])
     values = {"family": family, "there": there, "give": give_family(case, family)}
     spec = {"ipFamilyPolicy": "SingleStack"}
@@ -267,7 +261,6 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 def _by_nodes(
     routes: Sequence[Route], wanted: Callable[[Route], bool] = lambda each: each.fails and "Local" in each.because
 ) -> dict[tuple[str, ...], list[Route]]:
-    """Group routes of a port and family by the nodes with `wanted` routes, by default those that policy Local drops."""
     alike: dict[tuple[str, ...], list[Route]] = {}
     for label in dict.fromkeys(each.label for each in routes):
         of_label = [each for each in routes if each.label == label]
@@ -277,7 +270,6 @@ def _by_nodes(
 
 
 def _prefer_node(case: Case) -> str:
-    """Return commands that allow connections to other nodes, with a trafficDistribution that all components know."""
     local, (_, annotation) = {"internalTrafficPolicy": "Cluster"}, case.annotation
     value = case.spec.get("trafficDistribution") or annotation
     if not case.selects_pods:

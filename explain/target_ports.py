@@ -33,17 +33,11 @@ def _unnamed(case: Case, number: int, lack: Sequence[Object], of_port: Sequence[
     there = {each["port"] for one in case.slices for each in one.get("ports") or () if (each.get("name") or "") == name}
     at = min(there, default=port["port"])
     change = [{"op": "replace", "path": f"/spec/ports/{number}/targetPort", "value": at}]
-    known = found(
-        "target-port-of-some-pods",
-        nodes=nodes,
-        port=port_name(port),
-        target=port["targetPort"],
-        protocol=port.get("protocol") or "TCP",
-        number=at,
-        pods=many(sorted(each["metadata"]["name"] for each in lack), "pod", "has/have"),
-        template=case.workloads.in_template(sorted({case.workloads.owner(each) for each in lack})),
-        patch=case.kubectl(f"patch --type=json -p '{json.dumps(change, separators=(',', ':'))}'"),
-    )
+    values = {"port": port_name(port), "target": port["targetPort"], "protocol": port.get("protocol") or "TCP"}
+    values["pods"] = many(sorted(each["metadata"]["name"] for each in lack), "pod", "has/have")
+    values["template"] = case.workloads.in_template(sorted({case.workloads.owner(each) for each in lack}))
+    values["patch"] = case.kubectl(f"patch --type=json -p '{json.dumps(change, separators=(',', ':'))}'")
+    known = found("target-port-of-some-pods", nodes=nodes, number=at, **values)
     fails = any(each.fails for each, known in short if {*each.nodes} & {*nodes} & known)
     weight = NOTE if not nodes else FAILS if fails else known.cause.weight
     return replace(known.weighing(weight), ports=tuple(dict.fromkeys(each.label for each in of_port)))

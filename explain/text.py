@@ -66,7 +66,6 @@ _PARTS = 2
 
 
 def _why(diagnosis: Diagnosis, causes: Causes, ports: str = "") -> str:
-    """Return a clause with the causes and their nodes. The finding of a probe replaces predicted causes."""
     if diagnosis.seen_failing or diagnosis.seen_crossing:
         causes = [(diagnosis.findings[0], ())]
     said = [f"{one.says.removeprefix(f'{ports}: ')}{f' ({listed(names)})' if names else ''}" for one, names in causes]
@@ -89,7 +88,6 @@ def _well(diagnosis: Diagnosis) -> str:
 
 
 def _connections(diagnosis: Diagnosis) -> str:
-    """Return "connections", with a restriction if something else, like a mesh, routes some of them."""
     taken = any(each.cause.id in _TAKEN for each in diagnosis.findings)
     return "connections that service proxies route" if taken else "connections"
 
@@ -200,17 +198,14 @@ def supposition(
         yield _table(then)
     if bears:
         yield ""
-        yield _bears(bears)
+        head = ("zone", "endpoints", "each bears", "of an even share")
+        table = Table(*head, box=None, pad_edge=False, header_style="bold")
+        for each in bears:
+            table.add_row(each.zone or "(none)", str(each.endpoints), f"{each.share:.1%}", f"{each.load:.0%}")
+        yield table
 
 
 ASSUMES = "pods are ready, and spread evenly over the zones and then over their nodes; all have the same release"
-
-
-def _bears(bears: Sequence[ZoneLoad]) -> Table:
-    table = Table("zone", "endpoints", "each bears", "of an even share", box=None, pad_edge=False, header_style="bold")
-    for each in bears:
-        table.add_row(each.zone or "(none)", str(each.endpoints), f"{each.share:.1%}", f"{each.load:.0%}")
-    return table
 
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:

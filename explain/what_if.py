@@ -39,7 +39,7 @@ def predicted(cluster: Cluster) -> Cluster:
     """Return the cluster with the slices that the controller would write for the pods, if no slices were read."""
     if "endpointslices" not in cluster.objects.unread:
         return cluster
-    nodes, slices = {each["metadata"]["name"]: each for each in cluster.objects.nodes}, []
+    nodes, slices = cluster.node_objects, []
     for (namespace, name), service in cluster.services.items():
         plan = plan_service(service, cluster.pods(service) or (), nodes, (), features=cluster.features)
         for number, each in enumerate(plan.create):
@@ -80,7 +80,6 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
 
 
 def _upgraded(objects: Objects, version: str) -> Objects:
-    """Return the objects after an upgrade of Kubernetes, which leaves programs other than kube-proxy as they are."""
     nodes = [_of_version(each, version) for each in objects.nodes]
     others = [each for each in objects.proxies if not is_kube_proxy(each)]
     return replace(objects, version=version, nodes=nodes, proxies=others, control_plane=(), gates={})
@@ -100,13 +99,9 @@ def _without_zone(objects: Objects, zone: str) -> Objects:
         there = ", ".join(sorted({labels.node_zone(each) for each in objects.nodes} - {""}))
         raise UsageError(f"--if without-zone={zone}: no node is in this zone; zones of the nodes: {there or 'none'}")
     nodes = [each for each in objects.nodes if each["metadata"]["name"] not in gone]
-    slices = [_without(each, gone) for each in objects.endpointslices]
+    known = [(one, one.get("endpoints") or ()) for one in objects.endpointslices]
+    slices = [{**one, "endpoints": [each for each in held if each.get("nodeName") not in gone]} for one, held in known]
     return replace(objects, nodes=nodes, endpointslices=slices)
-
-
-def _without(endpoint_slice: Object, gone: set[str]) -> Object:
-    kept = [each for each in endpoint_slice.get("endpoints") or () if each.get("nodeName") not in gone]
-    return {**endpoint_slice, "endpoints": kept}
 
 
 def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
@@ -181,19 +176,18 @@ def with_hints(cluster: Cluster, *names: ServiceName) -> Objects:
     """Return the objects with the hints that the controller would write for these Services."""
     kept = frozenset(names)
     others = [each for each in cluster.objects.endpointslices if service_of(each) not in kept]
-    nodes = {each["metadata"]["name"]: each for each in cluster.objects.nodes}
-    slices = [each for name in names for each in _hinted(cluster, name, nodes)]
+    slices = [each for name in names for each in _hinted(cluster, name)]
     return replace(cluster.objects, endpointslices=[*others, *slices])
 
 
-def _hinted(cluster: Cluster, name: ServiceName, nodes: Mapping[str, Object]) -> list[Object]:
+def _hinted(cluster: Cluster, name: ServiceName) -> list[Object]:
     service = cluster.services[name]
     if not service["spec"].get("selector"):
         return cluster.slices.get(name, [])  # another controller writes its slices
     mine = [each for each in cluster.slices.get(name, ()) if labels.is_managed(each)]
     others = [each for each in cluster.slices.get(name, ()) if not labels.is_managed(each)]
     pods = [_pod(each, number, service) for number, each in enumerate(_pods_of(mine))]
-    plan = plan_service(service, pods, nodes, (), features=cluster.features)
+    plan = plan_service(service, pods, cluster.node_objects, (), features=cluster.features)
     ready = Counter(each["addressType"] for each in plan.create for endpoint in each["endpoints"] if is_ready(endpoint))
     written: dict[str, Object] = {}
     for each in plan.create:
