@@ -246,13 +246,13 @@ MUTANTS = [
         "affinity-by-position",
         "With session affinity, clients of the other endpoints move when an endpoint is removed.",
         "proxies whose groups have numbered buckets",
-        symptom=WRITTEN,
+        symptom=REACHED,
         proxy=partial(ServiceProxy, state=_AffinityByPosition),
     ),
     Mutant(
         "affinity-ends-with-the-proxy",
         "The proxy deletes its rules when it starts, so clients lose their session affinity.",
-        symptom=WRITTEN,
+        symptom=REACHED,
         proxy=partial(ServiceProxy, kernel_table=_ReplacesItsTable),
     ),
     Mutant(

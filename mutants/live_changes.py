@@ -81,7 +81,9 @@ def ignores_ip_mode(service: Object, _: Object) -> Object:
 
 
 @_of_services(
-    "ip-mode-of-all-addresses", "If one load balancer address has ipMode Proxy, the proxy handles none of them."
+    "ip-mode-of-all-addresses",
+    "If one load balancer address has ipMode Proxy, the proxy handles none of them.",
+    symptom=SILENT,
 )
 def ip_mode_of_all_addresses(service: Object, _: Object) -> Object:
     modes = {each.get("ipMode") or "VIP" for each in _ingress(service)}

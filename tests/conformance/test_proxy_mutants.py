@@ -205,6 +205,13 @@ OTHERWISE: Mapping[str, str] = {
     "looks-for-no-older-flows": "connections of an earlier proxy exist only in the kernel",
     "looks-for-no-older-flows-over-ipv6": "connections of an earlier proxy exist only in the kernel",
     "keeps-what-went-while-it-was-away": "rules of an earlier proxy exist only in the kernel",
+    "affinity-by-position": "the identities of endpoints are computed when the rules are written",
+    "affinity-ends-with-the-proxy": "the clients of an earlier proxy exist only in the kernel",
+    "leaves-udp-flows-from-before-its-start": "connections of an earlier proxy exist only in the kernel",
+    "ip-mode-of-all-addresses": "no load balancer address in these cases has an ipMode",
+    "source-ranges-of-whole-octets": "no Service in these cases has loadBalancerSourceRanges",
+    "crashes-on-source-ranges": "no Service in these cases has loadBalancerSourceRanges",
+    "ready-endpoints-that-terminate-are-unused": "no endpoint in these cases is ready and terminating",
     **dict.fromkeys(
         (
             "zone-labels-of-slices-are-hints",
