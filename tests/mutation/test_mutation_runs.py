@@ -109,7 +109,7 @@ def test_test_that_does_not_run_a_line_is_not_tried_on_it() -> None:
 
 def test_changed_and_deleted_modules_of_a_measurement_are_left_out(tmp_path: Path) -> None:
     digest = hashlib.sha256(text_of(HINTS).encode()).hexdigest()[:12]
-    measured = {HINTS: digest, "reference.deleted": digest, "reference.proxy.plan": digest}
+    measured = {HINTS: digest, "reference.deleted": digest, "reference.proxy.decision": digest}
     file = tmp_path / "reach.json"
     modules = {module: {"digest": digest, "lines": {"a": [1, 2]}} for module, digest in measured.items()}
     file.write_text(json.dumps({"requirements": ["a"], "modules": modules}))
