@@ -17,12 +17,12 @@ def choose(table: Iterable[str]) -> tuple[Version, Version | None]:
     listed: dict[str, set[Version]] = {}
     for line in table:
         component, *cells = line.split() or [""]
-        listed.setdefault(component, set()).update(version for cell in cells if (version := parse_version(cell)))
-    found = [versions for versions in listed.values() if versions]
-    common = set.intersection(*found) if found else set()
+        if versions := set(filter(None, map(parse_version, cells))):
+            listed.setdefault(component, set()).update(versions)
+    common = set.intersection(*listed.values()) if listed else set()
     final = max((version for version in common if not version.pre), default=None)
     if final is None:
-        raise SystemExit(f"::error::No final release is listed for all of {', '.join(filter(None, listed)) or 'none'}.")
+        raise SystemExit(f"::error::No final release is listed for all of {', '.join(listed) or 'none'}.")
     return final, max((version for version in common if version.pre and version > final), default=None)
 
 
