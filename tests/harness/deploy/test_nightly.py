@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import socket
-import stat
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -22,7 +21,16 @@ import yaml
 
 from harness.backends.kind.checks import find_kind
 from harness.binaries.cache import default_folder
-from tests.harness.deploy.workflow_runner import SUDO, FakeGitHub, WorkflowJob, workflow
+from tests.harness.deploy.workflow_runner import (
+    GH,
+    SUDO,
+    FakeGitHub,
+    WorkflowJob,
+    kept_issues,
+    program,
+    scheduled_run,
+    workflow,
+)
 from tests.harness.report.npm import ALLURE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,22 +52,6 @@ FEW = {
 ALLURE_STEP = "Write the Allure report"
 SETTINGS = {"Raise limits for six nodes": "it changes settings of this machine"}
 WORDS = ("name", "uses", "run")  # keys that name a step, in order of preference
-
-GH = f"""#!{sys.executable}
-import json, pathlib, sys
-file = pathlib.Path(__file__).with_name("issues.json")
-issues = json.loads(file.read_text()) if file.exists() else []
-match sys.argv[1:3]:
-    case ["issue", "list"]:
-        print(json.dumps([{{"number": number, "title": each[0]}} for number, each in enumerate(issues)]))
-    case ["issue", "create"]:
-        issues.append([sys.argv[3].removeprefix("--title="), sys.stdin.read()])
-    case ["issue", "comment"]:
-        issues[int(sys.argv[3])].append(sys.stdin.read())
-    case other:
-        assert other == ["label", "create"], other
-file.write_text(json.dumps(issues))
-"""
 
 
 def unreachable(*hosts: str) -> str:
@@ -122,7 +114,7 @@ class NightlyRuns:
             variables |= fresh_python(workspace.parent / f"{workspace.name}-tools")
             programs = variables["PATH"]
         variables["PATH"] = f"{self.folder}/bin:{programs}"
-        seen = {"github": github(night), "needs": {"kind": {"result": "success"}}}
+        seen = {"github": scheduled_run(night), "needs": {"kind": {"result": "success"}}}
         hosted = FakeGitHub(self.folder / "github", seen)
         return WorkflowJob(text, hosted, workspace, ROOT, matrix=matrix or {}, left_out=left, extra=variables)
 
@@ -137,9 +129,7 @@ class NightlyRuns:
 
     @property
     def issues(self) -> list[list[str]]:
-        """Return the title, text and comments of each issue."""
-        file = self.folder / "bin/issues.json"
-        return list(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+        return kept_issues(self.folder / "bin")
 
     def again_but(self, night: str, verdict: str) -> None:
         """Add a nightly run with the artifacts of the first one, but with another verdict on one requirement."""
@@ -151,28 +141,12 @@ class NightlyRuns:
         report.write_text(yaml.safe_dump(text), encoding="utf-8")
 
 
-def github(night: str) -> dict[str, Any]:
-    """Return the `github` context of a scheduled run. The run id is the number of the night."""
-    return {
-        "run_id": night,
-        "run_attempt": "1",
-        "event_name": "schedule",
-        "ref_name": "main",
-        "event": {"repository": {"default_branch": "main"}},
-        "token": "none",
-        "server_url": "https://github.example",
-        "repository": "acme/trafficdist",
-    }
-
-
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> NightlyRuns:
     """Return the state before the first nightly run."""
     folder = tmp_path_factory.mktemp("nights")
-    (folder / "bin").mkdir()
-    for name, text in {"gh": GH, "sudo": SUDO}.items():
-        (folder / "bin" / name).write_text(text, encoding="utf-8")
-        (folder / "bin" / name).chmod(stat.S_IRWXU)
+    program(folder / "bin", "gh", GH)
+    program(folder / "bin", "sudo", SUDO)
     return NightlyRuns(folder)
 
 
@@ -203,8 +177,8 @@ def test_a_job_installs_what_it_runs(nights: NightlyRuns, name: str, programs: t
     job.text = {"steps": [each for each in job.text["steps"] if {each.get(key) for key in WORDS} & {*wanted}]}
     job.run()
     assert job.told == dict.fromkeys(wanted, "ran")
-    for program in programs:
-        path = str(shutil.which(program, path=job.environment()["PATH"]))
+    for each in programs:
+        path = str(shutil.which(each, path=job.environment()["PATH"]))
         assert path.startswith(str(nights.folder))
         assert subprocess.run([path, "--version"], env=job.environment(), check=False, timeout=60).returncode == 0
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import stat
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -19,7 +18,16 @@ import yaml
 
 from harness.settings.options import BY_NAME
 from tests.harness.deploy.expressions import evaluate
-from tests.harness.deploy.workflow_runner import FakeGitHub, StepFailedError, WorkflowJob, workflow
+from tests.harness.deploy.workflow_runner import (
+    GH,
+    FakeGitHub,
+    StepFailedError,
+    WorkflowJob,
+    kept_issues,
+    program,
+    scheduled_run,
+    workflow,
+)
 
 pytest_plugins = ["pytester"]
 
@@ -62,20 +70,6 @@ match sys.argv[1:]:
         main()
 """
 
-GH = f"""#!{sys.executable}
-import json, pathlib, sys
-file = pathlib.Path(__file__).with_name("issues.json")
-issues = json.loads(file.read_text()) if file.exists() else []
-match sys.argv[1:3]:
-    case ["issue", "list"]:
-        print(json.dumps([{{"number": number, "title": each[0]}} for number, each in enumerate(issues)]))
-    case ["issue", "create"]:
-        issues.append([sys.argv[3].removeprefix("--title="), sys.stdin.read()])
-    case ["issue", "comment"]:
-        issues[int(sys.argv[3])].append(sys.stdin.read())
-file.write_text(json.dumps(issues))
-"""
-
 
 @dataclass
 class Nights:
@@ -88,17 +82,8 @@ class Nights:
     def job(self, name: str, needs: dict[str, Any], matrix: dict[str, str] | None = None) -> WorkflowJob:
         (self.folder / "bin/given.json").write_text(json.dumps(self.told), encoding="utf-8")
         workspace = self.folder / f"night-{self.number}" / f"{name}-{(matrix or {}).get('place', '')}"
-        github = {
-            "run_id": str(self.number),
-            "run_attempt": "1",
-            "event_name": "schedule",
-            "ref_name": "main",
-            "event": {"repository": {"default_branch": "main"}},
-            "token": "none",
-            "server_url": "https://github.example",
-            "repository": "acme/trafficdist",
-        }
-        hosted = FakeGitHub(self.folder / "github", {"github": github, "needs": needs})
+        seen = {"github": scheduled_run(str(self.number)), "needs": needs}
+        hosted = FakeGitHub(self.folder / "github", seen)
         path = f"{self.folder}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"
         extra = {"PATH": path, "PYTHONPATH": str(ROOT)}
         return WorkflowJob(
@@ -127,19 +112,15 @@ class Nights:
 
     @property
     def issues(self) -> list[list[str]]:
-        """The title, text and comments of each issue."""
-        file = self.folder / "bin/issues.json"
-        return list(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+        return kept_issues(self.folder / "bin")
 
 
 @pytest.fixture
 def nights(certify: Any, tmp_path: Path) -> Nights:
     """Return a repository before its first night. Each run has one requirement, KEP-1/passes."""
     folder = tmp_path / "nights"
-    (folder / "bin").mkdir(parents=True)
-    for name, text in {"trafficdist": TRAFFICDIST, "gh": GH}.items():
-        (folder / "bin" / name).write_text(text, encoding="utf-8")
-        (folder / "bin" / name).chmod(stat.S_IRWXU)
+    program(folder / "bin", "trafficdist", TRAFFICDIST)
+    program(folder / "bin", "gh", GH)
     shutil.copytree(certify("passes").folder, folder / "bin/run")
     report = yaml.safe_load((folder / "bin/run/report.yaml").read_text(encoding="utf-8"))
     next(test for test in report["tests"] if test["id"] == "KEP-1/passes")["verdict"] = "VERDICT"

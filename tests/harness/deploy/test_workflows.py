@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 import yaml
 
 from harness.settings.options import BY_NAME
-from tests.harness.deploy.workflow_runner import SUDO
+from tests.harness.deploy.workflow_runner import SUDO, program
 
 pytest_plugins = ["pytester"]
 
@@ -174,13 +173,6 @@ def run(text: str, folder: Path, **variables: str) -> int:
     environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
     command = ["bash", "-e", "-c", text]
     return subprocess.run(command, cwd=folder, env=environment | variables, check=False, timeout=100).returncode
-
-
-def program(folder: Path, name: str, text: str) -> None:
-    """Write an executable file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(text, encoding="utf-8")
-    (folder / name).chmod(stat.S_IRWXU)
 
 
 COMMAND = "from harness.commands.main import main; main()"

@@ -8,9 +8,12 @@ the language on this machine is used.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +42,50 @@ roots="AS_ROOT=yes PATH=${0%/*}/root:/usr/sbin:/usr/bin:/sbin:/bin"
 if [ $keep = yes ]; then exec env $roots "$@"; else exec env -i $roots "$@"; fi
 """
 """A sudo without root, with the environment of a GitHub runner. Folder `root` beside it may have fake programs."""
+
+GH = f"""#!{sys.executable}
+import json, pathlib, sys
+file = pathlib.Path(__file__).with_name("issues.json")
+issues = json.loads(file.read_text()) if file.exists() else []
+match sys.argv[1:3]:
+    case ["issue", "list"]:
+        print(json.dumps([{{"number": number, "title": each[0]}} for number, each in enumerate(issues)]))
+    case ["issue", "create"]:
+        issues.append([sys.argv[3].removeprefix("--title="), sys.stdin.read()])
+    case ["issue", "comment"]:
+        issues[int(sys.argv[3])].append(sys.stdin.read())
+    case other:
+        assert other == ["label", "create"], other
+file.write_text(json.dumps(issues))
+"""
+"""A gh that keeps issues in a file beside itself."""
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """Write an executable file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    (folder / name).chmod(stat.S_IRWXU)
+
+
+def kept_issues(programs: Path) -> list[list[str]]:
+    """Return the title, text and comments of each issue that `GH` in this folder keeps."""
+    file = programs / "issues.json"
+    return list(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+
+
+def scheduled_run(run_id: str) -> dict[str, Any]:
+    """Return the `github` context of a scheduled run."""
+    return {
+        "run_id": run_id,
+        "run_attempt": "1",
+        "event_name": "schedule",
+        "ref_name": "main",
+        "event": {"repository": {"default_branch": "main"}},
+        "token": "none",
+        "server_url": "https://github.example",
+        "repository": "acme/trafficdist",
+    }
 
 
 class StepFailedError(AssertionError):
