@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.settings.options import BY_NAME
 from tests.harness.deploy.expressions import evaluate
+from tests.harness.deploy.test_manifests import OF_COMMAND, options_of
 from tests.harness.deploy.workflow_runner import (
     GH,
     FakeGitHub,
@@ -240,5 +240,4 @@ def test_runs_name_options_that_exist() -> None:
         *script.partition("||")[0].split(),
         *(word for each in PLACES.values() for word in each["options"].split()),
     ]
-    of_command = {name for name, option in BY_NAME.items() if option.on_command_line}
-    assert {word.removeprefix("--") for word in words if word.startswith("--")} <= of_command
+    assert options_of(words) <= OF_COMMAND

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.settings.options import BY_NAME
+from tests.harness.deploy.test_manifests import OF_COMMAND, options_of
 from tests.harness.deploy.workflow_runner import SUDO, program
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[3]
-OF_COMMAND = {name for name, option in BY_NAME.items() if option.on_command_line}
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="unavailable: bash is not installed")
 
 
@@ -139,7 +138,7 @@ def test_nightly_runs_name_options_that_exist() -> None:
     _, _, words = script("kind", "Run").partition(" trafficdist run ")
     options = words.partition("||")[0].split()
     assert options[:2] == ["--backend", "kind"]
-    assert {word.removeprefix("--") for word in options if word.startswith("--")} <= OF_COMMAND
+    assert options_of(options) <= OF_COMMAND
 
 
 @pytest.mark.parametrize(
