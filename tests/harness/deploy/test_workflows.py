@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.harness.deploy.test_manifests import OF_COMMAND, options_of
-from tests.harness.deploy.workflow_runner import SUDO, program
+from tests.harness.deploy.workflow_runner import SUDO, program, workflow
 
 pytest_plugins = ["pytester"]
 
@@ -145,17 +145,17 @@ def test_nightly_runs_name_options_that_exist() -> None:
     ("name", "others"), [("nightly-kind.yml", {"kind"}), ("nightly-next.yml", {"versions", "judge"})]
 )
 def test_only_the_issue_job_of_nightly_runs_has_write_permission(name: str, others: set[str]) -> None:
-    workflow = yaml.safe_load((ROOT / ".github/workflows" / name).read_text(encoding="utf-8"))
-    assert workflow["permissions"] == {}
-    granted = {name: job["permissions"] for name, job in workflow["jobs"].items()}
+    nightly = workflow(name, ROOT)
+    assert nightly["permissions"] == {}
+    granted = {job: text["permissions"] for job, text in nightly["jobs"].items()}
     only_read = {each: {"contents": "read"} for each in others}
     assert granted == {**only_read, "changes": {"contents": "read", "issues": "write"}}
 
 
 def step(job: str, name: str) -> dict[str, Any]:
     """Return a step of the nightly workflow."""
-    loaded = yaml.safe_load((ROOT / ".github/workflows/nightly-kind.yml").read_text(encoding="utf-8"))
-    return dict(next(each for each in loaded["jobs"][job]["steps"] if each.get("name") == name))
+    steps = workflow("nightly-kind.yml", ROOT)["jobs"][job]["steps"]
+    return dict(next(each for each in steps if each.get("name") == name))
 
 
 def script(job: str, name: str) -> str:
