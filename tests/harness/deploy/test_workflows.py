@@ -54,6 +54,11 @@ def test_actions_of_others_are_named_by_commit() -> None:
     ] == []
 
 
+def versions_in_use() -> set[tuple[str, ...]]:
+    """Return the name, commit, major and minor version of each action of others."""
+    return {found.groups() for used in used_actions().values() if (found := BY_COMMIT.fullmatch(used))}
+
+
 ON_NODE_24 = {
     "actions/attest-build-provenance": (3, 0),
     "actions/cache": (5, 0),
@@ -68,14 +73,12 @@ ON_NODE_24 = {
 
 
 def test_actions_of_others_run_on_node_24() -> None:
-    parsed = [found.groups() for used in used_actions().values() if (found := BY_COMMIT.fullmatch(used))]
-    old = [each for each in parsed if (int(each[2]), int(each[3])) < ON_NODE_24[each[0]]]
-    assert old == []
+    assert [each for each in versions_in_use() if (int(each[2]), int(each[3])) < ON_NODE_24[each[0]]] == []
 
 
 def test_an_action_has_the_same_commit_everywhere() -> None:
-    parsed = {found.groups() for used in used_actions().values() if (found := BY_COMMIT.fullmatch(used))}
-    assert len(parsed) == len({name for name, *_ in parsed}), sorted(parsed)
+    used = versions_in_use()
+    assert len(used) == len({name for name, *_ in used}), sorted(used)
 
 
 ANSWERS = {
