@@ -91,7 +91,7 @@ def without_allure(folder: Path) -> dict[str, str]:
 
 def installing(job: Any) -> str:
     """Return the name of the step that installs the suite."""
-    return next(str(each.get("name", each["run"])) for each in job["steps"] if "pip install" in each.get("run", ""))
+    return next(str(each.get("name", each["run"])) for each in job["steps"] if ".ci/install" in each.get("run", ""))
 
 
 @dataclass(frozen=True)
