@@ -138,7 +138,7 @@ def test_workflows_load_modules_one_by_one() -> None:
 
 
 def test_nightly_runs_name_options_that_exist() -> None:
-    _, _, words = script("kind", "Run").partition(" trafficdist run ")
+    _, _, words = script("kind", "Run").partition(" .ci/judge results ")
     options = words.partition("||")[0].split()
     assert options[:2] == ["--backend", "kind"]
     assert options_of(options) <= OF_COMMAND
@@ -228,13 +228,18 @@ exit CODE
 """
 
 
+def judge(folder: Path, trafficdist: str, **variables: str) -> int:
+    """Run the step that judges a kind cluster, with a fake `trafficdist`. Return its exit code."""
+    (folder / ".ci").symlink_to(ROOT / ".ci")
+    program(folder / "bin", "sudo", SUDO)
+    program(folder / "bin", "trafficdist", trafficdist)
+    return run(script("kind", "Run"), folder, IMAGE="kindest/node", MODE="ipvs", **variables)
+
+
 @needs_bash
 @pytest.mark.parametrize(("code", "said"), [(0, 0), (1, 0), (10, 0), (11, 0), (4, 4), (12, 12)])
 def test_nightly_run_fails_only_when_it_is_unreliable(tmp_path: Path, code: int, said: int) -> None:
-    program(tmp_path / "bin", "sudo", SUDO)
-    program(tmp_path / "bin", "trafficdist", RUN.replace("CODE", str(code)))
-    given = {"IMAGE": "kindest/node", "MODE": "ipvs", "TRAFFICDIST_SEED": "7"}
-    assert run(script("kind", "Run"), tmp_path, **given) == said
+    assert judge(tmp_path, RUN.replace("CODE", str(code)), TRAFFICDIST_SEED="7") == said
     report = tmp_path / "results/report.yaml"
     assert report.exists() is (said == 0), "an unreliable report is not compared"
 
@@ -242,11 +247,9 @@ def test_nightly_run_fails_only_when_it_is_unreliable(tmp_path: Path, code: int,
 @needs_bash
 @pytest.mark.parametrize("folder", [True, False])
 def test_nightly_run_as_root_leaves_its_results_to_the_runner(tmp_path: Path, *, folder: bool) -> None:
-    program(tmp_path / "bin", "sudo", SUDO)
-    program(tmp_path / "bin", "trafficdist", "#!/bin/sh\n[ $FOLDER = no ] || mkdir results\n")
     program(tmp_path / "bin/root", "chown", '#!/bin/sh\necho "$@" > owned\n')
-    given = {"IMAGE": "kindest/node", "MODE": "ipvs", "FOLDER": "yes" if folder else "no"}
-    assert run(script("kind", "Run"), tmp_path, **given) == 0
+    trafficdist = "#!/bin/sh\n[ $FOLDER = no ] || mkdir results\n"
+    assert judge(tmp_path, trafficdist, FOLDER="yes" if folder else "no") == 0
     owned = tmp_path / "owned"
     said = owned.read_text(encoding="utf-8") if owned.exists() else ""
     assert said == (f"--recursive {os.getuid()} results\n" if folder else "")
