@@ -142,14 +142,12 @@ class Case:
         verb, _, rest = words.partition(" ")
         return f"kubectl -n {self.namespace} {verb} service {self.name} {rest}".rstrip()
 
-    def patch(self, spec: Object, of: str = "") -> str:
-        """Return the command that patches fields of the Service's spec, or of another object in its namespace."""
-        patch = json.dumps({"spec": spec}, separators=(",", ":"))
-        command = f"kubectl -n {self.namespace} patch {of or f'service {self.name}'} -p '{patch}'"
-        return self._does(command, "" if of else self._given_up(spec))
+    def patch(self, spec: Object) -> str:
+        """Return the command that patches fields of the Service's spec."""
+        return self.workloads.patch(f"service {self.name}", spec, self._given_up(spec))
 
-    def _does(self, command: str, effect: str) -> str:
-        if effect:
+    def _does(self, command: str, *effects: str) -> str:
+        if effect := "; ".join(filter(None, effects)):
             self._effects[command] = effect
         return command
 
@@ -241,7 +239,7 @@ class Case:
         old = {version for version, each in does.items() if each.annotation != "unused" and self.is_read(each, version)}
         if old and (needed := [name for name, each in cluster.nodes.items() if each.version in old]):
             lost += [f"kube-proxy uses no hints without it on {listed(needed)}"]
-        command = self._does(self.kubectl(f"annotate {keys}"), "; ".join(lost[not self.annotated :]))
+        command = self._does(self.kubectl(f"annotate {keys}"), *lost[not self.annotated :])
         return "; then ".join([*first, command])
 
     def is_read(self, behaviour: Behaviour, release: Version) -> bool:

@@ -69,7 +69,7 @@ def _evictions(case: Case) -> Iterator[Finding]:
         name, spec = each["metadata"]["name"], each.get("spec") or {}
         has_bound = spec.get("maxUnavailable") == 1 and "minAvailable" not in spec
         bound = {"maxUnavailable": 1, "minAvailable": None}
-        do = [] if has_bound else [case.patch(bound, f"poddisruptionbudget {name}")]
+        do = [] if has_bound else [case.workloads.patch(f"poddisruptionbudget {name}", bound)]
         if with_at_most(1, endpoints_by_zone(case)):
             closed = shut_out(case, names)
             some = case.workloads.refusing(names) != sorted(names)

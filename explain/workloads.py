@@ -63,7 +63,7 @@ class Workloads:
     """The workloads that own the pods of a Service.
 
     `selector` and `pods` are those of the Service, `names` the names of its endpoints, and `unread` those among them
-    that were not read. `does` registers the side effect of a part of a fix.
+    that were not read. `does` registers the side effects of a part of a fix.
     """
 
     namespace: str
@@ -72,7 +72,7 @@ class Workloads:
     names: set[str]
     unread: set[str]
     cluster: Cluster
-    does: Callable[[str, str], str]
+    does: Callable[..., str]
 
     @cached_property
     def _read(self) -> dict[str, Object]:
@@ -156,14 +156,13 @@ class Workloads:
         if name and kind not in _SCALABLE:
             return f"let {name} run {replicas} pods"
         there = max(len(self.pods), len(self.names))
-        effects = [
+        return self.does(
+            f"kubectl -n {self.namespace} scale {name or 'deployment/NAME'} --replicas={replicas}",
             f"the workload then has {replicas} pods (before: {had})" if had else "",
             "a workload of which only one pod may run must not be scaled" * (there == (had or 1) == 1),
             "a Deployment that owns the ReplicaSet undoes this" * (kind == "replicaset"),
             managers(self.head.obj),
-        ]
-        command = f"kubectl -n {self.namespace} scale {name or 'deployment/NAME'} --replicas={replicas}"
-        return self.does(command, "; ".join(filter(None, effects)))
+        )
 
     def _bound(self, autoscaler: Object, replicas: int) -> str:
         spec, name = autoscaler["spec"], autoscaler["metadata"]["name"]
@@ -176,18 +175,18 @@ class Workloads:
         effect = f"the autoscaler then runs {replicas} pods at least (before: {least})"
         if most < replicas:
             effect = f"the autoscaler then always runs {replicas} pods (before: {least} to {most})"
-        effect = "; ".join(filter(None, [effect, managers(autoscaler)]))
-        return self._patch(f"horizontalpodautoscaler {name}", bounds, effect)
+        return self.patch(f"horizontalpodautoscaler {name}", bounds, effect, managers(autoscaler))
 
-    def _patch(self, of: str, spec: Object, effect: str) -> str:
+    def patch(self, of: str, spec: Object, *effects: str) -> str:
+        """Return the command that patches fields of the spec of an object in the namespace."""
         patch = json.dumps({"spec": spec}, separators=(",", ":"))
-        return self.does(f"kubectl -n {self.namespace} patch {of} -p '{patch}'", effect)
+        return self.does(f"kubectl -n {self.namespace} patch {of} -p '{patch}'", *effects)
 
     def one_by_one(self, deployment: str) -> str:
         """Return the command that lets a Deployment start a new pod before an old pod ends."""
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-        effects = ["old and new pods then run at the same time", managers(self._read.get(deployment, {}))]
-        return self._patch(deployment, {"strategy": strategy}, "; ".join(filter(None, effects)))
+        effect = "old and new pods then run at the same time"
+        return self.patch(deployment, {"strategy": strategy}, effect, managers(self._read.get(deployment, {})))
 
     @property
     def gradual(self) -> list[str]:
@@ -204,8 +203,7 @@ class Workloads:
         said = f"in the pod template of {' and of '.join(has) or 'the workload'}"
         effects = [effect for each in known for effect in (_on_change(each, self.namespace), managers(each.obj))]
         at_once = not known or any(each.strategy in {"", "Recreate"} for each in known)
-        every = "a changed pod template replaces all pods" * at_once
-        return self.does(said, "; ".join(filter(None, [every, *effects])))
+        return self.does(said, "a changed pod template replaces all pods" * at_once, *effects)
 
     @property
     def restart(self) -> str:
