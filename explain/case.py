@@ -166,11 +166,11 @@ class Case:
     def also(self, finding: Finding) -> Finding:
         """Return a copy of a finding whose `also` includes the side effects of the commands in its fix."""
         remedy = finding.remedy or finding.cause.remedy
-        known = [(remedy.index(part), effect) for part, effect in self._effects.items() if part in remedy]
-        effects = [effect for _, effect in sorted(known, key=lambda each: each[0])]
-        changed = re.search(rf"(patch|annotate|label) service {self.name} (?!trafficdist)", remedy)
-        effects += [managers(self.service)] if changed else []
-        return replace(finding, also="; ".join(dict.fromkeys(filter(None, [finding.also, *effects]))))
+        parts = sorted((part for part in self._effects if part in remedy), key=remedy.index)
+        effects = [finding.also, *(self._effects[part] for part in parts)]
+        if re.search(rf"(patch|annotate|label) service {self.name} (?!trafficdist)", remedy):
+            effects.append(managers(self.service))
+        return replace(finding, also="; ".join(dict.fromkeys(filter(None, effects))))
 
     def again(self, spec: Object) -> str:
         """Return the command that deletes the Service, and recreates it with these fields and a new cluster IP."""
@@ -195,9 +195,6 @@ class Case:
         stay = [each for each in ill if each.get("nodeName") in nodes and not condition(each, "terminating")]
         look = [self.describe(stay)] if stay else []
         return look + [self.sync] * any(each in nodes for each in self.unlisted.values())
-
-    def further(self, resource: str) -> list[Object]:
-        return self.cluster.further[resource, self.namespace]
 
     def patch_slice(self, name: str, changes: Sequence[Object]) -> str:
         patch = json.dumps(changes, separators=(",", ":"))

@@ -192,10 +192,10 @@ class Cluster:
 
     def _refusals(self, rules: str) -> Mapping[str, str]:
         """Return the nodes that take no pods with these values of `scheduling.RULES`, each with the reason."""
-        spec, nodes = dict(zip(RULES, json.loads(rules), strict=True)), self.node_objects
+        spec = dict(zip(RULES, json.loads(rules), strict=True))
         if "nodes" in self.objects.unread:
             return {}
-        found = {name: refusal(spec, nodes[name], ready=each.ready) for name, each in self.nodes.items()}
+        found = {name: refusal(spec, self.node_objects[name], ready=each.ready) for name, each in self.nodes.items()}
         return {name: why for name, why in found.items() if why}
 
     @cached_property

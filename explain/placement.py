@@ -37,7 +37,7 @@ def endpoints_by_zone(case: Case) -> Zones:
 def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
     """Yield each PodDisruptionBudget that permits evicting all pods of a zone, with the allowed evictions and zones."""
     zones = endpoints_by_zone(case)
-    for each in case.further("poddisruptionbudgets"):
+    for each in case.cluster.further["poddisruptionbudgets", case.namespace]:
         allowed = _allowed(each, sum(map(len, zones.values())))
         if _selects(each, case) and (names := with_at_most(allowed, zones)):
             yield each, allowed, names
@@ -112,7 +112,8 @@ def spread(case: Case, zones: Sequence[str]) -> str:
 
 
 def _run(case: Case, zones: Sequence[str]) -> str:
-    desired, workloads = int(case.workloads.head.spec.get("replicas") or 0), case.workloads
+    workloads = case.workloads
+    desired = int(workloads.head.spec.get("replicas") or 0)
     if desired >= wanted(case) > pods(case):
         look = f"kubectl -n {case.namespace} get pods -l {case.selector} -o wide"
         return f"find out why {many(desired - pods(case), 'pod', 'is/are')} missing: {look}"
@@ -142,7 +143,8 @@ def keeping(case: Case, losing: Iterable[str] = ()) -> str:
 
 def shut_out(case: Case, zones: Sequence[str]) -> str:
     """Return advice on letting pods start in those of these zones where none can. "" if there are none."""
-    shut, refusals = case.workloads.refusing(zones), case.workloads.refusals
+    shut = case.workloads.refusing(zones)
+    refusals = case.workloads.refusals
     here = [name for name, each in case.cluster.nodes.items() if each.zone in shut]
     reasons = {why: [each for each in here if refusals[each] == why] for why in refusals.values()}
     why = ", ".join(f"{many(names, '', 'is/are')} {why}" for why, names in reasons.items() if names)
@@ -167,14 +169,15 @@ def template(case: Case) -> str:
         f"topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, "
         f"labelSelector: {{matchLabels: {{{selector}}}}}{count}}}]"
     )
-    other = any(True for each in workloads.movable for spec in each.specs for _ in constraints(spec))
+    other = any(any(constraints(spec)) for each in workloads.movable for spec in each.specs)
     workloads.does(constraint, "it replaces the constraint for zones in the pod template" * other)
     return f"{label}{workloads.in_template(spread_out)}: {constraint}"
 
 
 def admit(case: Case, names: Iterable[str]) -> str:
     """Return advice on running pods of a DaemonSet on these nodes, or "" if each node has a ready pod."""
-    there, head = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}, case.workloads.head
+    head = case.workloads.head
+    there = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}
     ill = [each["metadata"]["name"] for name, each in there.items() if name in names and not is_pod_ready(each)]
     groups: dict[tuple[str, ...], list[str]] = {}
     spec: Object = head.pods[0]["spec"] if head.pods else {}

@@ -24,7 +24,8 @@ def _sending(obj: Object) -> Iterator[str]:
 
 
 def choosers(case: Case) -> Iterator[Finding]:
-    ingresses = [each for each in case.further("ingresses") if case.name in _backends(each)]
+    of_namespace = case.cluster.further["ingresses", case.namespace]
+    ingresses = [each for each in of_namespace if case.name in _backends(each)]
     if case.has_tcp:  # meshes and ingress controllers take no other protocol
         keys = texts("proxy_bypass")["pods"]
         names = {keys[key] for key in keys if case.cluster.with_label(case.namespace, key)}

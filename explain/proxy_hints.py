@@ -29,6 +29,7 @@ The kinds mean: gate ServiceTopology on, old kube-proxy, node without zone, zone
 """
 
 _GATES = ("TopologyAwareHints", "ServiceTrafficDistribution", "PreferSameTrafficDistribution")
+_BY_ZONE = {"zone", "strict"}  # of `Follows`: no hints for nodes
 _IN_PROXY = "in featureGates of kube-proxy's configuration, and restart it"
 
 
@@ -47,7 +48,7 @@ def faults(case: Case, question: ServicePorts) -> dict[Fault, set[str]]:
     for name in (name for each in question.routes if each.short in {"crosses", "misses"} for name in each.nodes):
         node, here, mine = cluster.nodes[name], by_node and name in hosts, list[Fault]()
         follows = node.program.of(case.service).follows
-        if follows in {"none", "name"} or (by_node and here and follows in {"zone", "strict"}):
+        if follows in {"none", "name"} or (by_node and here and follows in _BY_ZONE):
             continue  # see `implementations`
         if cluster.behaviour(node.version).keys_alone:
             found["gate", ""].add(name)
@@ -155,7 +156,8 @@ def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: It
     nodes = [case.cluster.nodes[each] for each in names]
     releases = "; ".join(sorted({*map(_release, nodes)})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
-    remedy, seen = f"upgrade kube-proxy on {listed(names)} to {_target(case, needed)}", list[str]()
+    remedy = f"upgrade kube-proxy on {listed(names)} to {_target(case, needed)}"
+    seen = list[str]()
     for gate in (name for name in gates if GATES[name].on_by_default == int(needed[2:])):
         if all(GATES[gate].exists(each.version[1]) for each in nodes):
             seen = [f"{gate} is off by default, and neither metrics nor settings of these proxies enable it"]
@@ -166,40 +168,42 @@ def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: It
 def implementations(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     """Yield findings about service proxies other than kube-proxy, with their nodes."""
     for one, nodes in case.cluster.others.items():
-        each, probe = one.of(case.service), f"trafficdist explain {case.namespace}/{case.name} --probe"
-        values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
+        each = one.of(case.service)
+        values = {"title": each.title, "when": f" {each.when}".rstrip(), "does": each.does}
         values["count"] = many(len(nodes), "node")
         mine = [replace(route, nodes=on) for route in of_all if (on := tuple(sorted({*route.nodes} & {*nodes})))]
         yield from _of_policies(case, each, [route for route in mine if route.clients == "internal"], values)
         lost = [route for route in mine if route.because.endswith(STRICT)]
         if case.wish not in {"node", "zone", "cpu"} and not lost:
             continue
-        but, by_zone = f", {'but' if each.reads == 'field' else 'and'} {each.refused}", {"zone", "strict"}
-        so = but if each.refused else "" if each.reads else _SO
-        so = ", and no hints for nodes of this Service" if case.wish == "node" and each.follows in by_zone else so
-        values["so"] = f"; this release {STRICT}" if lost else so
-        known = found("not-kube-proxy", nodes=nodes, remedy=each.remedy(case.ask("PreferClose"), probe), **values)
+        remedy = each.remedy(case.ask("PreferClose"), f"trafficdist explain {case.namespace}/{case.name} --probe")
+        values["so"] = f"; this release {STRICT}" if lost else _so(case, each)
+        known = found("not-kube-proxy", nodes=nodes, remedy=remedy, **values)
         if failing := nodes_of_routes(lost, lambda route: route.fails):
             yield replace(known, nodes=failing).weighing(FAILS)
-        if each.follows not in ({"all", "each"} | (set() if case.wish == "node" else by_zone)):
+        if each.follows not in {"all", "each", *(() if case.wish == "node" else _BY_ZONE)}:
             yield known
         elif not failing:
             yield known.weighing(NOTE)
 
 
 def _of_policies(case: Case, program: ProxyProgram, routes: Sequence[Route], values: Object) -> Iterator[Finding]:
-    since, asked = program.follows_policies_since, case.wish == "local"
+    since = program.follows_policies_since
+    asked = case.wish == "local"
     does = "ignores internalTrafficPolicy" if asked else "applies externalTrafficPolicy to cluster IPs as well"
     said = {**values, "does": f"{does}, as all releases before {since} do", "so": ""}
-    wrong = nodes_of_routes(
-        routes, lambda each: each.short == "misses" if asked else each.fails and "Local" in each.because
-    )
-    if since and wrong:
+    bad = [each for each in routes if (each.short == "misses" if asked else each.fails and "Local" in each.because)]
+    if since and (wrong := nodes_of_routes(bad)):
         known = found("not-kube-proxy", nodes=wrong, remedy=f"upgrade {program.name} to {since} or newer", **said)
         yield known if asked else known.weighing(FAILS)
 
 
-_SO = ", so the table holds there only if it follows hints as kube-proxy does"
+def _so(case: Case, program: ProxyProgram) -> str:
+    if case.wish == "node" and program.follows in _BY_ZONE:
+        return ", and no hints for nodes of this Service"
+    if program.refused:
+        return f", {'but' if program.reads == 'field' else 'and'} {program.refused}"
+    return "" if program.reads else ", so the table holds there only if it follows hints as kube-proxy does"
 
 
 def _release(node: Node) -> str:
@@ -261,12 +265,11 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
 
 def _one_by_one(case: Case) -> str:
     workloads = case.workloads
-    kind = workloads.head.kind
-    if kind == "daemonset":
+    if workloads.head.kind == "daemonset":
         return f"in {workloads.head.name}: updateStrategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}}"
-    if not kind and not workloads.is_bare:
+    if not workloads.head.name and not workloads.is_bare:
         return ""
-    patch = [workloads.one_by_one(each) for each in workloads.each if each.startswith("deployment/")]
+    patch = [workloads.one_by_one(each) for each in workloads.each.values() if each.kind == "deployment"]
     stay = workloads.is_spread() or workloads.own_claims or workloads.stuck
     return "; and, ".join([*patch, *([] if stay else [keeping(case) + template(case)])]) or "wait for new pods"
 

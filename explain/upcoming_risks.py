@@ -21,26 +21,26 @@ def outlook(case: Case) -> Iterator[Finding]:
 
 
 def _autoscaler(case: Case, zones: Zones) -> Iterator[Finding]:
-    autoscaler, workload = case.workloads.autoscaler, case.workloads.head.name
-    least = (autoscaler or {"spec": {"minReplicas": len(zones)}})["spec"].get("minReplicas", 1)
-    if autoscaler and least < len(zones):
-        values = {"name": autoscaler["metadata"]["name"], "workload": workload, "zones": len(zones)}
+    autoscaler = case.workloads.autoscaler
+    if autoscaler and (least := autoscaler["spec"].get("minReplicas", 1)) < len(zones):
+        values = {"name": autoscaler["metadata"]["name"], "workload": case.workloads.head.name, "zones": len(zones)}
         patch = case.workloads.scale(wanted(case))
         yield found("autoscaler-below-zones", least=many(least, "pod"), patch=patch, **values)
 
 
 def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
     for each in (one for one in case.workloads.each.values() if one.obj and one.kind == "deployment"):
-        workload, patch = each.name, case.workloads.one_by_one(each.name)
+        patch = case.workloads.one_by_one(each)
         if (each.spec.get("strategy") or {}).get("type") == "Recreate":
-            yield found("recreate-empties-all-zones", workload=workload, patch=patch)
+            yield found("recreate-empties-all-zones", workload=each.name, patch=patch)
             continue
-        most, (updated, pods) = _most_unavailable(each.spec, zones), _progress(each.obj)
+        most = _most_unavailable(each.spec, zones)
+        updated, pods = _progress(each.obj)
         status = each.obj.get("status")
         if (updated < pods or not status) and (names := with_at_most(most, zones)):
             evidence = [f"{updated} of {many(pods, 'pod')} updated"] if status else []
             has = "has begun and may take" if status else "would take up to"
-            values = {"workload": workload, "has": has, "most": many(most, "pod"), "patch": patch}
+            values = {"workload": each.name, "has": has, "most": many(most, "pod"), "patch": patch}
             values |= {"zones": many(names, "zone", "has/have"), "unread": "" if status else _NO_STATUS}
             yield found("rollout-may-empty-a-zone", nodes=_nodes(case, names), evidence=evidence, **values)
 

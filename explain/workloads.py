@@ -76,8 +76,9 @@ class Workloads:
 
     @cached_property
     def _read(self) -> dict[str, Object]:
-        known, kinds = self.cluster.further, ("deployment", "statefulset", "replicaset")
-        return {f"{kind}/{one['metadata']['name']}": one for kind in kinds for one in known[f"{kind}s", self.namespace]}
+        kinds = ("deployment", "statefulset", "replicaset")
+        read = {kind: self.cluster.further[f"{kind}s", self.namespace] for kind in kinds}
+        return {f"{kind}/{one['metadata']['name']}": one for kind, found in read.items() for one in found}
 
     @cached_property
     def each(self) -> Mapping[str, Workload]:
@@ -86,12 +87,12 @@ class Workloads:
         for one in self.pods:
             if owner := self.owner(one):
                 pods[owner].append(one)
-        if not pods:
-            wanted, known = self.selector.items(), [each for each in self._read if each.startswith("deployment/")]
-            mine = [each for each in known if wanted and wanted <= _labels_of_pods(self._read[each]).items()]
+        if not pods and (wanted := self.selector.items()):
+            deployments = {name: one for name, one in self._read.items() if name.startswith("deployment/")}
+            mine = [name for name, one in deployments.items() if wanted <= _labels_of_pods(one).items()]
             pods.update({name: [] for name in mine if len(mine) == 1})
-        order = sorted(sorted(pods), key=lambda name: name.partition("/")[0] not in _SCALABLE)
-        return {name: Workload(name, self._read.get(name, {}), pods[name]) for name in order}
+        found = [Workload(name, self._read.get(name, {}), of_one) for name, of_one in pods.items()]
+        return {one.name: one for one in sorted(found, key=lambda one: (one.kind not in _SCALABLE, one.name))}
 
     @property
     def head(self) -> Workload:
@@ -144,7 +145,7 @@ class Workloads:
         return self._autoscaled.get(self.head.name)
 
     def scale(self, replicas: int) -> str:
-        """Return the fix that scales the first workload, or "" if it has enough pods or no number of pods."""
+        """Return the fix that scales the first workload, or its autoscaler. "" if it has enough pods or no number."""
         replicas -= sum(len(one.pods) or 1 for one in [*self.each.values()][1:])
         if self.autoscaler is not None:
             return self._bound(self.autoscaler, replicas)
@@ -182,16 +183,16 @@ class Workloads:
         patch = json.dumps({"spec": spec}, separators=(",", ":"))
         return self.does(f"kubectl -n {self.namespace} patch {of} -p '{patch}'", *effects)
 
-    def one_by_one(self, deployment: str) -> str:
+    def one_by_one(self, deployment: Workload) -> str:
         """Return the command that lets a Deployment start a new pod before an old pod ends."""
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
         effect = "old and new pods then run at the same time"
-        return self.patch(deployment, {"strategy": strategy}, effect, managers(self._read.get(deployment, {})))
+        return self.patch(deployment.name, {"strategy": strategy}, effect, managers(deployment.obj))
 
     @property
     def gradual(self) -> list[str]:
         """The commands without which a restart ends all pods at once: those for Deployments with strategy Recreate."""
-        return [self.one_by_one(one.name) for one in self.movable if one.strategy == "Recreate" and not self.stuck]
+        return [self.one_by_one(one) for one in self.movable if one.strategy == "Recreate" and not self.stuck]
 
     def in_template(self, owners: Iterable[str]) -> str:
         """Return a phrase that names the pod templates in which to change these workloads."""
@@ -235,16 +236,18 @@ class Workloads:
         return ""
 
     def _of_replica_set(self, name: str, labels: Mapping[str, str]) -> str:
-        """Return the owner of a ReplicaSet. Its hash shows a Deployment, or another owner if Deployments were read."""
-        of, _, suffix = name.rpartition("-")
-        has_hash, deployment, own = suffix == labels.get("pod-template-hash"), f"deployment/{of}", f"replicaset/{name}"
+        """Return the owner of a ReplicaSet, or its own name. Without the object, the hash in its name shows it."""
+        own = f"replicaset/{name}"
         if (known := self._read.get(own)) is not None:
             return owner_of(known) or own
+        start, _, suffix = name.rpartition("-")
+        deployment = f"deployment/{start}"
+        has_hash = suffix == labels.get("pod-template-hash")
         read = "deployments" in self.cluster.objects.further
         guessed = not read and (has_hash or deployment in self._autoscaled)
         if guessed or deployment in self._read:
             return deployment
-        return f"{_UNKNOWN}/{name}" if has_hash else own
+        return f"{_UNKNOWN}/{name}" if has_hash else own  # another program made it, as no Deployment has this name
 
 
 def _claims(spec: Object) -> set[str]:
@@ -270,7 +273,7 @@ def _on_change(workload: Workload, namespace: str) -> str:
 
 def owner_of(obj: Object) -> str:
     """Return the owner that controls an object, like "deployment/web", or ""."""
-    owners = obj["metadata"].get("ownerReferences") or ()
+    owners = (obj.get("metadata") or {}).get("ownerReferences") or ()
     return next((f"{each['kind'].lower()}/{each['name']}" for each in owners if each.get("controller")), "")
 
 
@@ -279,7 +282,7 @@ def managers(obj: Object) -> str:
     metadata = obj.get("metadata") or {}
     marks = {*(metadata.get("labels") or {}).items(), *(metadata.get("annotations") or {}).items()}
     known = [name for name, key in _MARKS.items() if any(key in f"{one}={value}" for one, value in marks)]
-    known += [owner_of(obj)] if metadata and owner_of(obj) else []
+    known += filter(None, [owner_of(obj)])
     return f"{' and '.join(known)} may undo this, so change it there as well" * bool(known)
 
 
