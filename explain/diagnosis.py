@@ -195,8 +195,8 @@ def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[R
 
 def _described(one: Object) -> str:
     named = [f"{each.get('name') or repr('')} {each.get('port', '?')}" for each in one.get("ports") or ()]
-    what, count = f"{one['addressType']}, ports {', '.join(named) or 'none'}", len(one.get("endpoints") or ())
-    return f"slice {one['metadata']['name']}: {what}, {many(count, 'endpoint')}"
+    count = many(len(one.get("endpoints") or ()), "endpoint")
+    return f"slice {one['metadata']['name']}: {one['addressType']}, ports {', '.join(named) or 'none'}, {count}"
 
 
 def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:

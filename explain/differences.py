@@ -52,8 +52,8 @@ def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Ro
 
 def _example(node: str, was: "Mapping[str, Place]", now: "Mapping[str, Place]") -> str:
     label = next(each for each in sorted(was.keys() | now.keys()) if was.get(each) != now.get(each))
-    both, far = (was.get(label), now.get(label)), ", with endpoints of other zones"
-    used = [f"{one[0]}{far * one[1]}" if one else "no such port" for one in both]
+    far = ", with endpoints of other zones"
+    used = [f"{one[0]}{far * one[1]}" if one else "no such port" for one in (was.get(label), now.get(label))]
     return f"{node} {label} used {used[0]}, and uses {used[1]}"
 
 

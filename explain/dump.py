@@ -78,8 +78,9 @@ def read(source: str) -> Objects:
     control_plane = [each for each in pods if is_of(each, API_SERVER, CONTROLLER)]
     of_proxies = [each for each in found["configmaps"] if each["metadata"]["name"].startswith(PROXY)]
     gates = {**configured_gates([*proxies, *control_plane], of_proxies), **_gates(folder / "gates.json")}
-    others = (*objects.FURTHER, "replicasets")  # which the API is not asked for
-    further = {name: found[name] for name in others if found[name]}
+    further = {
+        name: found[name] for name in (*objects.FURTHER, "replicasets") if found[name]
+    }  # the latter in dumps only
     roles: dict[str, Any] = {"proxies": proxies, "configs": configs, "control_plane": control_plane}
     return Objects(version, **kept, **roles, unread=unread, gates=gates, further=further, at=at)
 

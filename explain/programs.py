@@ -69,9 +69,9 @@ class ProxyProgram:
     def of(self, service: Object) -> "ProxyProgram":
         """Return a copy in which `follows` and `refused` are set for this Service."""
         annotations = service["metadata"].get("annotations") or {}
-        value, mode = annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)), TOPOLOGY_MODE
+        value = annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE))
         if self.name == "Calico eBPF" and self.reads == "all":
-            return replace(self, follows="zone" if annotations.get(mode) in _AUTO else "each")
+            return replace(self, follows="zone" if annotations.get(TOPOLOGY_MODE) in _AUTO else "each")
         if self.name == "Calico eBPF" and self.reads == "zone":
             return replace(self, follows="strict" if value in _AUTO else "none")
         if self.name != "Cilium" or not self.reads:
@@ -115,10 +115,9 @@ class ProxyProgram:
         """Return commands that make the program use hints, such as `set_field` for PreferClose, or else `probe`."""
         if self.name == "Cilium" and not self.reads:
             return f"kubectl -n kube-system get configmap {CILIUM_CONFIG} -o yaml; or {probe}"
-        strict = self.name == "Cilium" and self.follows == "strict"
-        upgrade = (
-            "upgrade Cilium to 1.18.1 or newer" if strict else f"upgrade Cilium, or {set_field}" * bool(self.refused)
-        )
+        upgrade = f"upgrade Cilium, or {set_field}" * bool(self.refused)
+        if self.name == "Cilium" and self.follows == "strict":
+            upgrade = "upgrade Cilium to 1.18.1 or newer"
         return "; then ".join(filter(None, [self.switch_on, upgrade])) or probe
 
 

@@ -267,7 +267,7 @@ def _one_by_one(case: Case) -> str:
     workloads = case.workloads
     if workloads.head.kind == "daemonset":
         return f"in {workloads.head.name}: updateStrategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}}"
-    if not workloads.head.name and not workloads.is_bare:
+    if not workloads.head.kind and not workloads.is_bare:
         return ""
     patch = [workloads.one_by_one(each) for each in workloads.each.values() if each.kind == "deployment"]
     stay = workloads.is_spread() or workloads.own_claims or workloads.stuck

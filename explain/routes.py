@@ -121,7 +121,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
             port = known
             if program.follows_policies_since:
                 port = replace(known, internal_local=program.name == "kube-router" and known.external_local)
-            seen = [*_seen(program, endpoints, place)]
+            seen = _seen(program, endpoints, place)
             decision = decide(port, seen, place, cluster.behaviour(one.version, program.follows))
             outside = decision.outside if port.external_local else None
             if is_old(one.version, cluster) and decision.cluster_ip.reason.startswith("internalTrafficPolicy"):
@@ -147,11 +147,11 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
     return found
 
 
-def _seen(program: ProxyProgram, endpoints: Sequence[Endpoint], place: OwnNode) -> Iterable[Endpoint]:
+def _seen(program: ProxyProgram, endpoints: Sequence[Endpoint], place: OwnNode) -> Sequence[Endpoint]:
+    """Return the endpoints among which the program chooses on a node as kube-proxy does."""
     match program.follows:
         case "name":
-            on = (frozenset({each.node} - {""}) for each in endpoints)
-            return [each._replace(zone_hints=frozenset(), node_hints=next(on)) for each in endpoints]
+            return [one._replace(zone_hints=frozenset(), node_hints=frozenset({one.node} - {""})) for one in endpoints]
         case "strict" if place.zone:
             return [each for each in endpoints if not each.zone_hints or place.zone in each.zone_hints]
         case "each":

@@ -95,8 +95,8 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
     if field in {"PreferSameZone", "PreferSameNode"}:
         newer = _newer(34, "PreferSameTrafficDistribution", features)
     remedy = case.ask() if features.enabled("ServiceTrafficDistribution") else newer
-    if field == "PreferSameNode":  # which no older value means
-        remedy = f"{newer}; or {remedy}" if remedy != newer else newer
+    if field == "PreferSameNode" and remedy != newer:  # no older value means the same
+        remedy = f"{newer}; or {remedy}"
     seen = case.cluster.controller_image or case.cluster.objects.version
     says = decided_by.reason if seen else f"{decided_by.reason}, if it is of the release of {case.cluster.known_by}"
     return found("value-unknown-to-the-controller", says, remedy=remedy)
