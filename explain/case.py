@@ -10,7 +10,7 @@ from functools import cached_property
 from explain.causes import SHOWN, Finding, Prediction, listed, many, texts
 from explain.cluster import Cluster
 from explain.programs import UPGRADES
-from explain.requested_topology import KEYS, OFF, wish_of
+from explain.requested_topology import AUTO, KEYS, OFF, wish_of
 from explain.routes import Route
 from explain.workloads import Workloads, managers
 from harness.api.client import Object
@@ -62,7 +62,7 @@ class Case:
         self.namespace, self.name = service["metadata"]["namespace"], service["metadata"]["name"]
         self.decided_by: Mechanism = mechanism(service, cluster.features)
         self.annotation = topology_annotation(service, cluster.features)
-        self.annotated = self.annotation[1] in {"Auto", "auto"}
+        self.annotated = self.annotation[1] in AUTO
         self.events = tuple(cluster.events(service))
         self.endpoints = endpoints_of(slices)
         self._managed_fields = [each for one in slices for each in one["metadata"].get("managedFields") or ()]
@@ -208,9 +208,13 @@ class Case:
         features = self.cluster.features
         if not value and not features.enabled("ServiceTrafficDistribution"):
             return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")
-        same = features.enabled("PreferSameTrafficDistribution") and self.cluster.knows("PreferSameZone")
-        same_zone = "PreferSameZone" if same else "PreferClose"
-        return self.patch({"trafficDistribution": value or same_zone}) + ("" if value else self.switch_on)
+        return self.patch({"trafficDistribution": value or self._zone_value}) + ("" if value else self.switch_on)
+
+    @property
+    def _zone_value(self) -> str:
+        """The newest value of trafficDistribution for the zone that the controller and all service proxies know."""
+        same = self.cluster.features.enabled("PreferSameTrafficDistribution") and self.cluster.knows("PreferSameZone")
+        return "PreferSameZone" if same else "PreferClose"
 
     @property
     def switch_on(self) -> str:
@@ -226,7 +230,7 @@ class Case:
     def _unannotate(self, field: str | None) -> str:
         (key, _), cluster = self.annotation, self.cluster
         annotations = self.service["metadata"].get("annotations") or {}
-        also = [each for each in KEYS if each != key and self.annotated and annotations.get(each) in {"Auto", "auto"}]
+        also = [each for each in KEYS if each != key and self.annotated and annotations.get(each) in AUTO]
         keys = " ".join(f"{each}-" for each in (key, *also))
         bare = {"metadata": {}, "spec": {**self.spec, "trafficDistribution": field}}
         need = [each for each in cluster.others if each.of(self.service).follows != "none" == each.of(bare).follows]
@@ -244,7 +248,7 @@ class Case:
         if not behaviour.zone_hints or behaviour.annotation == "unused":
             return behaviour.zone_hints
         value = topology_annotation(self.service, Features(release))[1]
-        return value in {"Auto", "auto"} if behaviour.annotation == "auto" else value not in OFF
+        return value in AUTO if behaviour.annotation == "auto" else value not in OFF
 
     @property
     def by_field(self) -> str:
@@ -253,9 +257,8 @@ class Case:
             return "use Kubernetes 1.31 or newer, and spec.trafficDistribution instead of the annotation"
         if self.spec.get("trafficDistribution") or self.cluster.is_deaf:
             return self.unannotate
-        field = "PreferSameZone" if "PreferSameZone" in self.ask() else "PreferClose"
-        before, then = self._unannotate(field), self.switch_on
-        return f"{before}; {self.ask(field)}{'' if then.removeprefix('; then ') in before else then}"
+        before, then = self._unannotate(self._zone_value), self.switch_on
+        return f"{before}; {self.ask(self._zone_value)}{'' if then.removeprefix('; then ') in before else then}"
 
     @property
     def selector(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from explain.components import PROXY
-from explain.requested_topology import OFF
+from explain.requested_topology import AUTO, OFF
 from harness.api.client import Object
 from harness.checks.service_proxies import Reads, recognise
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
@@ -18,7 +18,6 @@ from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 CILIUM_CONFIG = "cilium-config"
 CILIUM_SETTINGS = ("enable-service-topology", "kube-proxy-replacement")
 _ARGUMENT, _VARIABLE = "--run-service-proxy", "FELIX_BPFENABLED"  # of kube-router and Calico
-_AUTO = {"Auto", "auto"}
 
 _BESIDE = {"Cilium", "GKE Dataplane V2", "Antrea", "OVN-Kubernetes"}
 """The programs that translate cluster IPs for pods, whether kube-proxy runs or not (cilium/cilium#16197)."""
@@ -71,9 +70,9 @@ class ProxyProgram:
         annotations = service["metadata"].get("annotations") or {}
         value = annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE))
         if self.name == "Calico eBPF" and self.reads == "all":
-            return replace(self, follows="zone" if annotations.get(TOPOLOGY_MODE) in _AUTO else "each")
+            return replace(self, follows="zone" if annotations.get(TOPOLOGY_MODE) in AUTO else "each")
         if self.name == "Calico eBPF" and self.reads == "zone":
-            return replace(self, follows="strict" if value in _AUTO else "none")
+            return replace(self, follows="strict" if value in AUTO else "none")
         if self.name != "Cilium" or not self.reads:
             return replace(self, follows="zone" if self.reads == "field" else self.reads)
         field, release = service["spec"].get("trafficDistribution"), numbers_of(self.version) or (2,)

@@ -22,7 +22,7 @@ Shortfall = Literal["", "crosses", "misses", "fails"]
 OFF = {None, "", "Disabled", "disabled"}
 """The values of the topology annotation that request nothing."""
 
-
+AUTO = {"Auto", "auto"}
 KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
 
 
@@ -42,7 +42,7 @@ def read_wish(service: Object, features: Features) -> Wish:
         return "keys"
     if spec.get("internalTrafficPolicy") == "Local":
         return "local"
-    if annotation in {"Auto", "auto"} and not spec.get("trafficDistribution"):
+    if annotation in AUTO and not spec.get("trafficDistribution"):
         return "cpu"  # the annotation overrides the field, which is yet what the Service asks for
     if spec.get("trafficDistribution"):
         return "node" if spec["trafficDistribution"] == "PreferSameNode" else "zone"

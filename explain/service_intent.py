@@ -9,7 +9,7 @@ from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
 from explain.placement import admit
 from explain.proxy_bypass import to_pods
-from explain.requested_topology import OFF, read_wish, unread_requests
+from explain.requested_topology import AUTO, OFF, read_wish, unread_requests
 from explain.routes import Route, about, is_far, is_old, nodes_of
 from explain.target_ports import ports_of
 from harness.api.client import Object
@@ -54,7 +54,7 @@ def words(case: Case) -> Iterator[Finding]:
     annotations = case.service["metadata"].get("annotations") or {}
     (key, value), field = case.annotation, case.spec.get("trafficDistribution")
     remove = case.unannotate
-    if value not in {*OFF, "Auto", "auto"}:
+    if value not in {*OFF, *AUTO}:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
         decides = "the hints in the EndpointSlices decide" if case.by_hand else decides
         decides = "internalTrafficPolicy Local decides" if case.wish == "local" else decides
