@@ -89,7 +89,7 @@ def _require_addresses(api: Api, wanted: ProbePlan) -> None:
     metadata = wanted.service["metadata"]
     now = api.get("services", metadata["namespace"], metadata["name"])
     addresses = set(now["spec"].get("clusterIPs") or ())
-    foreign = sorted({each.address for each in wanted.questions} - addresses)
+    foreign = sorted({each.address for each in wanted.questions} - addresses)  # another Service may use them now
     if foreign:
         said = f"--probe: {', '.join(foreign)} is not an address of Service {metadata['namespace']}/{metadata['name']}"
         theirs = ", ".join(sorted(addresses)) or "none"

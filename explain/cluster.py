@@ -330,7 +330,7 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
 
 
 def _label_written(node: Object) -> Object:
-    field = f"f:{ZONE_LABEL}"
+    field = f"f:{ZONE_LABEL}"  # the latest entry with it may be newer than the label
     entries = node["metadata"].get("managedFields") or ()
     labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]
     return max((each for kept, each in labels if field in kept), key=lambda each: str(each.get("time", "")), default={})

@@ -156,6 +156,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
 
 
 def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
+    """Reduce a finding's weight to its worst effect on routes, and its nodes to the nodes with this effect."""
     if finding.cause.weight > CROSSES:
         return finding
     mine = [replace(each, nodes=names) for each in by_proxies if (names := tuple(scope(finding, each)))]
@@ -247,6 +248,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
+    """Return the finding that the annotation overrides the field, limited to nodes that may need other hints."""
     lost = set[str]()
     for each in case.questions(by_proxies) if case.wish != "local" else ():
         counts = {"hints": any(is_managed(one) for _, one in each.ready), "old": case.wish == "node"}

@@ -106,7 +106,7 @@ def _objects(text: bytes, place: str) -> Iterator[Object]:
         items = document["items"] if isinstance(document, dict) else None
         if not isinstance(items, list) or not all(map(_is_object, items)):
             raise UsageError(f'{place}: expected a list of objects from `kubectl get … -o json`: {{"items": […]}}')
-        of_list = str(document.get("kind") or "").removesuffix("List")
+        of_list = str(document.get("kind") or "").removesuffix("List")  # or else the name of the file shows the kind
         kind = of_list or next((kind for kind, name in _KINDS.items() if name == Path(place).stem), "")
         yield from (each if each.get("kind") else {"kind": kind, **each} for each in items)
 

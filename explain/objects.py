@@ -226,7 +226,7 @@ def is_proxy(pod: Object) -> bool:
     metadata = pod["metadata"]
     found = recognise(metadata["name"], metadata.get("labels")) if "labels" in metadata else None
     of_agent = not any(word in metadata["name"] for word in ("operator", "envoy", "relay", "controller"))
-    return found is not None and bool(found.when) and of_agent
+    return found is not None and bool(found.when) and of_agent  # not, for example, an operator
 
 
 def is_kube_proxy(pod: Object) -> bool:

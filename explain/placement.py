@@ -53,7 +53,7 @@ def _allowed(budget: Object, pods: int) -> int:
 
 
 def _selects(budget: Object, case: Case) -> bool:
-    selector = (budget.get("spec") or {}).get("selector") or {}
+    selector = (budget.get("spec") or {}).get("selector") or {}  # of which matchExpressions are not evaluated
     wanted = (selector.get("matchLabels") or {}).items()
     labels = [(each["metadata"].get("labels") or {}).items() for each in case.pods or ()]
     labels = labels or [(case.spec.get("selector") or {}).items()]  # which each of its pods has

@@ -163,7 +163,7 @@ def _of_each_zone(questions: Sequence[PlannedProbe]) -> list[str]:
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
     usable = [each for each in route.nodes if each in ready]
-    return next((each for each in usable if each in asked), usable[0] if usable else "")
+    return next((each for each in usable if each in asked), usable[0] if usable else "")  # prefers one with a probe
 
 
 def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, Server]:

@@ -65,11 +65,11 @@ def faults(case: Case, question: ServicePorts) -> dict[Fault, set[str]]:
 
 
 def _needed(case: Case, version: Version, here: bool) -> str:
-    """Return the first release that uses all hints without the annotation, or "" if `version` uses those of a node."""
+    """Return the first release whose kube-proxy uses the hints that a node needs, or "" if `version` uses them."""
     now, by_node = case.cluster.behaviour(version), case.wish == "node"
-    if now.node_hints if here else case.is_read(now, version):
+    if now.node_hints if here else case.is_read(now, version):  # a node with an endpoint (`here`) needs node hints
         return ""
-    for minor in range(version[1], NEWEST[1] + 1):
+    for minor in range(version[1], NEWEST[1] + 1):  # a newer one must use all hints, even without the annotation
         later = Behaviour.of(Features((1, minor), follows="released"))
         lasts = case.wish == "cpu" or later.annotation == "unused"
         if later.node_hints if by_node else lasts and case.is_read(later, (1, minor)):
@@ -147,12 +147,14 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _target(case: Case, needed: str) -> str:
+    """Return the release to which kube-proxy is upgraded: not newer than the API server, and at most three older."""
     newest, least = case.cluster.objects.version, max(int(needed[2:]), case.cluster.features.version[1] - 3)
     first = " (first upgrade the control plane, unless it is so new)" * (case.cluster.server < (1, least))
     return newest if (version_of(newest) or OLDEST) >= (1, least) else f"1.{least} or newer{first}"
 
 
 def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: Iterable[str] = ()) -> Finding:
+    """Return a finding about old proxies. Its fix enables one of `gates` if they have it, or upgrades them."""
     nodes = [case.cluster.nodes[each] for each in names]
     releases = "; ".join(sorted({*map(_release, nodes)})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}

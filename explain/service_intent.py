@@ -103,7 +103,7 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
 
 
 def _newer(minor: int, gate: str, features: Features) -> str:
-    known = features.at_least(GATES[gate].introduced)
+    known = features.at_least(GATES[gate].introduced)  # older releases reject the gate
     return f"use Kubernetes 1.{minor} or newer{f', or {_switch_on(gate, CONTROLLER)}' * known}"
 
 

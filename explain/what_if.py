@@ -81,7 +81,7 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
 
 def _upgraded(objects: Objects, version: str) -> Objects:
     nodes = [_of_version(each, version) for each in objects.nodes]
-    others = [each for each in objects.proxies if not is_kube_proxy(each)]
+    others = [each for each in objects.proxies if not is_kube_proxy(each)]  # an upgrade of Kubernetes leaves these
     return replace(objects, version=version, nodes=nodes, proxies=others, control_plane=(), gates={})
 
 
