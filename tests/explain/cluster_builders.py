@@ -15,6 +15,7 @@ from harness.api.client import Object
 ZONE = "topology.kubernetes.io/zone"
 BETA = "failure-domain.beta.kubernetes.io/zone"
 MODE = "service.kubernetes.io/topology-mode"
+OLD_KEY = "service.kubernetes.io/topology-aware-hints"
 AUTO = {MODE: "Auto"}
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"}
 
@@ -146,9 +147,10 @@ def owned(name: str, place: str, by: str = "ReplicaSet/web-7f", **spec: Any) -> 
     return made
 
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+BY_ZONE: Object = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
 SPREAD = [{
-    "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["pod-template-hash"],
+    **BY_ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["pod-template-hash"],
 }]  # fmt: skip
 
 

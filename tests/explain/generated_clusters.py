@@ -17,6 +17,8 @@ from explain.objects import Objects
 from harness.api.client import Object
 from tests.explain.cluster_builders import (
     BETA,
+    BY_ZONE,
+    REQUIRED,
     SPREAD,
     ZONE,
     autoscaler,
@@ -84,7 +86,8 @@ def _with_workloads(seen: Objects, drawn: random.Random) -> Objects:
     if "deployments" not in seen.further:
         return seen
     pods, further = copy.deepcopy([*seen.pods]), copy.deepcopy(dict(seen.further))
-    rules, has_claims = drawn.choice(_RULES), drawn.random() < 0.2
+    rules = drawn.choice(_RULES)
+    has_claims = drawn.random() < 0.2
     for each in pods:
         each["spec"] |= copy.deepcopy(rules)
         owner = each["metadata"]["ownerReferences"][0]["kind"]
@@ -94,8 +97,8 @@ def _with_workloads(seen: Objects, drawn: random.Random) -> Objects:
     found = further["deployments"][0]
     found["spec"] |= drawn.choice(({}, {}, {}, {"paused": True}))
     kind = drawn.choice(("OnDelete", "RollingUpdate"))
-    metadata, spec = {"name": "web", "namespace": "shop"}, {"replicas": 3, "updateStrategy": {"type": kind}}
-    further["statefulsets"] = [{"metadata": metadata, "spec": spec}]
+    metadata = {"name": "web", "namespace": "shop"}
+    further["statefulsets"] = [{"metadata": metadata, "spec": {"replicas": 3, "updateStrategy": {"type": kind}}}]
     if drawn.random() < 0.2:
         by = [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "2", "controller": True}]
         further["replicasets"] = [{"metadata": {"name": "web-7f", "namespace": "shop", "ownerReferences": by}}]
@@ -107,19 +110,17 @@ def _with_workloads(seen: Objects, drawn: random.Random) -> Objects:
     return replace(seen, services=services, pods=pods, further=further)
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_SELF = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
 _IN_ZONES = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a", "b"]}]}
 _RULES: tuple[Object, ...] = (
     {},
     {"nodeSelector": {ZONE: "a"}},
-    {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_IN_ZONES]}}}},
-    {"affinity": {"podAntiAffinity": {_REQUIRED: [_SELF]}}},
+    {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [_IN_ZONES]}}}},
+    {"affinity": {"podAntiAffinity": {REQUIRED: [BY_ZONE]}}},
     {"tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]},
     {"topologySpreadConstraints": [{**SPREAD[0], "maxSkew": 2}]},
     {"topologySpreadConstraints": [{**SPREAD[0], "labelSelector": {"matchLabels": {"app": "other"}}}]},
     {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]},
-    {"topologySpreadConstraints": [{**_SELF, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
+    {"topologySpreadConstraints": [{**BY_ZONE, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
 )
 _HELM: tuple[dict[str, str], ...] = ({}, {}, {}, {"app.kubernetes.io/managed-by": "Helm"})
 _MANAGED: tuple[Object, ...] = (

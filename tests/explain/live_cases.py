@@ -9,7 +9,7 @@ from explain.causes import Finding
 from harness.model.manifests import Port
 from harness.model.release import Component, Release
 from harness.scenario.service import same_node, same_zone
-from tests.explain.cluster_builders import AUTO, MODE, ZONES, lease
+from tests.explain.cluster_builders import AUTO, MODE, OLD_KEY, ZONES, lease
 from tests.explain.shop_namespace import (
     EACH_NODE,
     EACH_ZONE,
@@ -26,8 +26,6 @@ from tests.explain.shop_namespace import (
     scale,
     served,
 )
-
-OLD_KEY = "service.kubernetes.io/topology-aware-hints"
 
 
 @dataclass(frozen=True)

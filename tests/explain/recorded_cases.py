@@ -12,6 +12,7 @@ from tests.explain.cluster_builders import (
     BETA,
     EACH_ZONE,
     MODE,
+    OLD_KEY,
     SPREAD,
     ZONES,
     agent,
@@ -39,7 +40,6 @@ from tests.explain.cluster_builders import (
     unhinted,
 )
 
-OLD_KEY = "service.kubernetes.io/topology-aware-hints"
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane",)
 ELSEWHERE = {
     key: each for key, each in endpoint("a1", zone="", hints="").items() if key not in {"nodeName", "targetRef"}

@@ -8,7 +8,7 @@ from explain.diagnosis import Diagnosis
 from explain.objects import Objects
 from explain.overview import ServiceRow
 from harness.api.client import Object
-from tests.explain.cluster_builders import ZONE
+from tests.explain.cluster_builders import REQUIRED, ZONE
 
 
 def is_ready(endpoint: Object) -> bool:
@@ -135,7 +135,7 @@ def _takes(spec: Object, node: Object) -> bool:
     labels, on = node["metadata"]["labels"], node.get("spec") or {}
     tolerated = {each["key"] for each in spec.get("tolerations", ())}
     repels = {each["key"] for each in on.get("taints", ()) if each["effect"] in {"NoSchedule", "NoExecute"}}
-    affinity = spec.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED)
     zones = affinity["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] if affinity else [labels.get(ZONE)]
     return (
         not on.get("unschedulable")

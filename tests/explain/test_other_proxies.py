@@ -20,10 +20,9 @@ from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
 from explain.objects import Objects
 from harness.api.client import Object
-from tests.explain.cluster_builders import MODE, ZONES, endpoint, node, objects, of_slice, service
+from tests.explain.cluster_builders import MODE, OLD_KEY, ZONES, endpoint, node, objects, of_slice, service
 from tests.explain.test_programs import agents, config
 
-AWARE = "service.kubernetes.io/topology-aware-hints"
 _PROGRAMS = {
     "Cilium": ("cilium", "quay.io/cilium/cilium:v", "", {"k8s_app": "cilium"}),
     "Calico": ("calico-node", "calico/node:v", "true", {"k8s_app": "calico-node"}),
@@ -37,8 +36,8 @@ RELEASES = {
     "OVN-Kubernetes": ("1.1.0",),
 }
 _FIELDS = ("PreferClose", "PreferClose", "PreferSameZone", "PreferSameNode", "")
-_VALUES = ({}, {}, {MODE: "Auto"}, {AWARE: "auto"}, {MODE: "Disabled"}, {AWARE: "Disabled", MODE: "Auto"},
-           {AWARE: "Auto", MODE: "Disabled"}, {AWARE: "Auto", MODE: "Auto"})  # fmt: skip
+_VALUES = ({}, {}, {MODE: "Auto"}, {OLD_KEY: "auto"}, {MODE: "Disabled"}, {OLD_KEY: "Disabled", MODE: "Auto"},
+           {OLD_KEY: "Auto", MODE: "Disabled"}, {OLD_KEY: "Auto", MODE: "Auto"})  # fmt: skip
 
 
 def cluster_of(name: str, release: str, drawn: random.Random) -> Objects:
@@ -85,7 +84,7 @@ def _chosen(
 ) -> list[Object]:
     """Return the endpoints that hints, the field and the annotation leave, for a node and its zone (`own`)."""
     spec, annotations = seen.services[0]["spec"], seen.services[0]["metadata"]["annotations"]
-    field, value = spec.get("trafficDistribution"), annotations.get(AWARE, annotations.get(MODE, ""))
+    field, value = spec.get("trafficDistribution"), annotations.get(OLD_KEY, annotations.get(MODE, ""))
     on_node = [each for each in ready if own[0] in _hints(each, "forNodes")]
     in_zone = [each for each in ready if own[1] in _hints(each, "forZones")]
     whole = in_zone if own[1] and all(_hints(each, "forZones") for each in ready) and in_zone else ready
@@ -148,7 +147,7 @@ def _lost(name: str, release: str, seen: Objects, remedy: str) -> Iterator[str]:
     (asked,) = seen.services
     for one in remedy.split("; or "):
         before, _, after = one.partition(" annotate service web ")
-        keys = [each for each in re.findall(r"(\S+)-(?= |;|$)", after.partition(";")[0]) if each in {MODE, AWARE}]
+        keys = [each for each in re.findall(r"(\S+)-(?= |;|$)", after.partition(";")[0]) if each in {MODE, OLD_KEY}]
         fields: Mapping[str, str] = {}
         for patch in re.findall(r"patch service web -p '([^']*)'", one):
             fields = {**fields, **json.loads(patch)["spec"]}

@@ -12,9 +12,8 @@ from explain.diagnosis import Diagnosis, diagnose
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, SameZoneOrNode, mechanism
 from reference.features import Features
-from tests.explain.cluster_builders import MODE, ZONES, node, objects, proxy, service
+from tests.explain.cluster_builders import MODE, OLD_KEY, ZONES, node, objects, proxy, service
 
-AWARE = "service.kubernetes.io/topology-aware-hints"
 _VALUES = ("Auto", "auto", "Disabled", "zone", None)
 CASES = [*itertools.product(_VALUES, _VALUES, ("PreferSameZone", ""), ("v1.37.0", "v1.29.4"))]
 
@@ -36,17 +35,15 @@ def without(asked: Object, remedy: str) -> Object:
 
 @pytest.mark.parametrize(("aware", "mode", "field", "version"), CASES)
 def test_removal_ends_the_cause_and_no_hints(aware: str | None, mode: str | None, field: str, version: str) -> None:
-    annotations = {key: value for key, value in ((AWARE, aware), (MODE, mode)) if value}
+    annotations = {key: value for key, value in ((OLD_KEY, aware), (MODE, mode)) if value}
     asked = service(annotations, asks=field)
     before = mechanism(asked, Features(follows="released"))
     for each in diagnosis(asked, version).findings:
         if each.cause.id not in {"annotation-hidden", "annotation-overrides-field"}:
             continue
         then = without(asked, each.remedy)
-        after, ids = (
-            mechanism(then, Features(follows="released")),
-            {one.cause.id for one in diagnosis(then, version).findings},
-        )
+        after = mechanism(then, Features(follows="released"))
+        ids = {one.cause.id for one in diagnosis(then, version).findings}
         assert each.cause.id not in ids
         assert not isinstance(before, CpuHeuristic) or isinstance(after, (CpuHeuristic, SameZoneOrNode))
         if each.cause.id == "annotation-overrides-field":

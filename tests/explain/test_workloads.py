@@ -12,6 +12,8 @@ from explain.objects import Objects
 from harness.api.client import Object
 from tests.explain.apply_remedies import now
 from tests.explain.cluster_builders import (
+    BY_ZONE,
+    REQUIRED,
     SPREAD,
     ZONE,
     autoscaler,
@@ -26,9 +28,7 @@ from tests.explain.cluster_builders import (
     tainted,
 )
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-_SELF = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
 _TEMPLATE, _SCALE = "topologySpreadConstraints: [{maxSkew: 1", "kubectl -n shop scale "
 
 
@@ -126,7 +126,7 @@ CASES = {
         _cluster("a1", "b1", topologySpreadConstraints=SPREAD), (_SCALE,), (_TEMPLATE,)
     ),
     "a constraint that counts old pods": WorkloadCase(
-        _cluster("a1", "a2", "b1", topologySpreadConstraints=[{**_SELF, "maxSkew": 1}]),
+        _cluster("a1", "a2", "b1", topologySpreadConstraints=[{**BY_ZONE, "maxSkew": 1}]),
         ("matchLabelKeys",),
         ("rollout restart",),
     ),
@@ -136,7 +136,7 @@ CASES = {
     "node affinity": WorkloadCase(
         _cluster(
             "a1", "b1",
-            affinity={"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [_ZONE_AFFINITY]}]}}},
+            affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [_ZONE_AFFINITY]}]}}},
         ),
         ("excluded by the nodeSelector or nodeAffinity",),
         (_TEMPLATE, _SCALE),
@@ -149,7 +149,7 @@ CASES = {
         ("take pods",),
     ),
     "anti-affinity": WorkloadCase(
-        _cluster("a1", "b1", affinity={"podAntiAffinity": {_REQUIRED: [_SELF]}}), (_SCALE,), (_TEMPLATE,)
+        _cluster("a1", "b1", affinity={"podAntiAffinity": {REQUIRED: [BY_ZONE]}}), (_SCALE,), (_TEMPLATE,)
     ),
     "an autoscaler of KEDA": WorkloadCase(
         _cluster("a1", "b1", further={"horizontalpodautoscalers": [_of(autoscaler(2, 5), ownerReferences=_BY_KEDA)]}),

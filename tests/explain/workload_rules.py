@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterator
 
 from harness.api.client import Object
-from tests.explain.cluster_builders import ZONE
+from tests.explain.cluster_builders import REQUIRED, ZONE
 from tests.explain.service_answer import ServiceAnswer
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _RESTART = re.compile(r"rollout restart (\S+?)(?:;|$)")
 _TEMPLATE = re.compile(r"in the pod template of ([^:]*): topologySpread")
 _SCALED = re.compile(r" scale (\S+) --replicas|patch (horizontalpodautoscaler) | run (?:at least )?\d+ pods")
@@ -33,22 +32,16 @@ def zones_that_take_no_pods(seen: ServiceAnswer) -> Iterator[str]:
     The zones that a drain or a disruption empties are not asked to take pods first, but at all.
     """
     for each in seen.found.findings:
-        named = {
-            zone for one in re.findall(r"let a node of zones? ([^(]*) take pods", each.remedy) for zone in one.split()
-        }
+        named = set(" ".join(re.findall(r"let a node of zones? ([^(]*) take pods", each.remedy)).split())
         if wrong := named - seen.closed_zones:
             yield f"a node of {sorted(wrong)} takes pods: {each.remedy}"
         replaced = _TEMPLATE.search(each.remedy) or _RESTART.search(each.remedy)
-        if replaced and (lost := (seen.serving_zones & seen.closed_zones) - named) and not _stays(seen, replaced[1]):
+        if replaced and (lost := (seen.serving_zones & seen.closed_zones) - named) and "daemonset/" not in replaced[1]:
             yield f"{sorted(lost)} lose their endpoints: {each.remedy}"
         more = _TEMPLATE.search(each.remedy) or _SCALED.search(each.remedy)
         zones = {seen.zone(name) for name in each.nodes} & seen.closed_zones
         if each.cause.id == "budget-permits-an-empty-zone" and more and (missing := zones - named):
             yield f"no node of {sorted(missing)} takes pods: {each.remedy}"
-
-
-def _stays(seen: ServiceAnswer, named: str) -> bool:
-    return any("daemonset/" in one for one in named.split())
 
 
 def restarts(seen: ServiceAnswer) -> Iterator[str]:
@@ -121,12 +114,10 @@ def owners_of_workloads(seen: ServiceAnswer) -> Iterator[str]:
 def undone_changes(seen: ServiceAnswer) -> Iterator[str]:
     """What may undo a change of a Service or a workload is named."""
     for each in seen.found.findings:
-        changed = (
-            [seen.service] if re.search(r"(patch|annotate|label) service \S+ (?!trafficdist)", each.remedy) else []
-        )
+        changes = re.search(r"(patch|annotate|label) service \S+ (?!trafficdist)", each.remedy)
         names = re.findall(r" (?:scale|patch) (\w+/\S+)", each.remedy)
         names += [name for named in _TEMPLATE.findall(each.remedy) for name in re.findall(r"[a-z]+/[\w-]+", named)]
-        for one in [*changed, *(seen.workload(name) for name in names)]:
+        for one in [*([seen.service] if changes else []), *(seen.workload(name) for name in names)]:
             for manager in _managers(one):
                 if manager not in each.also:
                     yield f"{manager} may undo this: {each.remedy}, {each.also}"
@@ -176,7 +167,7 @@ def _is_spread(seen: ServiceAnswer, owner: str, key: str = "") -> bool:
         labels, spec = each["metadata"]["labels"], each["spec"]
         known = [one for one in spec.get("topologySpreadConstraints", ()) if one["maxSkew"] == 1]
         known = [one for one in known if not key or key in one.get("matchLabelKeys", ())]
-        known += spec.get("affinity", {}).get("podAntiAffinity", {}).get(_REQUIRED, [])
+        known += spec.get("affinity", {}).get("podAntiAffinity", {}).get(REQUIRED, [])
         for one in known:
             wanted = one.get("labelSelector")
             if one["topologyKey"] == ZONE and wanted and wanted["matchLabels"].items() <= labels.items():
