@@ -178,6 +178,6 @@ def _of_cilium(data: Object | None, version: str) -> tuple[str, Reads, str]:
         when = f"to pods (not to processes of nodes: {replacement} is {data[replacement]})"
     if (value := data.get(topology, "not set")) != "true":
         return f"uses no hints: {topology} is {value} in {config}", "none", when
-    said, old = f"uses zone hints of Services that ask ({topology} is true)", (1,) < numbers_of(version) < (1, 20)
+    old = (1,) < numbers_of(version) < _CILIUM["PreferSameNode"]
     nodes = "" if old else ", and for PreferSameNode the nodes of endpoints"
-    return said + nodes, "field", when
+    return f"uses zone hints of Services that ask ({topology} is true){nodes}", "field", when

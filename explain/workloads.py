@@ -196,10 +196,9 @@ class Workloads:
 
     def in_template(self, owners: Iterable[str]) -> str:
         """Return a phrase that names the pod templates in which to change these workloads."""
-        named = [each for each in owners if each]
-        if self.pods and not named:
+        known = [self.each.get(each, Workload(each, {}, ())) for each in owners if each]
+        if self.pods and not known:
             return "in a Deployment that replaces these pods, which no workload owns"
-        known = [self.each.get(each, Workload(each, {}, ())) for each in named]
         has = [f"{'' if each.kind in _TEMPLATES else 'what creates '}{each.name}" for each in known]
         said = f"in the pod template of {' and of '.join(has) or 'the workload'}"
         effects = [effect for each in known for effect in (_on_change(each, self.namespace), managers(each.obj))]
@@ -210,12 +209,13 @@ class Workloads:
     def restart(self) -> str:
         """The commands that restart the workloads, or advice to replace their pods."""
         command, words = f"kubectl -n {self.namespace} rollout restart", "replace the pods of {}, which are then spread"
-        every, done = "replaces all pods of the workload, as its update strategy says", list[str]()
+        every = "replaces all pods of the workload, as its update strategy says"
+        done = [*self.gradual]
         for each in self.movable or [Workload("the workload", {}, ())]:
             can = each.kind in {"deployment", "statefulset"} and each.strategy not in {"paused", "OnDelete"}
             effect = _on_change(each, self.namespace) or every
             done.append(self.does(f"{command} {each.name}", effect) if can else words.format(each.name))
-        return "; ".join([*self.gradual, *done])
+        return "; ".join(done)
 
     def is_spread(self, *, per_template: bool = False) -> bool:
         """Return whether the pods of each workload are spread over zones, with `per_template` also after a rollout."""
