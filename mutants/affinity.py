@@ -11,6 +11,7 @@ from typing import Any
 from mutants.data_planes import edited
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from mutants.wrong_decisions import DecisionInput, Wrong, deciding, proxy_deciding, without_hints
+from mutants.wrong_tables import ReplacesTables
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy.base_rules import Chain
 from reference.proxy.decision import Decision, Family, ServicePort
@@ -18,15 +19,15 @@ from reference.proxy.netlink import number
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import (
     Endpoint,
-    MapName,
     PortEntries,
     RuleAction,
     Ruleset,
     ServiceAddress,
     StickyEndpoints,
+    place,
     render,
 )
-from reference.proxy.state import FAMILIES, State
+from reference.proxy.state import State
 from reference.proxy.table import Table
 
 FOR_EVER = 86_400  # seconds
@@ -125,21 +126,13 @@ def _positioned(address: str, position: int) -> str:
     return found
 
 
-class _TableByPosition(Table):
-    def _set_action(self, name: MapName, service: ServiceAddress, wanted: RuleAction | None) -> None:
-        super()._set_action(name, service, wanted)
-        action = self._actions.get((name, service))
-        if isinstance(action, StickyEndpoints):
-            placed = [(_positioned(address, at), port) for at, (address, port) in enumerate(action.endpoints)]
-            self._actions[name, service] = replace(action, endpoints=tuple(placed))
-
-
-class _AffinityByPosition(State):
-    """Remembers the position of a client's endpoint in the list of endpoints, and not the endpoint."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.tables = {family: _TableByPosition(family) for family in FAMILIES}
+def _by_position(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
+    """Return the slots of a proxy that remembers the position of a client's endpoint, and not the endpoint."""
+    action = place(current, wanted)
+    if not isinstance(action, StickyEndpoints):
+        return action
+    placed = [(_positioned(address, at), port) for at, (address, port) in enumerate(action.endpoints)]
+    return replace(action, endpoints=tuple(placed))
 
 
 class _ReplacesItsTable(KernelTable):
@@ -247,7 +240,7 @@ MUTANTS = [
         "With session affinity, clients of the other endpoints move when an endpoint is removed.",
         "proxies whose groups have numbered buckets",
         symptom=REACHED,
-        proxy=partial(ServiceProxy, state=_AffinityByPosition),
+        proxy=partial(ServiceProxy, state=partial(ReplacesTables, table=partial(Table, place=_by_position))),
     ),
     Mutant(
         "affinity-ends-with-the-proxy",

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from mutants.benign_proxies import RewritesRules
-from mutants.data_planes import LeavesUdpFlows, edited
+from mutants.data_planes import LEAVES_UDP_FLOWS, edited
 from mutants.load_balancing import KeepsDuplicateSlots, one_endpoint_twice
 from mutants.mutant import Mutant
 from mutants.wrong_decisions import DecisionInput, deciding
@@ -245,7 +245,7 @@ BENIGN: list[Mutant] = [
     Mutant("seeds-of-its-own", "Each node chooses endpoints by a hash of the connection with its own seed.",
            "Cilium, Maglev", proxy=partial(ServiceProxy, kernel_table=_seeded)),
     Mutant("keeps-flows", "A UDP flow keeps its endpoint even after the endpoint is removed.", "IPVS",
-           proxy=partial(ServiceProxy, state=LeavesUdpFlows),
+           proxy=partial(ServiceProxy, state=LEAVES_UDP_FLOWS),
            lacks=frozenset({"UDPFlows"}), unmet=frozenset({
                "SERVICE/udp-flow-from-before-the-first-endpoint",
                "SERVICE/udp-flow-leaves-a-removed-endpoint",

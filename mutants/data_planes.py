@@ -12,6 +12,7 @@ from typing import Any
 
 from mutants.delayed_watches import DelayedClient
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from mutants.wrong_tables import keeping_flows
 from reference.client import Client, Event
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
@@ -21,8 +22,7 @@ from reference.proxy.decision import Decision, Drop, Family, Forward, ServicePor
 from reference.proxy.netlink import pack
 from reference.proxy.nftables import ChainEdit, KernelTable
 from reference.proxy.ruleset import NOTHING, PortEntries, render
-from reference.proxy.state import FAMILIES, State
-from reference.proxy.table import Table
+from reference.proxy.state import State
 
 HOLE = 0.05  # seconds
 CACHED = 6.0  # seconds
@@ -177,25 +177,14 @@ def passes_clients_on_the_node_by(family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=()) if chain.name == "output" else chain
 
 
-class _ReportsNoStaleFlows(Table):
-    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        return [replace(changes, stale=[]) for changes in super().take_changes(most)]
-
-
-class LeavesUdpFlows(State):
-    """Does not delete UDP flows to removed endpoints."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.tables = {family: _ReportsNoStaleFlows(family) for family in FAMILIES}
-
+LEAVES_UDP_FLOWS = keeping_flows(lambda table, stale: True)
 
 _register(
     "leaves-udp-flows",
     "The proxy does not delete UDP flows to a removed endpoint.",
     "kubernetes#105657, kubernetes PR#139629",
     "server of the flow",
-    state=LeavesUdpFlows,
+    state=LEAVES_UDP_FLOWS,
 )
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from mutants.mutant import REACHED, REFUSED, Mutant
 from mutants.wrong_decisions import DecisionInput, Wrong, address, deciding, in_each
+from mutants.wrong_tables import ReplacesTables
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Action, Decision, Forward
 from reference.proxy.ruleset import MOST_ENDPOINTS, RuleAction
-from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Table
 
 LEAK = 20  # one in this many connections
@@ -31,12 +31,11 @@ def _as_rendered(_: RuleAction | None, wanted: RuleAction) -> RuleAction:
     return wanted
 
 
-class KeepsDuplicateSlots(State):
+class KeepsDuplicateSlots(ReplacesTables):
     """Uses the rendered slots in their order, including duplicates, unless a `Place` function rearranges them."""
 
     def __init__(self, *arguments: Any, place: Place = _as_rendered, **parts: Any) -> None:
-        super().__init__(*arguments, **parts)
-        self.tables = {family: Table(family, place) for family in FAMILIES}
+        super().__init__(*arguments, table=partial(Table, place=place), **parts)
 
 
 def _share(name: str, sentence: str, provenance: str = "", *, symptom: str) -> Callable[[Wrong], Wrong]:

@@ -6,7 +6,6 @@ shared by two owners, and may be deleted with one owner, with both, or while the
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,27 +15,20 @@ from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from mutants.slice_updates import SERVICE_LABEL, service_of
 from mutants.wrong_decisions import DecisionInput, proxy_deciding
 from mutants.wrong_plans import without
+from mutants.wrong_tables import ReplacesTables, keeping_flows
 from reference.client import Event, Object, key_of
 from reference.endpointslice.labels import HEADLESS
 from reference.proxy import ServiceProxy
 from reference.proxy.changes import Changes
 from reference.proxy.decision import Decision
 from reference.proxy.ruleset import ServiceAddress, StaleUdp, endpoints_of
-from reference.proxy.state import FAMILIES, Name, State
+from reference.proxy.state import Name, State
 from reference.proxy.table import Table
 
 MUTANTS: list[Mutant] = []
 
 _hears = partial(proxy_hears, MUTANTS)
 _of_slices = partial(proxy_receives, MUTANTS, "endpointslices")
-
-
-class _ReplacesTables(State):
-    """The state of a proxy with other tables."""
-
-    def __init__(self, *arguments: Any, table: type[Table], **parts: Any) -> None:
-        super().__init__(*arguments, **parts)
-        self.tables = {family: table(family) for family in FAMILIES}
 
 
 def _register(name: str, sentence: str, provenance: str = "", *, symptom: str, **parts: Any) -> None:
@@ -48,18 +40,9 @@ def _register(name: str, sentence: str, provenance: str = "", *, symptom: str, *
 _FLOW = "server of the flow"
 
 
-class _KeepsFlowsToKnownAddresses(Table):
-    """Does not delete flows to an address that some endpoint still has."""
-
-    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        return [
-            replace(each, stale=[stale for stale in each.stale if not self._stays(stale)])
-            for each in super().take_changes(most)
-        ]
-
-    def _stays(self, stale: StaleUdp) -> bool:
-        addresses = {address for address, _ in self.endpoints(stale.service) or ()}
-        return not stale.untranslated and stale.endpoint[0] in addresses
+def _has_a_known_address(table: Table, stale: StaleUdp) -> bool:
+    addresses = {address for address, _ in table.endpoints(stale.service) or ()}
+    return not stale.untranslated and stale.endpoint[0] in addresses
 
 
 class _KeepsExternalFlows(Table):
@@ -77,14 +60,14 @@ _register(
     "leaves-udp-flows-to-former-ports",
     "The proxy does not delete UDP flows to the former target port of an endpoint.",
     symptom=_FLOW,
-    state=partial(_ReplacesTables, table=_KeepsFlowsToKnownAddresses),
+    state=keeping_flows(_has_a_known_address),
 )
 _register(
     "leaves-udp-flows-of-local-endpoints",
     "With externalTrafficPolicy Local, the proxy does not delete UDP flows from outside to a removed endpoint that "
     "hints keep from clients inside.",
     symptom=_FLOW,
-    state=partial(_ReplacesTables, table=_KeepsExternalFlows),
+    state=partial(ReplacesTables, table=_KeepsExternalFlows),
 )
 
 
@@ -107,7 +90,7 @@ _register(
     "hairpin-goes-with-its-first-service",
     "A pod can no longer connect to itself once one of several Services or ports with this pod is gone.",
     symptom=NO_ANSWER,
-    state=partial(_ReplacesTables, table=_DropsSharedHairpinRule),
+    state=partial(ReplacesTables, table=_DropsSharedHairpinRule),
 )
 
 

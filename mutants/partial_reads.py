@@ -3,16 +3,18 @@ slice."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mutants.dropped_updates import ANY, SILENT
 from mutants.mutant import REACHED, Mutant
+from mutants.wrong_tables import ReplacesTables
 from reference.client import Object, key_of
 from reference.proxy import ServiceProxy
 from reference.proxy.ruleset import NOTHING, PortEntries
-from reference.proxy.state import FAMILIES, State
+from reference.proxy.state import State
 from reference.proxy.table import Table
 
 FEW = 100
@@ -20,7 +22,7 @@ FEW = 100
 MUTANTS: list[Mutant] = []
 
 
-def _register(name: str, sentence: str, state: type[State], *, symptom: str = ANY) -> None:
+def _register(name: str, sentence: str, state: Callable[..., State], *, symptom: str = ANY) -> None:
     MUTANTS.append(Mutant(name, sentence, symptom=symptom, proxy=partial(ServiceProxy, state=state)))
 
 
@@ -69,16 +71,10 @@ class _RemovesSharedAddresses(Table):
             self._set_actions(each, NOTHING)
 
 
-class _RemovesMovedAddresses(State):
-    def __init__(self, *arguments: Any, **parts: Any) -> None:
-        super().__init__(*arguments, **parts)
-        self.tables = {family: _RemovesSharedAddresses(family) for family in FAMILIES}
-
-
 _register(
     "former-owner-takes-addresses-along",
     "The proxy stops serving an address that a port loses, even if another port of the Service has it now.",
-    _RemovesMovedAddresses,
+    partial(ReplacesTables, table=_RemovesSharedAddresses),
     symptom=SILENT,
 )
 

@@ -10,9 +10,11 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from mutants.data_planes import FlushesConntrack
+from mutants.load_balancing import KeepsDuplicateSlots
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from mutants.wrong_decisions import DecisionInput, Wrong, deciding, in_each, without_hints
 from mutants.wrong_plans import with_spec
+from mutants.wrong_tables import keeping_flows
 from reference.client import Object
 from reference.objects.endpoints import is_ready
 from reference.proxy import ServiceProxy
@@ -20,9 +22,8 @@ from reference.proxy.changes import Changes, HairpinElement
 from reference.proxy.decision import Action, Decision, Endpoint, Family, Forward, Reject, ServicePort
 from reference.proxy.nftables import KernelTable
 from reference.proxy.objects import ZONE_LABEL
-from reference.proxy.ruleset import NOTHING, PortEntries, StaleUdp, render
-from reference.proxy.state import FAMILIES, State
-from reference.proxy.table import Table
+from reference.proxy.ruleset import NOTHING, PortEntries, render
+from reference.proxy.state import State
 
 FIRST_NODE_PORT = 30_000
 SERVICE_NETWORKS = ("10.96.", "fd00:10:96:", "fd00:96:")  # of the embedded cluster, and of tests
@@ -68,12 +69,8 @@ def _misread(name: str, sentence: str, provenance: str = "", *, symptom: str = R
     return register
 
 
-class _CountsDuplicatesTwice(State):
+class _CountsDuplicatesTwice(KeepsDuplicateSlots):
     """Gives each entry of a slice a separate slot."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.tables = {family: Table(family, lambda current, wanted: wanted) for family in FAMILIES}
 
     def _decision(self, service: Any, port: ServicePort, family: Family) -> Decision:
         counted = Counter(each[:2] for each in _entries(service, port, family))
@@ -378,28 +375,6 @@ _register(
 )
 
 
-class _KeepsStaleConnections(Table):
-    """Ignores some kinds of stale connections."""
-
-    def __init__(self, family: Family, left: Callable[[Family, StaleUdp], bool]) -> None:
-        super().__init__(family)
-        self._left = left
-
-    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        return [
-            replace(changes, stale=[each for each in changes.stale if not self._left(self.family, each)])
-            for changes in super().take_changes(most)
-        ]
-
-
-class _KeepsSomeUdpFlows(State):
-    """Does not delete some kinds of UDP flows."""
-
-    def __init__(self, *arguments: Any, left: Callable[[Family, StaleUdp], bool], **parts: Any) -> None:
-        super().__init__(*arguments, **parts)
-        self.tables = {family: _KeepsStaleConnections(family, left) for family in FAMILIES}
-
-
 def _nothing_to_refuse(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> PortEntries:
     unserved = port.protocol == "UDP" and isinstance(decision.cluster_ip, Reject)
     return NOTHING if unserved else render(port, decision, node, addresses)
@@ -410,21 +385,20 @@ _register(
     "leaves-udp-flows-over-ipv6",
     "The proxy does not delete UDP flows to a removed endpoint over IPv6.",
     symptom=_FLOWS,
-    state=partial(_KeepsSomeUdpFlows, left=lambda family, stale: family == "IPv6"),
+    state=keeping_flows(lambda table, stale: table.family == "IPv6"),
 )
 _register(
     "leaves-udp-flows-at-node-ports",
     "The proxy does not delete UDP flows to a removed endpoint at node ports.",
     symptom=_FLOWS,
-    state=partial(_KeepsSomeUdpFlows, left=lambda family, stale: stale.service.port >= FIRST_NODE_PORT),
+    state=keeping_flows(lambda table, stale: stale.service.port >= FIRST_NODE_PORT),
 )
 _register(
     "leaves-udp-flows-at-external-addresses",
     "The proxy does not delete UDP flows to a removed endpoint at load balancer addresses and external IPs.",
     symptom=_FLOWS,
-    state=partial(
-        _KeepsSomeUdpFlows,
-        left=lambda family, stale: (
+    state=keeping_flows(
+        lambda table, stale: (
             stale.service.port < FIRST_NODE_PORT and not stale.service.address.startswith(SERVICE_NETWORKS)
         ),
     ),
@@ -433,9 +407,8 @@ _register(
     "forgets-no-flow-from-before",
     "A UDP flow that began while a Service had no endpoints never gets an endpoint.",
     symptom=_FLOWS,
-    state=partial(
-        _KeepsSomeUdpFlows,
-        left=lambda family, stale: (stale.service.address, stale.service.port) == stale.endpoint,
+    state=keeping_flows(
+        lambda table, stale: (stale.service.address, stale.service.port) == stale.endpoint,
         render=_nothing_to_refuse,
     ),
 )

@@ -15,6 +15,7 @@ from mutants.dns_servers import authority_with_index
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
 from mutants.wrong_decisions import DecisionInput, proxy_deciding
+from mutants.wrong_tables import keeping_flows
 from reference.client import Event, Object
 from reference.dns import DnsServer
 from reference.dns.authority import ZoneAuthority
@@ -22,11 +23,10 @@ from reference.dns.index import ClusterIndex
 from reference.dns.records import Records, Service, find
 from reference.objects.topology_keys import Labels
 from reference.proxy import ServiceProxy
-from reference.proxy.changes import Changes
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.objects import ZONE_LABEL, Slice
 from reference.proxy.ruleset import StaleUdp
-from reference.proxy.state import FAMILIES, State
+from reference.proxy.state import State
 from reference.proxy.table import Table
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -287,22 +287,8 @@ _register(
 )
 
 
-class _KeepsStaleUdpFlowsOfTcpPorts(Table):
-    """Leaves UDP flows of addresses that also have a TCP port."""
-
-    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        with_tcp = {each.address for each in self.services() if each.protocol == "TCP"}
-
-        def swept(each: StaleUdp) -> bool:
-            return each.service.address not in with_tcp
-
-        return [replace(each, stale=list(filter(swept, each.stale))) for each in super().take_changes(most)]
-
-
-class _KeepsUdpFlowsNextToTcpPorts(State):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.tables = {family: _KeepsStaleUdpFlowsOfTcpPorts(family) for family in FAMILIES}
+def _has_a_tcp_port(table: Table, stale: StaleUdp) -> bool:
+    return any(each.address == stale.service.address and each.protocol == "TCP" for each in table.services())
 
 
 _register(
@@ -311,7 +297,7 @@ _register(
     "cilium#37745",
     draw="ports=more",
     symptom="server of the flow",
-    proxy=partial(ServiceProxy, state=_KeepsUdpFlowsNextToTcpPorts),
+    proxy=partial(ServiceProxy, state=keeping_flows(_has_a_tcp_port)),
 )
 
 

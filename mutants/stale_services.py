@@ -9,6 +9,7 @@ from typing import Any
 
 from mutants.data_planes import FlushesConntrack
 from mutants.mutant import REACHED, Mutant
+from mutants.wrong_tables import KeepsStaleFlows, ReplacesTables, keeping_flows
 from reference.client import Object, key_of
 from reference.proxy import ServiceProxy
 from reference.proxy.changes import Changes, EndpointElement
@@ -18,7 +19,6 @@ from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Endpoint as Destination
 from reference.proxy.ruleset import Ruleset, ServiceAddress
 from reference.proxy.state import FAMILIES, State
-from reference.proxy.table import Table
 
 MUTANTS: list[Mutant] = []
 
@@ -31,71 +31,37 @@ def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = 
 
 # UDP flows
 
-Left = Callable[[frozenset[Destination] | None], bool]
-"""Whether flows stay, given the endpoints of their service address; None if no Service has the address any more."""
-
-
-class _OmitsSomeStaleFlows(Table):
-    def __init__(self, family: Family, left: Left) -> None:
-        super().__init__(family)
-        self._left = left
-
-    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        return [
-            replace(changes, stale=[each for each in changes.stale if not self._left(self.endpoints(each.service))])
-            for changes in super().take_changes(most)
-        ]
-
-
-class _KeepsFlows(State):
-    def __init__(self, *arguments: Any, left: Left) -> None:
-        super().__init__(*arguments)
-        self.tables = {family: _OmitsSomeStaleFlows(family, left) for family in FAMILIES}
-
-
 _register(
     "leaves-udp-flows-of-deleted-services",
     "UDP flows of a Service that is deleted are not deleted.",
     "kube-proxy before 1.38",
     symptom=_FLOW,
-    state=partial(_KeepsFlows, left=lambda endpoints: endpoints is None),
+    state=keeping_flows(lambda table, stale: table.endpoints(stale.service) is None),
 )
 _register(
     "leaves-udp-flows-of-emptied-services",
     "UDP flows of a Service that has lost its last endpoint are not deleted.",
     "kubernetes#139628",
     symptom=_FLOW,
-    state=partial(_KeepsFlows, left=lambda endpoints: endpoints == frozenset()),
+    state=keeping_flows(lambda table, stale: table.endpoints(stale.service) == frozenset()),
 )
 
 
-class _KeepsFlowsToFoundEndpoints(Table):
+class _KeepsFlowsToFoundEndpoints(KeepsStaleFlows):
     def __init__(self, family: Family) -> None:
-        super().__init__(family)
+        super().__init__(family, keeps=lambda _, stale: (stale.service, stale.endpoint) in self._found)
         self._found: set[tuple[ServiceAddress, Destination]] = set()
 
     def ruleset(self, pods: tuple[str, ...], own: tuple[str, ...]) -> Ruleset:
         self._found = {(service, each) for service in self.services() for each in self.endpoints(service) or ()}
         return super().ruleset(pods, own)
 
-    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        return [
-            replace(changes, stale=[each for each in changes.stale if (each.service, each.endpoint) not in self._found])
-            for changes in super().take_changes(most)
-        ]
-
-
-class _KeepsOldFlows(State):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.tables = {family: _KeepsFlowsToFoundEndpoints(family) for family in FAMILIES}
-
 
 _register(
     "leaves-udp-flows-from-before-its-start",
     "UDP flows to endpoints that existed when the proxy started are not deleted when the endpoints are removed.",
     symptom=_FLOW,
-    state=_KeepsOldFlows,
+    state=partial(ReplacesTables, table=_KeepsFlowsToFoundEndpoints),
 )
 
 
