@@ -106,11 +106,14 @@ MUTANTS += [
 
 Conditions = list[Condition]
 
+Lie = Callable[[Key, Conditions], Conditions]
+"""Returns the conditions to write. The arguments are the key of a Service and its correct conditions."""
+
 
 class _WrongConditions(ConditionWriter):
     """Writes wrong conditions."""
 
-    def __init__(self, *arguments: Any, lie: Callable[[Key, Conditions], Conditions]) -> None:
+    def __init__(self, *arguments: Any, lie: Lie) -> None:
         super().__init__(*arguments)
         self._lie = lie
 
@@ -119,9 +122,7 @@ class _WrongConditions(ConditionWriter):
 
 
 class _WrongConditionsController(EndpointSliceController):
-    def __init__(
-        self, client: Client, *, lie: Callable[[], Callable[[Key, Conditions], Conditions]], **options: Any
-    ) -> None:
+    def __init__(self, client: Client, *, lie: Callable[[], Lie], **options: Any) -> None:
         super().__init__(client, status=partial(_WrongConditions, lie=lie()), **options)
 
 
@@ -139,7 +140,7 @@ def _timed(name: str, sentence: str, time_of: Callable[[Object, Object | None], 
     return Mutant(name, sentence, "", WRITTEN, controller=partial(EndpointSliceController, status=Writer))
 
 
-def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[Key, Conditions], Conditions]]:
+def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Lie]:
     """Set the status of the condition `kind` if the condition `if_` is True. If `if_` is empty, always set it."""
 
     def lie(_: Key, right: Conditions) -> Conditions:
@@ -150,8 +151,13 @@ def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[
     return lambda: lie
 
 
-def _programmed_if_refused(_: Key, right: Conditions) -> Conditions:
-    return [replace(each, status="True") if each.reason == "SyncFailed" else each for each in right]
+def _true_despite(reason: str) -> Callable[[], Lie]:
+    """Set the status of each condition with this reason to True."""
+
+    def lie(_: Key, right: Conditions) -> Conditions:
+        return [replace(each, status="True") if each.reason == reason else each for each in right]
+
+    return lambda: lie
 
 
 def _not_accepted_if_overridden(_: Key, right: Conditions) -> Conditions:
@@ -159,7 +165,7 @@ def _not_accepted_if_overridden(_: Key, right: Conditions) -> Conditions:
     return [replace(each, status="False") if overridden and each.type == ACCEPTED else each for each in right]
 
 
-def _outliving() -> Callable[[Key, Conditions], Conditions]:
+def _outliving() -> Lie:
     last: dict[Key, Conditions] = {}
 
     def lie(key: Key, right: Conditions) -> Conditions:
@@ -173,11 +179,7 @@ def _bare_name(_: Key, right: Conditions) -> Conditions:
     return [*right, Condition("TrafficDistributionBalanced", "True", "Balanced", "shares are even")] if right else right
 
 
-def _without_node_hints(_: Key, right: Conditions) -> Conditions:
-    return [replace(each, status="True") if each.reason == "EndpointWithoutNodeHints" else each for each in right]
-
-
-def _condition(name: str, sentence: str, lie: Callable[[], Callable[[Key, Conditions], Conditions]]) -> Mutant:
+def _condition(name: str, sentence: str, lie: Callable[[], Lie]) -> Mutant:
     return Mutant(name, sentence, "", WRITTEN, controller=partial(_WrongConditionsController, lie=lie))
 
 
@@ -196,7 +198,7 @@ MUTANTS += [
     _condition(
         "says-programmed-of-refused-slices",
         "The Programmed condition is True when the API server rejects the slices.",
-        lambda: _programmed_if_refused,
+        _true_despite("SyncFailed"),
     ),
     _condition(
         "annotation-ends-acceptance",
@@ -211,7 +213,7 @@ MUTANTS += [
     _condition(
         "programmed-by-zone-hints-alone",
         "The Programmed condition of PreferSameNode is True as soon as all endpoints have zone hints.",
-        lambda: _without_node_hints,
+        _true_despite("EndpointWithoutNodeHints"),
     ),
     _timed(
         "condition-has-the-time-of-its-write",
