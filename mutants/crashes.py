@@ -38,27 +38,18 @@ class _CrashingComponent:
 
 
 class _CrashingProxy(_CrashingComponent, ServiceProxy):
-    """Crashes on an unusual slice. With `hangs`, it processes no later events instead."""
+    """Crashes on an unusual object of a resource. With `hangs`, it processes no later events instead."""
 
-    def __init__(self, *arguments: Any, is_odd: IsOdd, **options: Any) -> None:
-        self._is_odd = is_odd
+    def __init__(self, *arguments: Any, is_odd: IsOdd, resource: str = "endpointslices", **options: Any) -> None:
+        self._is_odd, self._resource = is_odd, resource
         super().__init__(*arguments, **options)
 
     def _take(self, seconds: float | None) -> list[Event | None]:
         events = super()._take(seconds)
-        if not any(each and each.resource == "endpointslices" and self._is_odd(each.object) for each in events):
+        if not any(each and each.resource == self._resource and self._is_odd(each.object) for each in events):
             return events
         self._wait_if_it_hangs()
         return [None]
-
-
-class _CrashingOnSourceRanges(_CrashingComponent, ServiceProxy):
-    """Crashes on a Service with loadBalancerSourceRanges."""
-
-    def _take(self, seconds: float | None) -> list[Event | None]:
-        events = super()._take(seconds)
-        services = [each.object for each in events if each and each.resource == "services" and each.object]
-        return [None] if any(each.get("spec", {}).get("loadBalancerSourceRanges") for each in services) else events
 
 
 class _CrashingController(_CrashingComponent, EndpointSliceController):
@@ -110,6 +101,10 @@ def _without_ports(obj: Object) -> bool:
     return not obj.get("ports")
 
 
+def _with_source_ranges(obj: Object) -> bool:
+    return bool(obj["spec"].get("loadBalancerSourceRanges"))
+
+
 MUTANTS = [
     Mutant(
         "crashes-on-endpoints-without-conditions",
@@ -128,7 +123,7 @@ MUTANTS = [
         "crashes-on-source-ranges",
         "The proxy crashes on a Service with loadBalancerSourceRanges.",
         symptom=ENDED,
-        proxy=_CrashingOnSourceRanges,
+        proxy=partial(_CrashingProxy, is_odd=_with_source_ranges, resource="services"),
     ),
     Mutant(
         "hangs-on-slices-without-ports",
