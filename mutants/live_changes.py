@@ -105,15 +105,19 @@ def source_ranges_outlive_their_removal(service: Object, before: Object) -> Obje
     return with_spec(service, loadBalancerSourceRanges=ranges[0] or ranges[1])
 
 
-def _without_ipv6_ranges(event: Event) -> Event:
-    if event.resource != "services" or not (ranges := event.object["spec"].get("loadBalancerSourceRanges")):
-        return event
-    ipv4 = [each for each in ranges if ":" not in each]
-    return Event(event.type, event.resource, with_spec(event.object, loadBalancerSourceRanges=ipv4))
+def _rewriting_ranges(change: Callable[[list[str]], list[str]]) -> Callable[[Sink], Sink]:
+    """Change the loadBalancerSourceRanges of Services that have any."""
+
+    def changed(event: Event) -> Event:
+        if event.resource != "services" or not (ranges := event.object["spec"].get("loadBalancerSourceRanges")):
+            return event
+        return Event(event.type, event.resource, with_spec(event.object, loadBalancerSourceRanges=change(ranges)))
+
+    return rewriting(changed)
 
 
 _hears("source-ranges-of-ipv4-alone", "The proxy ignores IPv6 ranges in loadBalancerSourceRanges.")(
-    rewriting(_without_ipv6_ranges)
+    _rewriting_ranges(lambda ranges: [each for each in ranges if ":" not in each])
 )
 
 
@@ -122,15 +126,8 @@ def _whole_octets(text: str) -> str:
     return str(network.supernet(new_prefix=network.prefixlen // 8 * 8))
 
 
-def _with_whole_octets(event: Event) -> Event:
-    if event.resource != "services" or not (ranges := event.object["spec"].get("loadBalancerSourceRanges")):
-        return event
-    widened = [_whole_octets(each) for each in ranges]
-    return Event(event.type, event.resource, with_spec(event.object, loadBalancerSourceRanges=widened))
-
-
 _hears("source-ranges-of-whole-octets", "Prefix lengths in loadBalancerSourceRanges are rounded down to octets.")(
-    rewriting(_with_whole_octets)
+    _rewriting_ranges(lambda ranges: list(map(_whole_octets, ranges)))
 )
 
 
