@@ -258,19 +258,19 @@ def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
     kept = [expect_affinity(three_zones, each, {who: set(pods) for who in clients}) for each in services]
 
     # Each Service loses another endpoint: whatever the order of the endpoints is, some endpoint changes its position.
-    for each, gone in zip(services, pods, strict=True):
-        three_zones.publish(each, [endpoint(pod) for pod in pods if pod != gone])
-    kept = [
-        {who: pod for who, pod in by_client.items() if pod != gone} for by_client, gone in zip(kept, pods, strict=True)
+    losing = [
+        (service, gone, {who: {pod} for who, pod in by_client.items() if pod != gone})
+        for service, gone, by_client in zip(services, pods, kept, strict=True)
     ]
-    for each, by_client in zip(services, kept, strict=True):
-        expect_affinity(three_zones, each, {who: {pod} for who, pod in by_client.items()})
 
-    added = three_zones.run_servers(on=["b2", "c1"])
-    for each, gone in zip(services, pods, strict=True):
-        three_zones.publish(each, [endpoint(pod) for pod in (*pods, *added) if pod != gone])
-    for each, by_client in zip(services, kept, strict=True):
-        expect_affinity(three_zones, each, {who: {pod} for who, pod in by_client.items()})
+    def expect_kept(present: list[Pod]) -> None:
+        for service, gone, _ in losing:
+            three_zones.publish(service, [endpoint(pod) for pod in present if pod != gone])
+        for service, _, allowed in losing:
+            expect_affinity(three_zones, service, allowed)
+
+    expect_kept(pods)
+    expect_kept([*pods, *three_zones.run_servers(on=["b2", "c1"])])
 
 
 @requirement(
@@ -288,10 +288,10 @@ def test_affinity_outlives_a_restart(three_zones: Cluster) -> None:
     for each in services:
         three_zones.publish(each, [endpoint(pod) for pod in pods])
     clients: list[ClientRef] = ["a1", "a2", "b1", "b2", "c1"]
-    kept = [expect_affinity(three_zones, each, dict.fromkeys(clients, pods)) for each in services]
+    kept = [(each, expect_affinity(three_zones, each, dict.fromkeys(clients, pods))) for each in services]
 
     three_zones.restart(PROXY)
-    for each, by_client in zip(services, kept, strict=True):
+    for each, by_client in kept:
         expect_affinity(three_zones, each, {who: {pod} for who, pod in by_client.items()})
 
 
