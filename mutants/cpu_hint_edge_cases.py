@@ -189,10 +189,10 @@ def node_hints_outlive_the_annotation(
 )
 def moves_whole_surpluses_only(service: Object, *others: Any, **options: Any) -> SlicePlan:
     right = plan_service(service, *others, **options)
-    shares, rule = options["zones"].shares, rules(options["features"])
+    to_add = rules(options["features"]).to_add
     for family in right.families.values():
         zones = Counter(one.get("zone", "") for slices in family.slices for one in slices)
-        found = allocate(shares, sum(zones.values()), rule.to_add)
+        found = allocate(options["zones"].shares, sum(zones.values()), to_add)
         if isinstance(found, NoHintsReason):
             continue
         surpluses = [zones[zone] * found.unit - each.desired for zone, each in found.portions.items()]

@@ -202,7 +202,8 @@ def test_dns_learns_a_clients_second_address(three_zones: Cluster) -> None:
         status = {"podIP": known[0], "podIPs": [{"ip": each} for each in known]}
         three_zones.api.patch("pods", three_zones.namespace, "late", {"status": status}, subresource="status")
         for kind, each in zip(kinds(three_zones), three_zones.families, strict=True):
-            told, over = [pods["a1"].addresses[each]], {"family": family}
+            told = [pods["a1"].addresses[each]]
+            over = {"family": family}
             expect_dns_answer(three_zones, client, dns_name_of(service), kind, query=over, rcode="NOERROR", data=told)
     for kind in kinds(three_zones):
         expect_dns_pods(three_zones, service, {client: {pods["a1"]}}, kind=kind)
