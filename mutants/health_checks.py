@@ -135,8 +135,9 @@ class _ServesHealthAtUplink(ServiceProxy):
 
         def serve(port: int, handler: Handler) -> None:
             right(port, handler)
-            for listener in self._listeners._open.get(port, ()) if port == HEALTH_PORT else ():
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, UPLINK)
+            if port == HEALTH_PORT:
+                for listener in self._listeners._open.get(port, ()):
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, UPLINK)
 
         self._listeners.serve = serve  # type: ignore[method-assign]
 
