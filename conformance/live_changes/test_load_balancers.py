@@ -78,9 +78,7 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
     outside, inside = external_client("c1"), pod_client("a2")
-    from_outside, from_inside = (
-        three_zones.backend.part(Probing, client=each).client_address(each, "IPv4") for each in (outside, inside)
-    )
+    from_outside, from_inside = (_address_of(three_zones, each, "IPv4") for each in (outside, inside))
     only_outside, only_inside = f"{from_outside}/32", f"{from_inside}/32"
     everybody = by_all(a1, b1, of=[outside, inside])
     nobody_else: dict[ClientRef, Expected] = dict.fromkeys(everybody, NO_ANSWER)
@@ -99,6 +97,11 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
             three_zones.patch_service(service, {"spec": {"loadBalancerSourceRanges": ranges}})
             seen: Traffic = {**nobody_else, **by_all(a1, b1, of=clients)}
             expect_now(three_zones, ExpectedTraffic(_shown(ranges), service, seen, to="load-balancer"))
+
+
+def _address_of(cluster: Cluster, client: Client, family: str) -> str:
+    """Return the source address of a client's connections."""
+    return cluster.backend.part(Probing, client=client).client_address(client, family)
 
 
 def _all_except(address: str) -> list[str]:
@@ -128,8 +131,8 @@ def test_source_ranges_of_both_families(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
     outside, inside = external_client("c1"), pod_client("a2")
-    outside_v4 = f"{three_zones.backend.part(Probing, client=outside).client_address(outside, 'IPv4')}/32"
-    from_inside = three_zones.backend.part(Probing, client=inside).client_address(inside, "IPv6")
+    outside_v4 = f"{_address_of(three_zones, outside, 'IPv4')}/32"
+    from_inside = _address_of(three_zones, inside, "IPv6")
     inside_v6 = f"{from_inside}/128"
 
     def expect(ranges: list[str] | None, **clients: list[Client]) -> None:
