@@ -253,6 +253,7 @@ BENIGN: list[Mutant] = [
                "SERVICE/udp-flows-at-node-ports",
                "SERVICE/udp-flows-follow-the-target-port",
                "SERVICE/udp-flows-of-local-policies",
+               "SERVICE/udp-flows-older-than-the-proxy-leave-a-removed-endpoint",
                "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
                *(f"SERVICE/udp-flows{where}-end-with-{what}"
                  for where in ("", "-over-ipv6", "-at-node-ports", "-outside")

@@ -148,6 +148,7 @@ SAMPLES = {
         "SERVICE/udp-flows-at-node-ports-end-with-their-service",
         "SERVICE/udp-flows-follow-the-target-port",
         "SERVICE/udp-flows-of-local-policies",
+        "SERVICE/udp-flows-older-than-the-proxy-leave-a-removed-endpoint",
         "SERVICE/udp-flows-end-with-the-last-endpoint",
         "SERVICE/udp-flows-end-with-their-service",
         "SERVICE/udp-flows-outside-end-with-the-last-endpoint",
