@@ -293,6 +293,7 @@ def expect_dns_answer(
     Queries are sent over each IP family of the DNS server, or only over the family in `query`. The order of `data` does
     not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
     """
+    query = query or {}
     either = {field: value for field, value in fields.items() if isinstance(value, AbstractSet)}
 
     def plain(field: str, value: Any) -> Any:
@@ -301,12 +302,12 @@ def expect_dns_answer(
         return sorted(value) if field == "data" else value
 
     def look(family: str) -> tuple[Object, list[DnsAnswer]]:
-        answer = ask_dns(cluster, client, name, kind, **{"family": family, **(query or {})})
+        answer = ask_dns(cluster, client, name, kind, **{**query, "family": family})
         lacks = {"rcode": answer.rcode} if answer.rcode.startswith((_SILENT, _MALFORMED)) else {}
         return {field: plain(field, getattr(answer, field)) for field in fields} | lacks, [answer]
 
     what = f"answer to {kind} {name} with {dict(query)}" if query else f"answer to {kind} {name}"
-    families = [(query or {}).get("family", each) for each in cluster.backend.part(ServesDns).dns()]
+    families = [query["family"]] if "family" in query else list(cluster.backend.part(ServesDns).dns())
     _expect_eventually(cluster, what, look, expected=plain_fields(fields), families=families)
 
 
