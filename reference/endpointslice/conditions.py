@@ -36,7 +36,7 @@ class Condition:
 def accepted(by_field: Mechanism) -> Condition:
     """Return the condition Accepted: whether the value of `trafficDistribution` is known.
 
-    `by_field` is the mechanism without annotations, because the KEP sets Accepted to True for each value that the
+    `by_field` is the result of `mechanism_of_field`, because the KEP sets Accepted to True for each value that the
     controller recognizes. If an annotation decides, Programmed is False.
     """
     if isinstance(by_field, NoHints):

@@ -74,6 +74,11 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
     annotation, requested = topology_annotation(service, features)
     if requested in {"Auto", "auto"}:
         return _by_annotation(annotation, features)
+    return mechanism_of_field(service, features, heuristics)
+
+
+def mechanism_of_field(service: Object, features: Features, heuristics: Collection[str]) -> Mechanism:
+    """Return the mechanism that trafficDistribution selects. The topology annotation is ignored."""
     value = service["spec"].get("trafficDistribution")
     if value is None:
         return NoHints("neither trafficDistribution nor a topology annotation requests hints")

@@ -15,7 +15,7 @@ from reference.client import ApiError, Client, Event, Key, Object, key_of
 from reference.controller import WorkQueue
 from reference.endpointslice import conditions
 from reference.endpointslice.conditions import Condition
-from reference.endpointslice.hints import mechanism
+from reference.endpointslice.hints import mechanism, mechanism_of_field
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.plan import selects_pods
 from reference.features import Features
@@ -113,8 +113,7 @@ class ConditionWriter:
             return []
         self._had_value[key] = service["metadata"].get("resourceVersion", "")
         decided_by = mechanism(service, self._features, self._heuristics)
-        unannotated = {**service, "metadata": {}}
-        accepted = conditions.accepted(mechanism(unannotated, self._features, self._heuristics))
+        accepted = conditions.accepted(mechanism_of_field(service, self._features, self._heuristics))
         slices = self._index.slices.of(key)
         failure = self._failures.get(key, "") if selects_pods(service) else _NOT_OURS
         programmed = conditions.programmed(accepted, decided_by, slices, failure)
