@@ -156,7 +156,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return bounds for the answers of one endpoint. All `count` endpoints meet them with probability 1 - `alarm`."""
+    """Return bounds for each endpoint's answers. All `count` meet them with a probability of at least 1 - `alarm`."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)
