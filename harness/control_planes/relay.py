@@ -114,8 +114,7 @@ class EgressProxy(Relay):
 
     kube-apiserver runs outside the embedded cluster's network, and cannot reach pods. An EgressSelectorConfiguration
     sends its requests for pods through this proxy, which creates sockets inside that network. Other users have no
-    access, because only this user can enter the folder. The proxy refuses all requests
-    until `reach_pods` is called.
+    access, because only this user can enter the folder. The proxy refuses all requests until `reach_pods` is called.
     """
 
     def __init__(self, folder: Path) -> None:

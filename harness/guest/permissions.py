@@ -13,8 +13,8 @@ from harness.guest import errors
 class Rule:
     """Verbs on resources of an API group in all namespaces, or on URL `paths`.
 
-    `why` completes "this rule is needed to …". `without` is the effect on a run without the rule, or "" if no
-    run works without the rule.
+    `why` completes "this rule is needed to …". `without` is the effect on a run without the rule, or "" if no run works
+    without the rule.
     """
 
     verbs: tuple[str, ...]

@@ -1,9 +1,9 @@
 """The conditions on a Service that report the state of its `trafficDistribution`.
 
 Source: KEP-4444, Status Reporting, which proposes these conditions as a later addition. No release has them. `Accepted`
-means that the value is known. `Programmed` means that the stored slices contain the hints for the value.
-`Honored` means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, whose types
-have a domain prefix, stay unchanged.
+means that the value is known. `Programmed` means that the stored slices contain the hints for the value. `Honored`
+means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, whose types have a
+domain prefix, stay unchanged.
 """
 
 from collections.abc import Collection, Iterable, Sequence
