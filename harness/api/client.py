@@ -32,7 +32,8 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _PREFIXES = {
-    **dict.fromkeys(("deployments", "statefulsets"), "/apis/apps/v1"),
+    "deployments": "/apis/apps/v1",
+    "statefulsets": "/apis/apps/v1",
     "horizontalpodautoscalers": "/apis/autoscaling/v2",
     "ingresses": "/apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
