@@ -69,6 +69,7 @@ NOT_RUN = {
     "trafficdist verify FOLDER": _VERIFIED,
     "trafficdist shelf add latest": _WHOLE,
     "trafficdist shelf index": _SHELF,
+    "trafficdist doctor --proxy mine.yaml": _MINE,
     "trafficdist proxy check mine.yaml": _MINE,
     "trafficdist proxy init mine.yaml": "tests/harness/commands/test_proxy_init.py runs it",
     "trafficdist run --options-file acme.yaml": _MINE,
