@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -122,9 +123,10 @@ def counts(value: Tally) -> dict[str, float]:
 
 
 def rates(value: Rates) -> dict[str, float]:
-    return {"leak": value.leak, "miss": value.miss, "alone": value.alone, "chances": value.chances}
+    return asdict(value)
 
 
 def read_rates(value: Mapping[str, float]) -> Rates:
-    """Read error rates that `rates` wrote. Histories of older releases have no `alone` and `chances`."""
-    return Rates(value["leak"], value["miss"], value.get("alone", value["leak"]), int(value.get("chances", 1)))
+    """Read error rates that `rates` wrote. Histories of older releases have only `leak` and `miss`, or no `alarm`."""
+    alone, chances = value.get("alone", value["leak"]), int(value.get("chances", 1))
+    return Rates(value["leak"], value["miss"], alone, chances, value.get("alarm", value["miss"]))

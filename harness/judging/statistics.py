@@ -25,6 +25,7 @@ LEAST_RATE = 1e-9
 DEFAULT_LEAK = 0.05
 DEFAULT_MISS = 1e-6
 DEFAULT_ALONE = 0.2
+DEFAULT_ALARM = 1e-9  # a whole run asks this question thousands of times
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,20 @@ class Rates:
     All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of wrong
     answers, or `leak` if `leak` is larger. If there is only one client, it detects `leak`. `chances` is how many times
     a fault can go unnoticed by chance. It is two if a wait precedes the window, because wrong observations during the
-    wait only restart the wait. The total probability of missing a fault is below `miss`.
+    wait only restart the wait. The total probability of missing a fault is below `miss`. `alarm` is the probability
+    that a client misses one of its endpoints by chance, although all endpoints are equally likely.
     """
 
     leak: float = DEFAULT_LEAK
     miss: float = DEFAULT_MISS
     alone: float = DEFAULT_ALONE
     chances: int = 2
+    alarm: float = DEFAULT_ALARM
 
     def __post_init__(self) -> None:
-        if not all(LEAST_RATE <= each < 1 for each in (self.leak, self.miss, self.alone)) or not 1 <= self.chances <= 9:
-            text = f"leak {self.leak}, miss {self.miss}, alone {self.alone}, chances {self.chances}"
+        rates = (self.leak, self.miss, self.alone, self.alarm)
+        if not all(LEAST_RATE <= each < 1 for each in rates) or not 1 <= self.chances <= 9:
+            text = f"leak {self.leak}, miss {self.miss}, alone {self.alone}, alarm {self.alarm}, chances {self.chances}"
             raise ValueError(f"expected error rates from {LEAST_RATE:g} to below 1, and 1 to 9 chances, not {text}")
 
     def laxer(self, than: "Rates") -> bool:
@@ -85,6 +89,10 @@ class SamplePlan:
     false_alarm: float
     smallest_fault: str
     miss: float
+
+    def detects(self) -> tuple[str, str, float]:
+        """Return what the check is, the smallest fault that it detects, and the probability of missing this fault."""
+        return self.kind, self.smallest_fault, self.miss
 
     def check(self, clients: int = 1) -> dict[str, str | int | float]:
         """Return the plan for the report, with the sum of the false-alarm probabilities of all clients."""
@@ -127,7 +135,7 @@ def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -
     Every wrong answer is a failure, so a false alarm is possible only for an endpoint that never answered. The plan
     applies to each of the `clients`, all of which would see the same faults.
     """
-    samples = max(rates.samples(clients), samples_for_members(count, rates.miss))
+    samples = max(rates.samples(clients), samples_for_members(count, rates.alarm))
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
 
 

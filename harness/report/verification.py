@@ -285,8 +285,10 @@ _ALWAYS: Mapping[str, Any] = {
 
 def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowRecord) -> bool:
     expected, rates = foreseen
+    planned = plans(recorded.expectation, rates)
     return (
-        recorded.plans == plans(recorded.expectation, rates)
+        {who: each.detects() for who, each in recorded.plans.items()}
+        == {who: each.detects() for who, each in planned.items()}
         and expected.keys() == recorded.expectation.keys()
         and all(_is_expected(each, recorded.expectation[client]) for client, each in expected.items())
     )

@@ -23,7 +23,7 @@ from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Ref
 from harness.scenario.record import ScenarioRecord
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
-LOOSE = Rates(leak=0.5, miss=0.1)
+LOOSE = Rates(leak=0.5, miss=0.1, alarm=0.1)
 
 
 def window(history: History, test: str, expected: Expected, *observations: Observation) -> Judgement:
@@ -306,9 +306,10 @@ def test_sentence_that_reads_like_a_judgement_is_not_parsed_as_one(tmp_path: Pat
 
 
 def test_rates_of_a_history_are_those_that_were_written() -> None:
-    rates = Rates(leak=0.1, miss=0.001, alone=0.3, chances=3)
+    rates = Rates(leak=0.1, miss=0.001, alone=0.3, chances=3, alarm=0.002)
     assert read_rates(as_json(rates)) == rates
     assert read_rates({"leak": 0.05, "miss": 1e-6}).samples(5) == 270  # older release: no shared leak detection
+    assert read_rates({"leak": 0.05, "miss": 1e-6}).alarm == 1e-6  # older release: one limit for both errors
 
 
 def test_a_scenario_states_the_largest_of_its_smallest_faults(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_samples_for_members(count: int, samples: int) -> None:
 
 def test_allowed_set_needs_the_larger_of_two_sample_sizes() -> None:
     assert allowed_set(3).samples == 283
-    assert allowed_set(100).samples == samples_for_members(100, 1e-6) > 283
+    assert allowed_set(100).samples == samples_for_members(100, 1e-9) > 283
 
 
 def test_a_check_states_its_rates_for_all_clients() -> None:
@@ -97,6 +97,11 @@ def test_a_right_proxy_misses_a_member_no_more_often_than_stated(count: int) -> 
 
     assert missed <= highest_plausible(ROUNDS, LOOSE.miss)
     assert missed > 0, "the simulation is too small to detect a fault"
+
+
+def test_endpoint_stays_unseen_by_chance_less_than_once_in_a_thousand_runs() -> None:
+    windows = 100_000  # more than clients times windows of a whole run
+    assert all(windows * allowed_set(count).false_alarm <= 1e-3 for count in (2, 3, 7, 11, 130))
 
 
 def test_a_leaking_proxy_is_missed_no_more_often_than_stated() -> None:
@@ -160,7 +165,7 @@ def highest_plausible(rounds: int, rate: float) -> int:
 
 
 @pytest.mark.parametrize(
-    "rates", [{"leak": 1e-300}, {"miss": 1e-300}, {"alone": 1e-300}, {"chances": 0}, {"chances": 99}]
+    "rates", [{"leak": 1e-300}, {"miss": 1e-300}, {"alone": 1e-300}, {"alarm": 1e-300}, {"chances": 0}, {"chances": 99}]
 )
 def test_undetectable_rates_are_refused_without_computation(rates: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="expected error rates from 1e-09 to below 1"):

@@ -167,7 +167,7 @@ def test_refusals_are_equal_and_show_their_error() -> None:
     assert message == "a1 was refused (EHOSTUNREACH) in 284 of 284 probes, where silence is expected"
 
 
-ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02, chances=1)
+ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02, chances=1, alarm=0.02)
 
 
 def rounds(name: str, pods: list[str], allowed: set[str], leak: float = 0.0) -> list[Verdict]:
