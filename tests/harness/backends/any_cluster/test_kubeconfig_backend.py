@@ -24,7 +24,7 @@ from harness.backends.implementation import reference
 from harness.backends.kind.backend import KindBackend
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
-from harness.errors import UnavailableError
+from harness.errors import StarvedError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.labels import RUN_LABEL
 from harness.model import needs
@@ -235,9 +235,9 @@ def test_proxy_that_receives_its_node_late_is_waited_for(stranger: Stranger, mon
 
 
 def test_proxy_that_never_receives_its_node_fails(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scenario itself fails. The barrier must not make the requirement inconclusive."""
+    """The scenario sees the fault in packets. The barrier does not end it before, and a busy machine only adds doubt."""
     monkeypatch.setattr(eventually_module, "FAR", 1.0)
-    with pytest.raises(AssertionError, match="a2"):
+    with pytest.raises((AssertionError, StarvedError), match="a2 reached a1"):
         run(stranger, "KEP-4444/relabelled-node-uses-its-new-zone", "ignores-node-updates", Ability.CHANGE_NODES)
 
 
