@@ -1,11 +1,4 @@
-"""A client of the Kubernetes API that uses plain JSON objects.
-
-The official client provides configuration, TLS and credentials. Objects are dicts, because the suite must send objects
-that a typed client refuses to build, and read fields that a typed client drops.
-
-The reference implementation has its own client, `reference.client`, a reflector that runs without the harness.
-The two modules share only the resource paths.
-"""
+"""A Kubernetes API client. Objects are dicts, because typed clients refuse invalid objects and drop unknown fields."""
 
 import builtins
 import re
@@ -50,8 +43,6 @@ _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response of the API server: its HTTP status code, JSON body, Warning header texts, and Date header."""
-
     code: int
     body: Object
     warnings: tuple[str, ...] = ()
@@ -95,12 +86,11 @@ def log_of_pod(api: "Api", namespace: str, pod: str, **options: str) -> str:
 
 
 def new_record() -> deque[ApiRequest]:
-    """Return an empty queue that keeps only the latest API requests."""
     return deque(maxlen=_REMEMBERED)
 
 
 class Api:
-    """A client of an API server, with a connection pool, configured from kubeconfig files or from their content."""
+    """A client of an API server. Methods for objects raise `RefusedError`."""
 
     def __init__(
         self,
@@ -111,12 +101,9 @@ class Api:
         asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        """`timeout` (in seconds) limits each attempt, and the total time for which a request is retried after 429
-        responses with Retry-After. `connections` limits the number of parallel requests.
-
-        Fields of `services` are added to new Services that lack them. Each request is appended to `asked`, a queue that
-        several clients can share. Raises `UsageError` if the kubeconfig cannot be used.
-        """
+        """`timeout` (in seconds) limits each attempt, and the time for retries after 429 responses with Retry-After.
+        Fields of `services` are added to Services that lack them. Requests are appended to `asked`. Raises
+        `UsageError`."""
         # the official client is slow to import, and unnecessary for users of this module's errors and names
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
 
@@ -188,34 +175,30 @@ class Api:
             raise InconclusiveError(f"the API server did not respond to {method} {shown}: {error}") from error
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
-        """Read one object. Raises `RefusedError`."""
         return self._expect("GET", path_of(resource, namespace, name))
 
     def list(self, resource: str, namespace: str = "", *, label_selector: str = "") -> builtins.list[Object]:
-        """Read all objects of a resource, in all namespaces if `namespace` is empty. Raises `RefusedError`."""
+        """Read all objects of a resource, in all namespaces if `namespace` is empty."""
         query = {"labelSelector": label_selector} if label_selector else None
         return builtins.list(self._expect("GET", path_of(resource, namespace), query=query).get("items") or ())
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
-        """Create an object and return it as stored. Raises `RefusedError`."""
         whole = service_with_usual(obj, self._services) if resource == "services" else obj
         return self._expect("POST", path_of(resource, namespace), whole)
 
     def replace(self, resource: str, namespace: str, obj: Object) -> Object:
-        """Replace an object. Raises `RefusedError`."""
         return self._expect("PUT", path_of(resource, namespace, obj["metadata"]["name"]), obj)
 
     def patch(self, resource: str, namespace: str, name: str, patch: Object, *, subresource: str = "") -> Object:
-        """Apply a JSON merge patch, in which `None` removes a field. Raises `RefusedError`."""
+        """Apply a JSON merge patch, in which `None` removes a field."""
         path = path_of(resource, namespace, name, subresource)
         return self._expect("PATCH", path, patch, content_type=MERGE_PATCH)
 
     def delete_all(self, resource: str, namespace: str, *, grace_seconds: int | None = None) -> None:
-        """Delete all objects of a resource in a namespace with one request. Raises `RefusedError`."""
         self.delete(resource, namespace, "", grace_seconds=grace_seconds)
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
-        """Delete an object unless it is already deleted. Raises `RefusedError`."""
+        """Delete an object unless it is already deleted. An empty name selects all objects in the namespace."""
         path = path_of(resource, namespace, name)
         query = None if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
         response = self.request("DELETE", path, query=query)

@@ -1,13 +1,6 @@
-"""Read kubeconfig files as kubectl does, or a pod's service account.
-
-The official client reads and merges the files. This module corrects one difference from kubectl: if several files set a
-current context, kubectl uses the context in the first of these files. The client uses the current context of the last
-file, even if the context is "".
-
-Certificates and keys from a kubeconfig or a credential plugin are never written to disk. The client would write them to
-the temporary folder, where they would remain after `kill -9`. This module stores them in memory files (memfd), which
-the kernel removes when the process ends.
-"""
+"""Read kubeconfig files as kubectl does, or a pod's service account. If several files set a current context, kubectl
+uses the first of them, and the official client the last. Keys and certificates are stored in memory files (memfd),
+because the client's temporary files would remain after `kill -9`."""
 
 import copy
 import os
@@ -56,7 +49,6 @@ class Kubeconfig:
         self._merged = merger.config
 
     def client(self) -> Any:
-        """Return the official client for the context's API server and credentials. Raises `UsageError`."""
         try:
             return _client(self._merged, self.context)
         except Exception as error:  # the client's errors have no common base class
@@ -152,8 +144,6 @@ def _client(config: Any, context: str | None = None) -> Any:
 
 
 class _MemoryFiles(threading.local):
-    """The descriptors of the memory files for the client that this thread is creating."""
-
     def __init__(self) -> None:
         self.descriptors: list[int] = []
 

@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 from harness.model.times import since_start
 
 MOST_LINES = 1000
-"""The maximum number of lines for requests. If there are more, `as_text` omits lines in the middle."""
 
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 

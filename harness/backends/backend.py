@@ -20,12 +20,9 @@ ContainerPorts = Sequence[tuple[str, int, str]]  # name, number and protocol of 
 
 @dataclass(frozen=True, slots=True)
 class WantedPod:
-    """A pod to create, with its node, labels, named ports and readiness.
-
-    With `tells_port`, its server answers "name.port" on each port. With `host_network`, the pod has the addresses of
-    its node. A node can have only one host-network pod. `restart_policy` applies only to pods that exist only in the
-    API. With `sidecar`, the pod has additional containers, which exist only in the API.
-    """
+    """A pod to create. With `tells_port`, its server answers "name.port" on each port. A node can have only one pod
+    with `host_network`. `restart_policy` applies only to pods that exist only in the API. With `sidecar`, the pod has
+    additional containers in the API."""
 
     name: str
     node: str
@@ -121,8 +118,5 @@ class Backend(Protocol):
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> TracedProbe:
-        """Trace a probe through the rules of a node. Repeat it a few times, until `is_same` accepts its outcome.
-
-        Packets are also captured at the pods `servers`. The result names the evidence that the backend cannot provide.
-        Raises `UnavailableError`.
-        """
+        """Trace a probe through the rules of a node, and capture its packets at the pods `servers`. Repeat it a few
+        times, until `is_same` accepts its outcome. The result names missing evidence. Raises `UnavailableError`."""

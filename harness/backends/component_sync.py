@@ -43,10 +43,8 @@ class ComponentSync:
         unresponsive: Callable[[float], str] = lambda _: "",
         hangs: Callable[[], str] = lambda: "",
     ) -> None:
-        """`synced` returns whether a component has processed all events, and raises `EndedError` if it has crashed.
-
-        The other functions return an error text, or "". `unresponsive` takes a time limit in seconds.
-        """
+        """`synced` returns whether a component has processed all events, and raises `EndedError` if it has crashed. The
+        other functions return an error text, or "". `unresponsive` takes a time limit in seconds."""
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
         self._stopped, self._checked_at = "", 0.0
@@ -59,10 +57,8 @@ class ComponentSync:
         self._stopped = self._starved = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until all components are idle. Return for how many seconds they had unfinished work.
-
-        Raises `EndedError` for the first component that crashed or timed out, and `StarvedError` if the CPU was busy.
-        """
+        """Wait until all components are idle. Return for how many seconds they had unfinished work. Raises `EndedError`
+        for the first component that crashed or timed out, and `StarvedError` if the CPU was busy."""
         if self._stopped:
             self.check_progress()
         begin = busy_at = time.monotonic()
@@ -97,10 +93,7 @@ class ComponentSync:
         return busy_at - begin
 
     def _check_starved(self, begin: float) -> None:
-        """Raise `StarvedError` if the components got too little CPU time in the last wait and since `begin`.
-
-        Once the machine is no longer busy, the components get the full time limit again.
-        """
+        """Raise `StarvedError` if the components got too little CPU time in the last wait and since `begin`."""
         passed = time.monotonic() - begin
         if self._starved and passed >= AGAIN * eventually.time_scale() and RUN_DELAY.lost(begin) >= passed / 2:
             raise StarvedError(f"{self._starved}. The machine is still too busy")
@@ -110,7 +103,6 @@ class ComponentSync:
         return f" ({missing})" if missing else ""
 
     def check(self) -> None:
-        """Raise `EndedError` for the first component that has crashed."""
         for name in self._names:
             self._check(name)
 
@@ -150,11 +142,9 @@ class LivenessCluster(Backend, Probing, Protocol):
 
 
 class ProxyLiveness:
-    """Checks whether proxies process changes at all, in a cluster in which a requirement has just failed.
-
-    A hung proxy may report that it has processed everything, and then each requirement would time out. So this check
-    creates a plain Service. If earlier Services were reachable but this Service is not, the proxy has stopped working.
-    """
+    """Checks whether proxies process changes at all, after a requirement has failed. A hung proxy may report that it
+    has processed everything. So the check creates a plain Service. If earlier Services were reachable but this Service
+    is not, the proxy has stopped working."""
 
     def __init__(self, cluster: LivenessCluster) -> None:
         self._cluster = cluster
@@ -163,10 +153,8 @@ class ProxyLiveness:
         self._number = 0
 
     def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
-        """Record whether a cluster IP was reached.
-
-        Return True if proxies may have stopped: a Service was reached before, but one of these probes got no answer.
-        """
+        """Record whether a cluster IP was reached. Return True if proxies may have stopped: a Service was reached
+        before, but one of these probes got no answer."""
         self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
             for probe, outcome in zip(probes, observed, strict=True)

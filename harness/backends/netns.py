@@ -1,8 +1,6 @@
-"""The embedded cluster. Nodes and pods are network namespaces of this process, and they exchange real packets.
-
-The harness acts as kubelet and cloud provider: it assigns pod CIDRs to nodes, reports pods as running and ready, and
-routes load balancer IPs and external IPs to nodes.
-"""
+"""The embedded cluster. Nodes and pods are network namespaces of this process, and they exchange real packets. The
+harness acts as kubelet and cloud provider: it assigns pod CIDRs to nodes, reports pods as running and ready, and routes
+load balancer IPs and external IPs to nodes."""
 
 import contextlib
 import os
@@ -258,7 +256,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return dns
 
     def dns(self) -> dict[str, str]:
-        """Start the DNS server if necessary, and return its addresses, keyed by family. Raises `UnavailableError`."""
         if self._dns is None:
             made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
             self._begun.callback(made.stop)
@@ -416,7 +413,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return {name: text for name, text in found.items() if text}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return API requests, logs, the rules and connections of each node, and the kernel state of the fabric."""
         asked = [*self.api.asked.copy(), *(self.control_plane.asked() or ())]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= self._logs()

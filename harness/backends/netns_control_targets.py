@@ -54,7 +54,6 @@ class NetnsControlTargets:
         return [(name, host) for name, host in named if host.node not in self._off]
 
     def of_pod(self, name: str, pod: NetworkPeer) -> "NetnsControlTargets":
-        """Return a copy with this pod as the only destination."""
         made = copy.copy(self)
         made._targets = lambda: {name: pod}
         return made

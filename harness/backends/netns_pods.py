@@ -35,7 +35,6 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def remove_namespace(self, namespace: str) -> None:
-        """Delete a namespace with all its objects, first the Services, and last the pods, without waiting."""
         for resource in ("services", "endpointslices", "pods"):
             self.api.delete_all(resource, namespace, grace_seconds=0)
         for name in [name for owner, name in list(self._hosts) if owner == namespace]:
@@ -87,7 +86,6 @@ class NetnsPods(PodLifecycle, PodReports):
         self.create_reported_pod(namespace, wanted, phase="Running")
 
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
-        """Create a pod that exists only in the API, with unused addresses as its pod IPs. Its node need not exist."""
         obj = _manifest(wanted)
         obj["spec"]["restartPolicy"] = wanted.restart_policy
         self.api.create("pods", namespace, obj)

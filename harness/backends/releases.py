@@ -1,8 +1,5 @@
-"""Sets the releases of components for scenarios, and restores the initial releases.
-
-A scenario starts with the releases that the cluster booted with. But until it uses the API or sends probes, the
-previous scenario's releases remain, because the scenario may request one of them (`take_over`).
-"""
+"""Sets the releases of components for scenarios, and restores the initial releases. Until a scenario uses the API or
+sends probes, it keeps the previous scenario's releases, because it may request one of them (`take_over`)."""
 
 import contextlib
 from collections.abc import Sequence
@@ -88,7 +85,6 @@ class ComponentReleases:
         return ""
 
     def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
-        """Restore the initial releases of these components. With `stopped`, restore only stopped components."""
         for component in sorted(components, key=list(Component).index):
             nodes = self._nodes_at_another(component, self._backend.release)
             if stopped:

@@ -20,7 +20,6 @@ class ScenarioBackend:
     """Wraps a backend for one scenario. Methods raise `UnavailableError` if the backend lacks an ability."""
 
     def __init__(self, booted: Backend, releases: Releases | None = None) -> None:
-        """`releases` are the releases that the previous scenario left (see `ComponentReleases`)."""
         self.booted = booted
         self.releases = ComponentReleases(booted, releases)
         self._abilities: set[Ability] = set()
@@ -36,7 +35,6 @@ class ScenarioBackend:
 
     @property
     def api(self) -> Api:
-        """The client of the API server, after restoring the component releases that the scenario expects."""
         return self.restored.api
 
     @property
@@ -79,10 +77,7 @@ class ScenarioBackend:
         return self.restored.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
-        """Call `settle` if the last write was to another stream, because components watch each stream separately.
-
-        Raises `InconclusiveError`.
-        """
+        """Call `settle` if the last write was to another stream, because components watch streams separately."""
         self.releases.restore_left()
         self._writes += 1
         if self._wrote not in (None, stream):

@@ -1,12 +1,9 @@
 """Waits until proxies have processed all writes: changes its own objects last, and waits until clients see the effect.
 
-Proxies generally do not report their progress. They watch Services in one stream and EndpointSlices in another, so the
-barrier changes a Service and a slice after all other writes. Each round of the barrier renames the Service's port
-and publishes an endpoint for the new port name. When that endpoint answers a client, the proxy on the client's node has
-received both changes and all earlier changes. Until then, the previous round's endpoint answers at the same address.
-This avoids unanswered attempts: agnhost would wait five seconds for each, and the retransmitted SYNs would look like a
-fault. The barrier skips a round if nothing else was written since the previous round. But after a component is
-replaced, it does not skip a round, because proxies may have to restart their watches, which takes up to a minute.
+Proxies watch Services and EndpointSlices in separate streams, so each round renames the port of the barrier's Service
+and publishes an endpoint for the new port name. Until a proxy has received both changes, the endpoint of the previous
+round answers at the same address. An attempt without an answer would take agnhost five seconds, and its retransmitted
+SYNs would look like a fault.
 """
 
 import contextlib
@@ -30,8 +27,7 @@ LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 RESTARTED = 120.0
-"""The time limit in seconds (times the time scale) for proxies to process all writes after a component is replaced. It
-is long because proxies back off while an API server does not answer."""
+"""Seconds (times the time scale) to wait after a component is replaced: proxies back off without an API server."""
 
 CANARY = "zone-canary"
 NOWHERE = "nowhere"
@@ -51,8 +47,6 @@ class ProbeSender(Protocol):
 
 
 class Barrier:
-    """The Service with which a pytest worker observes the progress of proxies. Its endpoints are dedicated pods."""
-
     def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
         self._dialer = dialer
@@ -72,7 +66,6 @@ class Barrier:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The IP families of Services in this cluster, starting with the primary family."""
         return tuple(self._addresses)
 
     @property
@@ -86,10 +79,7 @@ class Barrier:
         *,
         when_unable: Callable[[], None],
     ) -> None:
-        """Wait until all clients see the barrier's next change. `when_unable` is called if a client cannot send probes.
-
-        Raises `InconclusiveError` and the errors of `when_unable`.
-        """
+        """Wait until all clients see the next change. Raises `InconclusiveError` or the errors of `when_unable`."""
         if self._api.writes == self._written:
             return
         self._round += 1
@@ -116,10 +106,7 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str) -> None:
-        """Wait until the EndpointSlice controller receives new Services and pods, which it watches separately.
-
-        Raises `InconclusiveError`.
-        """
+        """Wait until the EndpointSlice controller has received all Services and pods. Raises `InconclusiveError`."""
         self._services += 1
         label, name = {LABEL: str(self._services)}, f"{OF_CONTROLLER}-{self._services}"
         self._api.patch("pods", self._namespace, pod, {"metadata": {"labels": label}})
@@ -168,12 +155,9 @@ def _places(probes: set[Probe]) -> str:
 
 
 class ZoneCanary:
-    """Shows which zone a node's proxy uses after the node's zone label has changed.
-
-    A proxy watches Nodes separately from Services and slices. So a canary Service has one endpoint with a hint for the
-    zone in the label, and one with hints for all other zones. If the proxy never uses the new zone, the scenario
-    continues, because it is up to the scenario to detect this fault.
-    """
+    """Shows which zone a node's proxy uses after the node's zone label has changed. A proxy watches Nodes separately,
+    so a canary Service has one endpoint with a hint for the new zone, and one with hints for all other zones. If the
+    proxy never uses the new zone, the scenario continues and can detect this fault."""
 
     def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api

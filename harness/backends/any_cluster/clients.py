@@ -46,7 +46,6 @@ class ClientPods:
         self._of_barrier: list[ClientPod] = []
 
     def make(self) -> None:
-        """Run a client pod on each node. Raises `InconclusiveError`."""
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
@@ -128,7 +127,6 @@ class ClientPods:
         self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
 
     def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
-        """`wanted` maps each pod's name to its node."""
         made = self._runner.run_clients(namespace, wanted, port=port, host_network=on_host)
         self._enter(made)
         found = [ClientPod(namespace, name, port, on_host) for name in wanted]

@@ -1,11 +1,9 @@
 """Sends probes from client pods. One `GET /dial` to agnhost, through the API server's pod proxy, makes many attempts.
 
-The backend may provide a bypass that reaches client pods while the API server does not answer.
-
-agnhost waits five seconds for a connection. In that time, the kernel retransmits a lost SYN several times. With agnhost
-alone, a proxy that drops half of all first packets would therefore pass. A slow request proves nothing, because the API
-server may be slow. So after each request that took a second or more, the dialer reads the client pod's count of
-retransmitted SYNs. For each retransmitted SYN that no unanswered attempt explains, one answer counts as a timeout.
+agnhost waits five seconds for a connection, and the kernel retransmits a lost SYN several times in that time. So a
+proxy that drops half of all first packets would pass. The API server may be slow, too. So after each request that took
+a second or more, the dialer reads the client pod's count of retransmitted SYNs. For each retransmitted SYN that no
+unanswered attempt explains, one answer counts as a timeout.
 """
 
 import threading
@@ -71,14 +69,11 @@ class Dialer:
         self._glances: list[threading.Thread] = []  # threads that may still be running
 
     def close(self) -> None:
-        """Stop sending, without waiting for pending requests."""
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes (those of equal probes in any order). Raises `UnavailableError`.
-
-        If an earlier flow may have caused an outcome, repeat the probe or return `Unknown` (see `earlier_flows`).
-        """
+        """Send probes, and return their outcomes (those of equal probes in any order). If an earlier flow may have
+        caused an outcome, repeat the probe or return `Unknown` (see `earlier_flows`). Raises `UnavailableError`."""
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
         for probe, indices in _by_probe(probes).items():
@@ -94,7 +89,6 @@ class Dialer:
     def _of_new_connections(
         self, probe: Probe, seen: Sequence[Observation], begin: float, read: Reader
     ) -> Sequence[Observation]:
-        """Repeat the unanswered attempts that may have reused an earlier attempt's source port. Return all outcomes."""
         doubtful = self._tcp_flows.doubtful(_path(probe), begin, len(seen))
         if not doubtful:
             return seen
@@ -129,7 +123,6 @@ class Dialer:
         return of_new_flows(seen, earlier, self._ports_of(_client(probe)), ask)
 
     def _probe(self, probes: Sequence[Probe], read: Reader) -> list[Observation]:
-        """Send probes, and return all outcomes, including those that an earlier flow may have caused."""
         places = _by_probe(probes)
         for client in {_client(probe) for probe in places}:
             self._syns.begin(client, alone=not client.on_host)
@@ -164,7 +157,6 @@ class Dialer:
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
 
     def _one_by_one(self, probe: Probe, dialed: DialResult, read: Reader) -> list[DialResult]:
-        """Repeat the answered attempts of a late request, one attempt per request. Keep the other outcomes."""
         if not _are_late(probe, [dialed]):
             return [dialed]
         kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
@@ -319,12 +311,9 @@ class Dialer:
 
 
 class SteadyProbes:
-    """Sends steady traffic. One thread per probe sends small batches, one after the other, until `stop` is called.
-
-    The threads start one by one, because hundreds of simultaneous requests would delay each other's answers. While a
-    client gets no answers, each request has only one attempt, so that retransmitted SYNs do not count as lost packets
-    of other probes.
-    """
+    """Sends steady traffic: one thread per probe sends small batches until `stop` is called. The threads start one by
+    one, because hundreds of simultaneous requests would delay each other's answers. While a client gets no answers,
+    each request has only one attempt, so that retransmitted SYNs do not count as lost packets of other probes."""
 
     def __init__(self, dialer: Dialer, interval: float, probes: Sequence[Probe]) -> None:
         self._dialer = dialer
@@ -374,7 +363,6 @@ def _are_late(probe: Probe, seen: Sequence[DialResult]) -> bool:
 
 
 def _cautious(dialed: DialResult) -> list[Observation]:
-    """Replace answers with `Unknown` if they were so late that a packet may have been lost."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes
     why = f"an answer took {dialed.seconds:.1f} s: on a node's network this may be a lost first packet"
@@ -382,7 +370,6 @@ def _cautious(dialed: DialResult) -> list[Observation]:
 
 
 def _without(outcomes: Sequence[Observation], doubtful: int) -> list[Observation]:
-    """Replace the first `doubtful` unanswered attempts with `Unknown`."""
     made: list[Observation] = []
     for outcome in outcomes:
         met = doubtful > 0 and outcome == TIMED_OUT

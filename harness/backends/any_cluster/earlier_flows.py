@@ -1,18 +1,14 @@
 """Recognizes outcomes that earlier flows may have caused: a client may reuse a source port that conntrack still tracks.
 
-A tracked flow keeps its path and its endpoint, which no KEP forbids. agnhost does not report source ports.
-
 TCP: if an address has no rules on the client's node, a SYN to this address leaves the node untranslated, and conntrack
 keeps the flow for two minutes. A later attempt from the same source port takes the same path even if the rules have
-changed, and so do its retransmitted SYNs. No known proxy deletes such conntrack entries. Since Linux 5.18, the kernel
-restarts its choice of source ports every ten seconds, so a port may be reused after a few dozen connections. So if a
-client has earlier unanswered attempts and gets no answer to a few more, another pod on the same node repeats the probe.
-If the proxy is at fault, the repeated probe fails too.
+changed. Since Linux 5.18, the kernel restarts its choice of source ports every ten seconds, so a port may be reused
+after a few dozen connections. So if a client has earlier unanswered attempts and gets no answer to a few more, another
+pod on the same node repeats the probe. If the proxy is at fault, the repeated probe fails too.
 
-UDP: conntrack keeps a flow for some time after its last packet. So after a change, a few answers still come from the
-old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is correct, but looks like a small fault.
-The number of such answers has an upper bound. If the number of old outcomes is within this bound, the dialer sends
-more probes: enough that a fault would exceed the bound.
+UDP: after a change, a few answers still come from the old endpoints (on average 2.6 of 270, after 270 flows with 28,232
+ports), which no KEP forbids. If their number is within an upper bound, the dialer sends enough probes to exceed the
+bound if there is a fault.
 """
 
 import threading
@@ -116,6 +112,5 @@ def enough(probes: int, share: float) -> int:
 
 
 def ports_of(text: str) -> int:
-    """Return the number of ports in a range such as "32768 60999". Raises `ValueError`."""
     first, last = map(int, text.split())
     return last - first + 1

@@ -1,8 +1,5 @@
-"""Evidence about a node's proxy from the cluster's API, and commands for what the API does not show.
-
-No Kubernetes API exposes a node's rules, connections or packets, because reading them needs root on the node. The run
-reads the proxy's log if it has permission. It does not require the permission, which would cover all pods' logs.
-"""
+"""Evidence about a node's proxy from the cluster's API, and commands for evidence that needs root on the node. A run
+does not require permission to read the proxy's log, because this permission covers the logs of all pods."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +13,6 @@ _MOST = {"tailLines": "1000", "limitBytes": "300000"}
 
 @dataclass(frozen=True, slots=True)
 class ProxySelector:
-    """The namespace and selector of a proxy's pods, and the proxy's name in evidence."""
-
     name: str
     namespace: str
     selector: str

@@ -62,10 +62,7 @@ class PodRunner:
         *,
         before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> list[Object]:
-        """Create pods, and wait for the requested readiness. `before_ready` is called before any pod can become ready.
-
-        Raises the errors of `wait`.
-        """
+        """Create pods, and `wait` for them. `before_ready` is called before any pod can become ready."""
         before_ready(self._create(namespace, [self._made(each, namespace) for each in wanted]))
         list(self._pool.map(lambda each: self.open_gate(namespace, each.name, each.ready), wanted))
         return self.wait(namespace, {each.name: each.ready for each in wanted})
@@ -173,7 +170,6 @@ class PodRunner:
         return list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
 
     def _create_one(self, namespace: str, pod: Object) -> Object:
-        """Create one pod as soon as its namespace admits pods. Raises `InconclusiveError`."""
         path = path_of("pods", namespace)
 
         def create() -> Object:

@@ -33,7 +33,6 @@ class ClientPod:
     on_host: bool = False  # host network, where other clients retransmit SYNs too
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
-        """Always raises `UnavailableError`."""
         raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be opened there")
 
 

@@ -1,10 +1,6 @@
-"""Counts the SYNs of client pods that were lost, from the kernel's counts of retransmitted SYNs.
-
-An unanswered attempt also retransmits its SYN while agnhost waits, possibly longer than the harness waits. So SYNs that
-such attempts may have retransmitted do not count as lost packets. SYNs of a pending request with a single attempt do
-not count either, because the attempt may remain unanswered. A request is pending until the pod responds. On a busy
-machine, its attempt may start seconds late.
-"""
+"""Counts the lost SYNs of client pods, from the kernel's counts of retransmitted SYNs. SYNs that an unanswered attempt
+may have retransmitted do not count, nor do those of a pending request with a single attempt, which may remain
+unanswered. A request is pending until the pod responds, which may be later than the harness waits."""
 
 import itertools
 import threading

@@ -28,11 +28,8 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """The cluster of a run, and its properties. `topology` contains only nodes that match a node of the cluster.
-
-    `proxies` select the pods of the cluster's proxies, whose logs are part of the evidence. The fields in `services`
-    are added to each Service of the run. `facts` are included in the report.
-    """
+    """The cluster of a run. `topology` contains only nodes that match a node of the cluster. `proxies` select the pods
+    whose logs are evidence. The fields in `services` are added to each Service of the run."""
 
     kubeconfig: str
     context: str
@@ -109,7 +106,6 @@ def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
-    """Pair names: equal names first, then the remaining names in order."""
     same = [name for name in ours if name in theirs]
     rest = iter([name for name in theirs if name not in same])
     pairs = {name: name if name in same else next(rest, "") for name in ours}

@@ -1,8 +1,5 @@
-"""One pytest worker's part of a cluster whose nodes are containers on this machine.
-
-Pods and other objects are created through the API, as on any cluster. But this process sends probes from sockets in the
-netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods running.
-"""
+"""One pytest worker's part of a cluster whose nodes are containers on this machine. Sockets in the netns of clients and
+pods send the probes, as on the embedded cluster. agnhost only keeps the pods running."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -173,8 +170,6 @@ class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAdd
 
 
 class _NetnsProbeSender:
-    """Sends the barrier's probes from the netns of client pods instead of with agnhost."""
-
     def __init__(self, loop: ProbeLoop, entered: OpenNetns) -> None:
         self._loop = loop
         self._entered = entered

@@ -44,7 +44,6 @@ class ContainerEngine:
         return done.stdout
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """Run a command in a container, and return its output. Raises `UnavailableError` if it fails."""
         given = ["-i"] if text is not None else []
         return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
 

@@ -1,13 +1,10 @@
 """Finds the netns of nodes and pods on this machine from their processes. Nothing is installed in nodes or pods.
 
-A node is a container, and the engine reports the container's main process. With any container runtime, the control
-groups of a pod's containers have the pod's UID in their names. The first process in a pod's netns starts when the
-pod's network is ready.
-
-The external client is a separate container on the network of the nodes. It uses a node's image and runs `cat`, which
-ends with this process. The engine assigns the client's address, so the machine's own links do not change. Like a
-cloud's network, the client routes each virtual address to the address's node. A node that forwards a packet to another
-node on the same network sends an ICMP redirect, which the client ignores.
+With any container runtime, the control groups of a pod's containers have the pod's UID in their names. The first
+process in a pod's netns starts when the pod's network is ready. The external client is a container on the network of
+the nodes. It runs `cat`, which ends with this process. Like a cloud's network, the client routes each virtual address
+to the address's node. A node that forwards a packet to another node on the same network sends an ICMP redirect, which
+the client ignores.
 """
 
 import contextlib
@@ -100,7 +97,6 @@ class NetnsLookup:
 
 
 def netns_of(engine: ContainerEngine, container: str) -> Namespace:
-    """Return the netns of a running container. Raises `UnavailableError`."""
     pid = engine.ask("inspect", "--format", "{{.State.Pid}}", container).strip()
     if not pid.isdigit() or pid == "0":
         raise UnavailableError(f"container {container} is not running")

@@ -97,7 +97,6 @@ class OpenNetns:
         return _has_all_addresses(self._pods[key].host)
 
     def set_addresses(self, key: PodKey, addresses: Iterable[str]) -> None:
-        """Set the addresses of a pod. Control probes are sent to these addresses from now on."""
         entered = self._pods[key]
         self._put(key, replace(entered, host=replace(entered.host, addresses=_by_family(addresses))))
 
@@ -179,10 +178,7 @@ def fits_pool(wanted: WantedPod) -> bool:
 
 class PodPool:
     """Pods of a pytest worker that keep running between scenarios, because a kubelet needs a second to start a pod.
-
-    A scenario gets pooled pods where it needs only an address with a server (`fits_pool`). Earlier scenarios leave no
-    state behind, because servers end with their scenario and each probe uses a new source port.
-    """
+    They keep no state, because servers end with their scenario and each probe uses a new source port."""
 
     def __init__(self, runner: PodRunner, entered: OpenNetns, namespace: str) -> None:
         self._runner = runner

@@ -60,7 +60,6 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         return seconds
 
     def check_instruments(self) -> None:
-        """See `KubeconfigBackend.check_instruments`. Also raises `EndedError` if a proxy has crashed."""
         super().check_instruments()
         self._expect_running()
 
@@ -70,17 +69,13 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             raise EndedError(crash, Component.PROXY) from because
 
     def close(self) -> None:
-        """Restore the initial components, and delete all namespaces of this worker. Idempotent."""
         try:
             self._components.close()
         finally:
             super().close()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component. Proxies and kubelets may reconnect after this call, so later steps wait for them.
-
-        Raises `UnavailableError` if the new component does not start.
-        """
+        """Replace a component. Later steps wait until proxies and kubelets reconnect. Raises `UnavailableError`."""
         self._components.start(component, release, nodes)
         if component is Component.PROXY:
             self._without_proxy.difference_update(nodes)
@@ -104,7 +99,6 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         return self._components.controller_metrics()
 
     def stop_node(self, name: str) -> None:
-        """Switch a node off. Raises `InconclusiveError` if the control plane does not notice."""
         self._off[name] = self._ready_pods_on(name)
         self._components.stop_node(name)
         eventually(

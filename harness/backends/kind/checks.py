@@ -35,7 +35,6 @@ class KindTools:
 
 
 def require(wanted: KindConfig) -> KindTools:
-    """Return the tools that create the requested cluster. Raises `UnavailableError`."""
     kind, version = find_kind()
     engine = find_engine()
     facts = engine.facts()

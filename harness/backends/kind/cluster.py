@@ -1,8 +1,5 @@
-"""Creates one kind cluster, waits until it is ready, and deletes it at the end unless it is kept.
-
-The kind command ends with this process, even after `kill -9`. `remove_leftovers` deletes the containers that
-an interrupted command leaves behind.
-"""
+"""Creates one kind cluster, waits until it is ready, and deletes it at the end unless it is kept. The kind command ends
+with this process, even after `kill -9`. `remove_leftovers` deletes the containers that it leaves behind."""
 
 import contextlib
 import re
@@ -71,11 +68,9 @@ class KindCluster:
         proxy: Recipe | None = None,
         say: Say = silent,
     ) -> None:
-        """`cni` is a manifest file that replaces kind's network plugin, or "none". Raises `UsageError`.
-
-        `image` is a text for `parse_images`, or a mapping from node roles to images. If there is a `proxy`, it is
-        installed in place of kube-proxy, and `mode` is one of its modes.
-        """
+        """`cni` is a manifest file that replaces kind's network plugin, or "none". `image` is a text for
+        `parse_images`, or a mapping from node roles to images. If there is a `proxy`, it replaces kube-proxy, and
+        `mode` is one of its modes. Raises `UsageError`."""
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode
         self.wanted = KindConfig(topology, tuple(families), of_kube_proxy, dict(feature_gates or {}), images, not cni)
@@ -270,7 +265,6 @@ class KindCluster:
 
 
 def progress_step(line: str) -> str:
-    """Return the step that a line of kind's output announces, or "" for any other line."""
     text = " ".join(_NOISE.sub(" ", line).split())
     return text.removesuffix(" ...") if line.lstrip().startswith("•") else ""
 
@@ -283,7 +277,6 @@ def without_stacks(lines: Sequence[str]) -> list[str]:
 
 
 def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
-    """Return the error that the output of a failed kind command describes."""
     lines = without_stacks([line for line in words.splitlines() if line.strip()])
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it printed nothing"

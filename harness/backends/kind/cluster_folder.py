@@ -3,8 +3,7 @@
     $XDG_STATE_HOME/trafficdist/kind/CLUSTER/   (else ~/.local/state/…)
         lock  cluster.yaml  kubeconfig  kind.log  kept
 
-The process that created a cluster holds the lock. The kernel releases the lock however that process ends. A
-cluster is a leftover if its lock is free and it is not marked as kept.
+The process that created a cluster holds the lock. A cluster is a leftover if its lock is free and it is not kept.
 """
 
 import contextlib
@@ -20,7 +19,6 @@ PREFIX = "trafficdist-"
 
 
 def state_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder in which the suite stores the files of this user's clusters."""
     base = environment.get("XDG_STATE_HOME") or ""
     place = Path(base) if base.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".local" / "state"
     return place / "trafficdist"

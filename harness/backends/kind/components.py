@@ -1,15 +1,11 @@
 """Starts, stops and replaces the components of a kind cluster.
 
-The API server and the controller manager are static pods on the control plane node. kube-proxies are pods of
-DaemonSets. An image is pulled before anything changes, so the cluster stays the same if the version does not exist.
-
-While the API server is replaced, the controller manager and the scheduler are stopped. With leader election, they would
-exit after ten seconds without an API server, and the kubelet would delay restarts. Without leader election, they
-would use old data for up to a minute, and report nodes as dead because they did not receive the nodes' heartbeats.
-
-A `Release` with version "" means the version at boot. "1.30" means the latest 1.30 patch among the control plane node's
-images, or else the latest published patch, unless `patches` specifies another. While the EndpointSlice controller is
-stopped, the other controllers of the controller manager continue.
+An image is pulled before anything changes, so the cluster stays the same if the version does not exist. A `Release`
+with version "" means the version at boot. "1.30" means the latest 1.30 patch among the control plane node's images, or
+else the latest published patch, unless `patches` specifies another. While the API server is replaced, the controller
+manager and the scheduler are stopped. With leader election, they would exit after ten seconds without an API server,
+and the kubelet would delay restarts. Without leader election, they would use old data for up to a minute, and report
+nodes as dead because they did not receive the nodes' heartbeats.
 """
 
 import contextlib
@@ -107,7 +103,6 @@ class KindComponents:
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component (proxies only on `nodes`), and wait until the new component is ready."""
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
         else:
@@ -135,11 +130,8 @@ class KindComponents:
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests and the proxies' DaemonSets if the cluster is kept after the run.
-
-        Scenarios leave a controller manager without leader election, and DaemonSets that replace a pod only when the
-        pod is deleted.
-        """
+        """Restore kubeadm's manifests and the proxies' DaemonSets if the cluster is kept. Scenarios leave a controller
+        manager without leader election, and DaemonSets that replace a pod only when the pod is deleted."""
         if not self._stays:
             return
         if _SERVER in self._away:
@@ -202,7 +194,6 @@ class KindComponents:
             self._wait(lambda: self._reports(name, tag), f"{name} to be changed")
 
     def _prepare_nodes(self) -> None:
-        """Record which nodes are ready before the API server stops, and drop their SYNs to it."""
         self._ready |= ready_nodes(self._api)
         self._silence_server(silent=True)
 
@@ -275,7 +266,6 @@ class KindComponents:
         return True
 
     def _get(self, name: str, path: str) -> str:
-        """Send a GET request to a component from the control plane node, with kubeadm's admin credentials."""
         if not self._may_ask:
             self._on_control_plane("sh", "-c", _WRITE_CERTIFICATE)
             self._may_ask = True

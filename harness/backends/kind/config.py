@@ -1,8 +1,5 @@
-"""Builds the configuration from which kind creates a cluster, for the files in `kind-configs/` and for runs.
-
-The control plane node has no zone and runs no pods of scenarios. Each node of the topology is a kind worker. Its
-label `trafficdist.dev/node` contains its name in the topology, because kind gives nodes other names.
-"""
+"""Builds kind's cluster configuration, for the files in `kind-configs/` and for runs. Each node of the topology is a
+kind worker. The label `trafficdist.dev/node` contains its name in the topology, because kind chooses node names."""
 
 import re
 from collections.abc import Mapping, Sequence

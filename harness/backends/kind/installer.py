@@ -42,7 +42,6 @@ class ProxyInstaller:
         return self.recipe.installation
 
     def apply(self, log: Path) -> None:
-        """Apply the recipe's objects, and run its install command. Raises `StartError`."""
         self.say(f"{self.recipe.name} is being installed in place of kube-proxy")
         server = next(iter(self.nodes))
         known = {

@@ -37,10 +37,7 @@ def ready_nodes(api: Api) -> set[str]:
 
 
 def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
-    """Let a node send an ICMP error for every refusal. By default, its kernel sends each client one error per second.
-
-    Raises `UnavailableError`.
-    """
+    """Let a node send an ICMP error for every refusal. By default, its kernel sends each client one per second."""
     shell.execute(
         node, "sh", "-ec", "; ".join(f"[ ! -e {file} ] || echo {kinds} > {file}" for file, kinds in _LIMITED.items())
     )
@@ -48,10 +45,8 @@ def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
 
 def silence_port(shell: ContainerEngine, node: str, port: int, *, silent: bool) -> None:
     """Drop SYNs from other nodes to a TCP port of a node, or accept them again. Idempotent. Raises `UnavailableError`.
-
-    While an API server is replaced, a refused client backs off for up to 60 s. A client that gets no answer retransmits
-    its SYN after a second, and connects as soon as the server is back. Clients on the server's own node are still
-    refused: its kubelet deletes mirror pods while it starts static pods, and would wait for each answer.
-    """
+    While an API server is replaced, a refused client backs off for up to 60 s, but a client that gets no answer
+    retransmits its SYN after a second. Clients on the server's own node are still refused: its kubelet deletes mirror
+    pods while it starts static pods, and would wait for each answer."""
     unless, change = ("yes", "--insert") if silent else ("no", "--delete")
     shell.execute(node, "sh", "-ec", _SILENCE.format(families=_FAMILIES, port=port, unless=unless, change=change))

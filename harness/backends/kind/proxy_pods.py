@@ -1,13 +1,10 @@
 """Stops and starts proxies on single nodes of a kind cluster, by changing the nodes that their DaemonSets exclude.
 
-A proxy is stopped before its replacement starts. If both ran at the same time, both would write rules, and the old
-proxy might write last.
-
-kubeadm runs kube-proxy as one DaemonSet, which has only one template. So a proxy of another release is a single pod
-with its release's ConfigMap, and kubeadm's DaemonSet excludes the pod's node. The node affinity selects nodes by the
-field `metadata.name`, not by a label, because proxies and controllers watch labels of nodes and a change would disturb
-them. While nodes are excluded, a DaemonSet replaces pods only when they are deleted (`OnDelete`). Otherwise, a change
-of the affinity would restart the proxies on all other nodes.
+A proxy is stopped before its replacement starts, because the old proxy might write its rules last. A DaemonSet has only
+one template, so a proxy of another release is a single pod with its release's ConfigMap. The node affinity selects
+nodes by the field `metadata.name`, because a changed label would disturb proxies and controllers. While nodes are
+excluded, a DaemonSet replaces pods only when they are deleted (`OnDelete`). Otherwise, a change of the affinity would
+restart the proxies on all other nodes.
 """
 
 import copy
@@ -43,7 +40,6 @@ class ProxyPods:
         self._without: set[str] = set()
 
     def start(self, nodes: Sequence[str]) -> None:
-        """Replace the proxies on these nodes. Raises `UnavailableError` if the new proxies do not become ready."""
         self.stop(nodes)
         self._without -= set(nodes)
         self._apply()
@@ -56,7 +52,6 @@ class ProxyPods:
         self._wait(nodes, there=False)
 
     def close(self) -> None:
-        """Run the proxies on every node again, and restore the original DaemonSets. Idempotent."""
         if self._without:
             self.start(sorted(self._without))
         for workload, before in self._before.items():
@@ -78,8 +73,6 @@ class ProxyPods:
             yield each, self._api.list("pods", each.namespace, label_selector=selector)
 
     def _wait(self, nodes: Sequence[str], *, there: bool) -> None:
-        """Wait until each DaemonSet has a ready pod on each of these nodes, or no pod on any of them."""
-
         def done() -> bool:
             for workload, pods in self._pods():
                 on = {each["spec"].get("nodeName") for each in pods}

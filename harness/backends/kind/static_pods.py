@@ -1,8 +1,5 @@
-"""Changes kubeadm's static pods of the control plane: their image, feature gates, and list of controllers.
-
-A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as a new pod. So a new start
-number in a label causes a restart, and identifies the new pod.
-"""
+"""Changes kubeadm's static pods of the control plane: their image, feature gates, and list of controllers. A kubelet
+treats a changed manifest as a new pod, so a new start number in a label causes a restart."""
 
 import copy
 from collections.abc import Mapping
@@ -52,7 +49,6 @@ def without_slices(pod: Object) -> Object:
 
 
 def tag_of(pod: Object) -> str:
-    """Return the tag of the pod's image, such as "v1.34.0". Raises `UnavailableError`."""
     return tag_at(image_of(pod))
 
 
@@ -61,12 +57,10 @@ def image_of(pod: Object) -> str:
 
 
 def tag_at(image: str) -> str:
-    """Raises `UnavailableError`."""
     return _split(image)[1]
 
 
 def image_at(image: str, tag: str) -> str:
-    """Raises `UnavailableError`."""
     return f"{_split(image)[0]}:{tag}"
 
 

@@ -80,11 +80,8 @@ def _log(api: Api, pod: Object) -> str:
 
 
 class ProxyCrashDetector:
-    """Detects crashes of proxies, even if kubelets have already restarted them.
-
-    A proxy that a scenario stops does not count: a replaced proxy has a new pod, and if a node was switched off, its
-    kubelet does not know how the proxy ended.
-    """
+    """Detects crashes of proxies, even if kubelets have already restarted them. A proxy that a scenario stops does not
+    count: a replaced proxy has a new pod, and the kubelet of a node that was off does not know how the proxy ended."""
 
     def __init__(self, api: Api, places: Sequence[ProxySelector]) -> None:
         self._api = api
