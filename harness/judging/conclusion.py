@@ -1,9 +1,6 @@
 """Derives the verdict on a phase of a test from its judgements. A run and `trafficdist judge` use the same functions.
-
 The first judgement that did not pass ends the scenario and determines the verdict, unless a preliminary judgement
-follows, which reports the failure of a basic check that the scenario depends on. Verdicts with other causes (a skip, an
-exception or a failure of the scenario's own code) cannot be derived, and are read from the history.
-"""
+follows, which reports the failure of a basic check that the scenario depends on."""
 
 import enum
 from collections.abc import Sequence
@@ -14,8 +11,6 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class UnmetError(AssertionError):
-    """Raised for a failed judgement of a scenario."""
-
     def __init__(self, judgement: Judgement, message: str) -> None:
         super().__init__(message)
         self.judgement = judgement
@@ -30,7 +25,6 @@ class InconclusiveJudgementError(InconclusiveError):
 
 
 def raise_for(judgement: Judgement, message: str) -> NoReturn:
-    """Raise the exception that ends a scenario because of a judgement that did not pass."""
     raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, message)
 
 
@@ -89,5 +83,4 @@ def outside_call(phase: str, text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line that is not blank, without surrounding spaces, or "" if all lines are blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -1,8 +1,6 @@
-"""Describe the difference between the observations and the expectations of a failed scenario.
-
-Two requirements that fail with the same difference probably fail for the same reason. A difference states what
-happened to connections (such as "leave the client's zone"), and under which conditions. It names no pod or Service.
-"""
+"""Describe the difference between the observations and the expectations of a failed scenario. Requirements that fail
+with the same difference probably fail for the same reason. A difference states what happened to connections (such as
+"leave the client's zone"), and under which conditions. It names no pod or Service."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,10 +43,8 @@ NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP
 
 @dataclass(frozen=True, slots=True, order=True)
 class FailurePattern:
-    """A difference as text, and the unusual conditions that all affected clients have in common.
-
-    `sure` is false if the scenario did not record enough to distinguish this difference from others.
-    """
+    """A difference as text, and the unusual conditions that all affected clients have in common. `sure` is false if the
+    scenario did not record enough to distinguish this difference from others."""
 
     text: str
     conditions: tuple[str, ...] = ()
@@ -235,7 +231,6 @@ def _of_words(observed: str) -> Iterator[str]:
 
 
 def _lost(words: str) -> str:
-    """Return SILENT or REFUSED for text about a connection without an answer, otherwise ""."""
     outcomes = {SILENT: ("TimedOut", "got no answer"), REFUSED: ("Refused", "was refused")}
     return next((text for text, ends in outcomes.items() if words.endswith(ends)), "")
 

@@ -1,8 +1,7 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
-The file suffices to derive all verdicts, so later releases can judge old runs, and anyone can check verdicts. Each line
-ends with a digest of the line and the previous digest, which reveals changed and removed lines. If a process is killed,
-its history has no end record, and its last line may be incomplete. `trafficdist judge` reports incomplete histories.
+The file suffices to derive all verdicts. Each line ends with a digest of the line and the previous digest, which
+reveals changed and removed lines. If a process is killed, the last line of its history may be incomplete.
 
     begin         the worker (in a merged history, all workers), and the version of this format
     run           facts about the run
@@ -119,10 +118,8 @@ class History:
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
-        """Compare two JSON values (see `harness.judging.comparison`). Record them and the judgement.
-
-        If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for a non-JSON value.
-        """
+        """Compare two JSON values (see `harness.judging.comparison`). Record them and the judgement. If `unknown` is
+        not empty, it states why the value could not be read. Raises `TypeError` for a non-JSON value."""
         expected, observed = orjson.loads(orjson.dumps(expected)), orjson.loads(orjson.dumps(observed))
         if relation != "within":
             observed = comparison.excerpt(expected, observed)
@@ -154,7 +151,6 @@ class History:
         self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
 
     def close(self) -> None:
-        """Write the end record and close the file. Idempotent."""
         if self._fd >= 0:
             try:
                 self.write("end")
@@ -182,7 +178,6 @@ class Window:
     opened: float = field(default_factory=time.time)
 
     def observe(self, client: str, observations: Sequence[Observation]) -> None:
-        """Count observations of a client. This method may be called several times per client."""
         self._count(client, observations, Tally.of(observations))
 
     def observe_flow(self, client: str, samples: Sequence[Timed]) -> list[Timed]:

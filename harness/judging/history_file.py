@@ -1,9 +1,7 @@
-"""Reads the bytes of a plain or compressed history, and packs a history for publication.
-
-A packed history is a file `run.jsonl.xz` in which only the last line has a digest. Digests cannot be compressed, and
-would take up two thirds of the file. Each digest can be computed from the lines before it, so the reader restores the
-exact bytes of `run.jsonl`. The last digest shows whether any line was changed.
-"""
+"""Reads the bytes of a plain or compressed history, and packs a history for publication. In a packed history
+(`run.jsonl.xz`), only the last line has a digest. Digests cannot be compressed, and would take up two thirds of the
+file. Each digest can be computed from the lines before it, so the reader restores the exact bytes of `run.jsonl`. The
+last digest shows whether any line was changed."""
 
 import hashlib
 import lzma
@@ -20,7 +18,6 @@ _MEMORY = 128 * files.MEGABYTE  # memory limit for unpacking; an archive by xz -
 _BEFORE, _AFTER = b',"digest":"', b'"}'
 _DIGEST = 64  # hexadecimal digits of SHA-256
 TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
-"""The number of bytes of `,"digest":"…"}` at the end of a line."""
 
 
 def read(path: Path) -> bytes:

@@ -1,8 +1,6 @@
-"""Derives the verdict and message of each requirement from the history, during the run or at any later time.
-
-The run and `trafficdist judge` derive verdicts from observations with the same functions. Verdicts with other causes (a
-skip, an exception, a failure of a scenario's own code) are read from the history together with their cause.
-"""
+"""Derives the verdict and message of each requirement from the history, during the run or at any later time. Verdicts
+that do not follow from observations (after a skip, an exception, or a failure of a scenario's own code) are read from
+the history together with their cause."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,8 +46,6 @@ class RejudgedCase:
 
 @dataclass(slots=True)
 class JudgedRun:
-    """All cases of a run, their requirements, and other facts from the history."""
-
     cases: dict[Key, RejudgedCase] = field(default_factory=dict)
     requirements: dict[str, Requirement] = field(default_factory=dict)
     distrust: tuple[str, ...] = ()
@@ -90,7 +86,6 @@ class JudgedRun:
         return [Result(self.requirements[each], tuple(of[each])) for each in sorted(of)]
 
     def completed(self, key: Key, case: CaseResult) -> CaseResult:
-        """Return the result of a case with its times, steps and attachments."""
         steps, attachments = self.allure.get(key, ([], []))
         return replace(
             case,

@@ -72,11 +72,9 @@ class Case:
 
 @dataclass(slots=True)
 class CaseResult:
-    """The result of one case. `message` is a single line, and `explanation` is the complete message.
-
-    `never_began` is true if the case was planned but had not started when the run ended. If the case did not pass,
-    `rerun` is the command that runs it again, and the explanation ends with this command.
-    """
+    """The result of one case. `message` is a single line, and `explanation` is the complete message. `never_began` is
+    true if the case was planned but had not started when the run ended. If the case did not pass, `rerun` is the
+    command that runs it again, and the explanation ends with this command."""
 
     nodeid: str
     requirement: str
@@ -102,7 +100,6 @@ class CaseResult:
     draw: str = ""  # the random values, as `parse_draw` reads them
 
     def recorded(self) -> dict[str, Any]:
-        """Return the fields that the verdict record in the history contains."""
         values = {name: getattr(self, name) for name in ("parameters", *_RECORDED)}
         return {name: value for name, value in values.items() if value}
 
@@ -149,7 +146,6 @@ class Result:
 
     @property
     def worst(self) -> CaseResult:
-        """The first case with the worst verdict, which is the verdict on the requirement."""
         return max(self.cases, key=lambda case: severity(case.verdict))
 
     @property
@@ -186,7 +182,6 @@ class Result:
 
     @property
     def left_out(self) -> bool:
-        """True if options excluded all cases."""
         return all(case.left_out for case in self.cases)
 
     @property

@@ -1,14 +1,10 @@
 """Computes how many probes a check needs to achieve its stated error rates.
 
-Proxies pick endpoints at random, so a check can be wrong. A check states its error rates: the smallest fault that it
-detects, and the probability of missing this fault. Both are set before the run and determine the sample sizes.
-
-A fault that affects some connections usually affects some connections of every client. A fault that affects only one
-client usually affects all its connections. So each check has two thresholds for the share of wrong answers: a small one
-for all clients with the same expectation together, and a larger one for each client alone.
-
-All bounds apply to a proxy that picks an endpoint for every connection independently and with equal probabilities. With
-a round-robin proxy, fewer probes reach all endpoints.
+Proxies pick endpoints at random, so a check can be wrong. It states the smallest fault that it detects, and the
+probability of missing this fault. A fault usually affects some connections of every client, or all connections of one
+client. So each check has two thresholds for the share of wrong answers: a small one for all clients with the same
+expectation together, and a larger one for each client alone. All bounds apply to a proxy that picks an endpoint for
+every connection independently and with equal probabilities. With a round-robin proxy, fewer probes reach all endpoints.
 """
 
 import itertools
@@ -61,7 +57,6 @@ class Rates:
         return max(self.leak, self.alone) if clients > 1 else self.leak
 
     def samples(self, clients: int) -> int:
-        """Return the number of probes that each of this many clients sends."""
         miss = self.miss / self.chances
         together = math.ceil(samples_for_leak(self.leak, miss) / clients)
         return max(together, samples_for_leak(self.by_itself(clients), miss))
@@ -79,10 +74,8 @@ LAXEST = Rates(leak=0.5)  # the most lenient error rates that a window of the su
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """The number of probes of each client in a check, and the check's error rates.
-
-    `false_alarm` and `miss` are the maximum probabilities that a correct proxy fails, and that a faulty proxy passes.
-    """
+    """The number of probes of each client in a check, and the check's error rates. `false_alarm` and `miss` are the
+    maximum probabilities that a correct proxy fails, and that a faulty proxy passes."""
 
     kind: str
     samples: int
@@ -130,11 +123,8 @@ def unseen_bound(count: int, samples: int) -> float:
 
 
 def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan for "every answer comes from these `count` endpoints, and each of them answers".
-
-    Every wrong answer is a failure, so a false alarm is possible only for an endpoint that never answered. The plan
-    applies to each of the `clients`, all of which would see the same faults.
-    """
+    """Return the plan for "every answer comes from these `count` endpoints, and each of them answers". A false alarm is
+    possible only for an endpoint that never answered. All of the `clients` would see the same faults."""
     samples = max(rates.samples(clients), samples_for_members(count, rates.alarm))
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
 
@@ -146,12 +136,10 @@ def every_probe(kind: Literal["silence", "no-loss"], rates: Rates = DEFAULT_RATE
 
 @cache
 def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
-    """Return the plan for "each of these `count` endpoints gets an equal share".
-
-    The smallest fault is one endpoint that gets twice, or half, the traffic of each other endpoint. The total
-    false-alarm probability of all endpoints is at most `rates.miss`. The number of probes is the smallest multiple of
-    10 that misses the fault with a probability of at most `rates.miss`.
-    """
+    """Return the plan for "each of these `count` endpoints gets an equal share". The smallest fault is one endpoint
+    that gets twice, or half, the traffic of each other endpoint. The false-alarm probability of all endpoints together
+    is at most `rates.miss`. The number of probes is the smallest multiple of 10 that misses the fault with at most this
+    probability."""
     if count < 2:
         raise ValueError(f"expected at least two endpoints to compare shares, not {count}")
     fair, double, half = 1 / count, 2 / (count + 1), 1 / (2 * count - 1)
@@ -172,12 +160,9 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 
 @cache
 def bounded_load(count: int, percent: int) -> tuple[int, int]:
-    """Return how many probes show that no endpoint of `count` gets more than `percent` % above an equal share.
-
-    Also return the maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half
-    times the allowed traffic. If endpoints get exactly the allowed traffic, the total false-alarm probability is at
-    most `DEFAULT_RATES.miss`.
-    """
+    """Return how many probes show that no endpoint of `count` gets more than `percent` % above an equal share, and the
+    maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half times the allowed
+    traffic. With exactly the allowed traffic, the total false-alarm probability is at most `DEFAULT_RATES.miss`."""
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
         raise ValueError(f"with {count} endpoints, no number of probes can detect more than {percent} % overload")
@@ -209,7 +194,6 @@ def _binomial(samples: int, chance: float) -> list[float]:
 
 
 def _tail_length(probabilities: Sequence[float], tail: float) -> int:
-    """Return how many of the first probabilities add up to at most `tail`."""
     return sum(total <= tail for total in itertools.accumulate(probabilities))
 
 

@@ -1,7 +1,4 @@
-"""The timeline of a scenario: changes of the cluster, wrong observations, and the requests of steady traffic.
-
-All times come from the monotonic clock. Messages show times relative to the start of the scenario.
-"""
+"""The timeline of a scenario: changes of the cluster, wrong observations, and the requests of steady traffic."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +49,6 @@ def as_text(changes: Iterable[Change], seen: Sequence[TimedObservation], *, zero
 
 
 def said(change: Change) -> str:
-    """Describe a change in one line."""
     everywhere = change.facts.get("component", "proxy") != "proxy"  # one instance serves all nodes, unlike a proxy
     known = [(name, value) for name, value in change.facts.items() if value is not None]
     facts = ", ".join(_fact(name, value) for name, value in known if not (everywhere and name == "nodes"))

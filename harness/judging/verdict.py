@@ -1,8 +1,6 @@
-"""Derives a verdict from observations. The functions are pure, so a recorded run can be judged again.
-
-Most expectations are sets of pods, not shares of traffic. A client passes when every answer came from an allowed pod
-and every expected pod answered. An unknown outcome makes the verdict inconclusive, unless another outcome is wrong.
-"""
+"""Derives a verdict from observations. The functions are pure, so a recorded run can be judged again. Most expectations
+are sets of pods: a client passes when every answer came from an allowed pod and every expected pod answered. An unknown
+outcome makes the verdict inconclusive, unless another outcome is wrong."""
 
 import enum
 from collections import Counter
@@ -35,8 +33,6 @@ class CellMark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """The number of a client's probes with one outcome, and the mark that the grid shows next to it."""
-
     count: int
     mark: CellMark
 
@@ -46,8 +42,6 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class GridRow:
-    """A client, its expectation in words, and its cell in each column."""
-
     client: str
     expected: str
     cells: Mapping[str, GridCell]
@@ -102,18 +96,15 @@ class EqualShares:
 
 
 Expected = AbstractSet[str] | AnyOf | EqualShares | TimedOut | Refused | NoAnswer
-"""The expectation for a client: answers from all of these pods and no others, answers from any of them, equal shares of
-the answers from each, silence, refusals, or a mix of silence and refusals."""
+"""A set of pods means that the client gets answers from all of these pods and from no others."""
 
 Expectation = Mapping[str, Expected]  # the expectation for each client
 
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason.
-
-    `gap_ms` is the longest gap between answers with a lost request, or 0. `refused_by` counts refusals by error name.
-    """
+    """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason. `gap_ms` is the
+    longest gap between answers with a lost request, or 0. `refused_by` counts refusals by error name."""
 
     pods: Counter[str] = field(default_factory=Counter)
     timed_out: int = 0
@@ -143,7 +134,6 @@ class Tally:
 
     @property
     def known(self) -> int:
-        """The number of observations whose outcome is known."""
         return self.pods.total() + self.timed_out + self.refused
 
     def add(self, other: "Tally") -> None:
@@ -157,11 +147,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, its reason in one sentence, and the grid of clients and endpoints as text.
-
-    `unmet` lists the clients whose expectation is not met, or whose result is inconclusive. If `preliminary` is true,
-    the judgement is about a basic check that the scenario depends on, and takes precedence over all other judgements.
-    """
+    """A verdict, its reason in one sentence, and the grid of clients and endpoints as text. `unmet` lists the clients
+    whose expectation is not met, or whose result is inconclusive. A `preliminary` judgement is about a basic check that
+    the scenario depends on, and takes precedence over all other judgements."""
 
     verdict: Verdict
     message: str
@@ -186,11 +174,9 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
 
 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
-    """Return the plan of each client of a window. The plan determines how many probes the client sends.
-
-    Clients are counted together if they would all see the same fault. Unexpected silence and refusals affect all
-    clients with the same kind of expectation. Wrong answers are possible only for clients that may not reach all pods.
-    """
+    """Return the plan of each client of a window. Clients are counted together if they would all see the same fault.
+    Unexpected silence and refusals affect all clients with the same kind of expectation. Wrong answers are possible
+    only for clients that may not reach all pods."""
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}
     alike = Counter((_kind(expected), narrow[client]) for client, expected in expectation.items())
@@ -227,10 +213,8 @@ def pods_of(expected: Expected) -> frozenset[str]:
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
-    """Judge observations. A client with fewer observations than `planned`, none of them wrong, is inconclusive.
-
-    Raises `ValueError` for observations of a client without an expectation.
-    """
+    """Judge observations. A client with fewer observations than `planned`, none of them wrong, is inconclusive. Raises
+    `ValueError` for observations of a client without an expectation."""
     if strangers := sorted(tallies.keys() - expectation.keys()):
         raise ValueError(f"there is no expectation for clients {', '.join(strangers)}")
     pods, clients = _clients(expectation, tallies, planned)

@@ -59,7 +59,6 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def not_gathered(error: Exception) -> str:
-    """Return a line with the error, in place of evidence that could not be gathered."""
     return f"could not be gathered: {type(error).__name__}: {error}\n"
 
 

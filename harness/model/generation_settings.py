@@ -1,9 +1,6 @@
-"""The cases that a run generates from a seed, limited by time or number, or reads from a file.
-
-Tests with the marker `generates` generate cases. Each test runs in parts, at least one per worker, and each part
-generates numbered batches. A batch depends only on the seed and its number, so the same seed yields the same cases with
-any number of workers. The time limit determines how many cases run.
-"""
+"""The cases that a run generates from a seed, limited by time or number, or reads from a file. A test with the marker
+`generates` runs in parts, at least one per worker, and each part generates numbered batches. A batch depends only on
+the seed and its number, so the same seed yields the same cases with any number of workers."""
 
 import math
 import re

@@ -7,8 +7,7 @@ from typing import Any
 MOST = 1_000_000
 
 DEFAULTS = {"memory": 2048, "processes": 4096, "log": 256}
-"""The limits of control planes, and of nodes whose recipe sets none. The option `limits` changes them for this
-process."""
+"""The limits of control planes, and of nodes whose recipe sets none. The option `limits` changes them."""
 
 
 def _default(name: str) -> Any:

@@ -39,8 +39,6 @@ UDP = Port(protocol="UDP")
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The hints of an endpoint: the zones and nodes that should use the endpoint."""
-
     zones: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
 
@@ -223,7 +221,6 @@ def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) ->
 
 
 def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
-    """Return whether a pod or node has the status condition of this type, with status "True"."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
 
@@ -240,7 +237,6 @@ def takes_pods(node: Object) -> bool:
 
 
 def refusing_taints(node: Object) -> list[str]:
-    """Return the keys of the taints that repel pods without tolerations."""
     taints = (node.get("spec") or {}).get("taints") or ()
     return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
 

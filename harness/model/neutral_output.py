@@ -1,11 +1,8 @@
-"""Make untrusted text on standard output and standard error harmless.
+"""Make untrusted text on standard output and standard error harmless, such as log lines and names of judged programs.
 
-Log lines, names and messages of judged programs reach these streams in progress lines, tables, tracebacks and messages
-of pytest. All this text passes through this module, for two reasons:
-
-- Terminals execute escape sequences. Only colours are passed on; other control characters become Python escapes.
-- Runners of CI jobs execute commands in the output: GitHub `::error::` at the start of a line, after any blanks, and
-  `##[error]` anywhere; Azure `##vso[`; TeamCity `##teamcity[`. A `|` inside the prefix makes it ordinary text.
+Terminals execute escape sequences, so only colours are passed on, and other control characters become Python escapes.
+Runners of CI jobs execute commands in the output: GitHub `::error::` at the start of a line, after any blanks, and
+`##[error]` anywhere; Azure `##vso[`; TeamCity `##teamcity[`. A `|` inside the prefix makes it ordinary text.
 """
 
 import codecs
@@ -60,8 +57,6 @@ def _uncontrolled(line: str) -> str:
 
 
 class _NeutralStream(io.BufferedIOBase):
-    """Neutralises text, and writes it to the binary stream of `below`."""
-
     def __init__(self, below: io.TextIOWrapper) -> None:
         self.below = below
         self._inner: Any = below.buffer

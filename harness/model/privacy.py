@@ -20,7 +20,6 @@ _IN_URL = re.compile(f"://{_USER}@")
 
 @functools.cache
 def _pattern() -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return a pattern that matches private data, and the literal words in this pattern."""
     named = [value for name, value in os.environ.items() if SOUNDS_SECRET.search(name)]
     secrets = [each for each in named if len(each) >= (1.5 * _SHORTEST if each.isalpha() else _SHORTEST)]
     in_json = [json.dumps(each)[1:-1] for each in secrets]

@@ -45,7 +45,6 @@ def _is_error(line: str) -> bool:
 
 
 def end_of(log: Path) -> str:
-    """Return the last part of a log, which may be very long."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_LETTERS))
         return file.read().decode(errors="replace")

@@ -59,7 +59,6 @@ class Requirement:
 
     @property
     def named(self) -> tuple[Feature, ...]:
-        """Return the features of the requirement, and the feature whose claim makes it a MUST."""
         return self.features if self.must_if is None else (*self.features, self.must_if)
 
     def bound(self, claims: Callable[[Feature], bool]) -> "Requirement":
@@ -86,7 +85,6 @@ class Requirement:
 
     @property
     def core(self) -> bool:
-        """Return whether the requirement needs only core features, so that every implementation must satisfy it."""
         return all(feature.core for feature in self.features)
 
 

@@ -1,9 +1,7 @@
-"""Read untrusted YAML. Ambiguous and very large documents are rejected, with the line of the error.
-
-Values are built from the parser's events. PyYAML's own constructor is recursive and crashes the process on 100 kB of
-brackets, uses the last of two equal keys, and expands aliases without limit. Values are those of JSON: numbers with
-colons (`10:20`) and dates remain strings.
-"""
+"""Read untrusted YAML. Ambiguous and very large documents are rejected, with the line of the error. Values are built
+from the parser's events. PyYAML's own constructor is recursive and crashes the process on 100 kB of brackets, uses the
+last of two equal keys, and expands aliases without limit. Values are those of JSON: numbers with colons (`10:20`) and
+dates remain strings."""
 
 import contextlib
 import itertools
@@ -39,7 +37,6 @@ def read(path: str | Path, *, what: str, most: int = MEGABYTE) -> Any:
 
 
 def read_all(path: str | Path, *, what: str, most: int = MEGABYTE) -> list[Any]:
-    """Read all documents of a YAML file that are not empty. Raises the same errors as `read`."""
     values = _parse(content(path, what=what, most=most), f"{what} {shown(path)}", documents=MAX_DOCUMENTS)
     return [value for value in values if value is not None]
 

@@ -1,8 +1,4 @@
-"""Formats times and durations in the same way in all messages, and rounds them in the same way in all files.
-
-Messages about a scenario count times from its start, in whole milliseconds. In files, such times are milliseconds with
-one decimal. Durations of tests are rounded to milliseconds in files, and messages show this rounded value.
-"""
+"""Formats times and durations in the same way in all messages, and rounds them in the same way in all files."""
 
 
 def since_start(seconds: float) -> str:

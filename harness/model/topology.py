@@ -25,8 +25,6 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The zones and nodes of a cluster. Node names are unique."""
-
     name: str
     nodes: tuple[Node, ...]
 
@@ -41,11 +39,9 @@ class Topology:
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """Return the names of the zones, in the order of their first nodes."""
         return tuple(dict.fromkeys(node.zone for node in self.nodes if node.zone))
 
     def node(self, name: str) -> Node:
-        """Return the node with this name. Raises `UsageError`."""
         for node in self.nodes:
             if node.name == name:
                 return node
