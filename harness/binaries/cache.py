@@ -6,9 +6,8 @@
                                        go.mod go.sum   its modules, if it was compiled
         partial/                                       unfinished downloads and compilations
 
-A binary is stored atomically: it is written to a temporary file, synced to disk, and renamed. A version is
-cached if its binary exists. Only one process at a time fetches a version. Other processes wait, and then
-find the version in the cache.
+A version is cached if its binary exists, because binaries are stored atomically. Only one process at a time fetches a
+version. Other processes wait, and then find the version in the cache.
 """
 
 import contextlib
@@ -126,9 +125,7 @@ class Cache:
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
     """Return the path of a binary. Version "1.34" means the latest installed patch of 1.34, and "" the latest of all.
-
-    Raises `UsageError` for an invalid name or version, and `UnavailableError` if no such binary is installed.
-    """
+    Raises `UsageError` for an invalid name or version, and `UnavailableError` if the binary is not installed."""
     return find_entry(component, version, cache=cache).path
 
 
@@ -150,7 +147,6 @@ def find_entry(component: str, version: str = "", *, cache: Cache | None = None)
 
 @contextlib.contextmanager
 def explained_errors(place: Path) -> Iterator[None]:
-    """Convert file system errors into `UnavailableError`."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,6 @@
-"""The components of real clusters that can be fetched, with their Go modules and the formats of their versions.
-
-Kubernetes' own components are from https://dl.k8s.io and the Go module k8s.io/kubernetes. etcd and kind are from their
-releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind. kind, kubectl, `e2e` and `agnhost` are not
-components of a cluster, but are fetched in the same way. `e2e` runs Kubernetes' own networking specs with our command
-`e2e.go`, and `agnhost` is the program in Kubernetes' test image.
-"""
+"""The components of real clusters that can be fetched, with their Go modules and the formats of their versions. kind,
+kubectl, `e2e` and `agnhost` are not components of a cluster, but are fetched in the same way. `e2e` runs Kubernetes'
+own networking specs with our command `e2e.go`, and `agnhost` is the program in Kubernetes' test image."""
 
 import re
 import subprocess
@@ -75,7 +71,6 @@ COMPONENTS: dict[str, Binary] = {
 
 
 def component_named(name: str) -> Binary:
-    """Return the component with this name. Raises `UsageError` for an unknown name."""
     if name not in COMPONENTS:
         raise UsageError(f"component {name!r}: expected one of {', '.join(COMPONENTS)}")
     return COMPONENTS[name]

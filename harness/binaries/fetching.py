@@ -40,10 +40,7 @@ class Source(Protocol):
     def resolve(
         self, component: Binary, wanted: VersionSpec, watcher: Reporter, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], NewBinary]]:
-        """Return a version that matches `wanted` and is not in `without`, and a function that creates its binary.
-
-        Raises `UsageError`.
-        """
+        """Return a version that matches `wanted` but is not in `without`, and a function that creates its binary."""
 
 
 class ReleaseSource:

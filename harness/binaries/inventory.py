@@ -44,7 +44,6 @@ def fetch_all(
 
 
 def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) -> str:
-    """Return a table or JSON of the binaries of these components (default: all) in the cache."""
     known = [component_named(name).name for name in names] or list(COMPONENTS)
     entries = [entry for entry in cache.entries() if entry.component in known]
     if form == "json":

@@ -5,8 +5,7 @@
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
-A mirror has the same layout as the original. Use only mirrors that you trust, because the checksum is from the same
-server as the binary. The mirror's URL determines whether https is used.
+A mirror has the same layout. Use only mirrors that you trust, because they also provide the checksums.
 """
 
 import json

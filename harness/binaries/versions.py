@@ -43,8 +43,6 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class VersionSpec:
-    """A requested version: an exact version, the latest patch of a minor version, or the latest version."""
-
     text: str
     exact: Version | None = None
     series: str = ""

@@ -1,8 +1,6 @@
-"""Check whether this machine has the features that programs in a netns require, by trying to use each.
-
-A recipe lists names from `REQUIREMENTS`. A separate process makes the attempts. For an ordinary user, this process
-becomes root of a user namespace, as in a run. When it ends, the kernel removes its mounts, but keeps loaded modules.
-"""
+"""Check whether this machine has the features that programs in a netns require, by trying to use each. A separate
+process makes the attempts. For an ordinary user, this process becomes root of a user namespace, as in a run. When it
+ends, the kernel removes its mounts, but keeps loaded modules."""
 
 import ctypes
 import errno
@@ -56,7 +54,6 @@ def absent(program: str) -> str:
 
 
 def require(names: Iterable[str], who: str) -> None:
-    """Raise `UnavailableError` with every requirement of `who` that this machine does not satisfy."""
     if absent := missing(names):
         reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
         raise UnavailableError(f"{who} has requirements that this machine does not satisfy: {reasons}")

@@ -13,7 +13,6 @@ from harness.model.package_extras import require
 from harness.settings.options import BY_NAME, resolve_some
 
 of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
-"""A decorator that adds the run options that select the cluster."""
 
 
 @click.command(epilog=examples("cleanup", "cleanup --context production --run 1a2b3c4d"))

@@ -26,8 +26,6 @@ _CODES: tuple[tuple[type[HarnessError], ExitCode], ...] = (
 
 
 class CommandGroup(click.Group):
-    """The command `trafficdist`. Its subcommands raise errors of the harness, or return an exit code."""
-
     def main(self, *args: Any, **kwargs: Any) -> Any:
         with neutral_streams():
             self._run(*args, **kwargs)

@@ -55,7 +55,6 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
 
 
 def _suite(settings: "Settings", suite: str, *, verbose: bool) -> "JudgedSuite":
-    """Return the requirements that a run with these settings would judge. Collecting the requirements takes seconds."""
     from harness.commands.doctor_output import JudgedSuite
     from harness.model import needs
     from harness.plugin.suite import catalogue

@@ -63,10 +63,7 @@ class _FailedStep:
 
 
 def check(settings: Settings, say: Say) -> ExitCode:
-    """Boot a cluster with the proxy of these settings, print a line for each step, and return the exit code.
-
-    Raises `UsageError` and `UnavailableError`.
-    """
+    """Boot a cluster with the proxy, and print a line for each step. Raises `UsageError` and `UnavailableError`."""
     set_time_scale(settings.time_scale)
     set_limits(settings.limits)
     made = _made(settings, say)

@@ -219,7 +219,6 @@ def _changes(old: str, new: str, issues: str | None) -> int:
 
 
 def _why_refused(places: Sequence[str]) -> list[str]:
-    """Return the first reason why `verify` refuses each report (a file or a run's folder), or "" if it is accepted."""
     from harness.plugin.suite import catalogue
     from harness.report.verification import verify
 

@@ -24,7 +24,6 @@ _EXAMPLES = examples(
 
 class _Run(GroupedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. If an option is not valid on the command line, the error states where to set it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -1,11 +1,8 @@
 """`python -m harness.commands.sonobuoy RUN-OPTIONS` runs `trafficdist run` as a plugin of Sonobuoy's worker.
 
-The worker waits for a file `done` that contains the path of the results, and reads it only once. This module therefore
-writes `done` atomically as its last step, even if the run fails, is interrupted, or is killed. The results are a folder
-with a file `junit.xml`, and the worker packs the folder.
-
-The module reads these environment variables of Sonobuoy: SONOBUOY_RESULTS_DIR, and SONOBUOY_CONFIG_DIR (which may
-contain an options file).
+The worker waits for a file `done` that contains the path of the results, and reads it only once. So this module writes
+`done` atomically as its last step, even if the run fails or is killed. The worker packs the results, a folder with a
+file `junit.xml`. Sonobuoy sets SONOBUOY_RESULTS_DIR and SONOBUOY_CONFIG_DIR, which may contain an options file.
 """
 
 import contextlib
@@ -21,10 +18,7 @@ from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.run.folder import write_whole
 
 PATIENCE = 20.0
-"""The time in seconds for an interrupted run to clean up and write reports.
-
-By default, a pod gets SIGKILL 30 seconds after SIGTERM (`terminationGracePeriodSeconds`).
-"""
+"""Seconds for an interrupted run to clean up. By default, a pod gets SIGKILL 30 seconds after SIGTERM."""
 
 _RUN = (sys.executable, "-c", "from harness.commands.main import main; main()", "run")
 
