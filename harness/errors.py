@@ -11,18 +11,15 @@
     └── DistrustError            the suite's own instruments are faulty                   exit 12
         └── StartError           a program did not start, or was not ready in time
 
-A failed requirement raises an `AssertionError`. If the failure is based on observations, it is an `UnmetError`
-(`harness.judging.conclusion`).
+A failed requirement raises an `AssertionError`, or an `UnmetError` if the failure is based on observations.
 """
 
 from collections.abc import Mapping
 
 
 class HarnessError(Exception):
-    """The suite could not do its work. The message describes the problem and how to fix it.
-
-    `logs` contains the logs of programs that have ended, by file name, because they cannot be gathered later.
-    """
+    """The suite could not do its work. The message describes the problem and how to fix it. `logs` contains the logs of
+    programs that have ended, by file name, because they cannot be gathered later."""
 
     logs: Mapping[str, str] = {}
 
@@ -49,9 +46,7 @@ class InconclusiveError(HarnessError):
 
 class EndedError(InconclusiveError):
     """A judged component has ended unexpectedly or stopped processing changes. Later observations would prove nothing.
-
-    `component` is the component's name, or "" if it is unknown. The message states how the component ended.
-    """
+    `component` is the component's name, or "" if it is unknown. The message states how the component ended."""
 
     def __init__(self, message: str, component: str = "") -> None:
         super().__init__(message)

@@ -21,7 +21,6 @@ class EventLoop:
         self.thread.start()
 
     def close(self) -> None:
-        """Cancel all tasks, and end the thread. Idempotent."""
         if self._loop.is_closed():
             return
         if self.thread.is_alive():
@@ -31,7 +30,6 @@ class EventLoop:
         self._loop.close()
 
     def run(self, task: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine until it ends, and return the result."""
         return asyncio.run_coroutine_threadsafe(task, self._loop).result()
 
     def spawn(self, task: Coroutine[Any, Any, T]) -> Future[T]:
@@ -68,10 +66,8 @@ class EventLoop:
 
 
 async def close_server(server: asyncio.Server) -> None:
-    """Stop accepting connections, and close the server after the accepted connections have a transport.
-
-    `Server.close` alone would leave connections open that asyncio has just accepted.
-    """
+    """Close a server after its accepted connections have a transport. `Server.close` alone would leave connections open
+    that asyncio has just accepted."""
     for each in server.sockets:
         asyncio.get_running_loop().remove_reader(each)
     await asyncio.sleep(0)

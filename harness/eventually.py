@@ -1,11 +1,9 @@
 """Wait for conditions. A timeout error reports the condition, the last value, and how long this value was unchanged.
 
-The caller chooses the exception. A proxy that does not converge violates its requirement (`NotYetError`, an
-`AssertionError`). A cluster that does not boot proves nothing about the proxy (`error=InconclusiveError`).
-
-A limit counts only the time in which all programs of the run could run (`harness.run_delay`). A wait that does not get
-this time, even if it takes `MOST` times as long, is inconclusive for every caller (`StarvedError`). The wait ends
-earlier if the judged programs on one node keep the machine busy.
+A proxy that does not converge violates its requirement (`NotYetError`). A cluster that does not boot proves nothing
+about the proxy (`error=InconclusiveError`). A limit counts only the time in which all programs of the run could run
+(`harness.run_delay`). A wait that does not get this time, even if it takes `MOST` times as long, is inconclusive for
+every caller (`StarvedError`). The wait ends earlier if the judged programs on one node keep the machine busy.
 """
 
 import contextlib
@@ -45,7 +43,6 @@ def set_time_scale(factor: float) -> None:
 
 
 def time_scale() -> float:
-    """Return the current time scale, which is 1.0 by default."""
     return _scale
 
 
@@ -58,13 +55,11 @@ def eventually(
     error: Callable[[str], Exception] = NotYetError,
     stop_reason: Callable[[], str] = str,
 ) -> T:
-    """Call `check` until it returns a true value, and return that value.
-
-    `within` is in seconds (times the time scale), by default `FAR`. Time in which the programs cannot run is excluded.
-    `every` is the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a
-    function, it is called only after a timeout. `stop_reason` returns a reason to stop early, or "". `check` may raise
-    `AssertionError` with a reason instead of returning False. Other errors end the wait. The last call always happens
-    after the deadline. Raises `error(message)`, or `StarvedError` if the programs got too little time to run.
+    """Call `check` until it returns a true value, and return that value. `within` is in seconds (times the time scale),
+    by default `FAR`. `every` is the shortest pause between two calls. `describe` completes the sentence "waited for
+    ..."; if it is a function, it is called only after a timeout. `stop_reason` returns a reason to stop early, or "".
+    `check` may raise `AssertionError` with a reason instead of returning False. Other errors end the wait. The last
+    call always happens after the deadline. Raises `error(message)`, or `StarvedError` if programs got too little time.
     """
     begin = time.monotonic()
     limit = (FAR if within is None else within) * _scale
@@ -103,9 +98,7 @@ def eventually(
 
 def is_over(begin: float, within: float) -> bool:
     """Return whether a wait since `begin` (monotonic seconds) has lasted `within` seconds (times the time scale).
-
-    Raises `StarvedError` if the programs got too little time to run.
-    """
+    Raises `StarvedError` if the programs got too little time to run."""
     now = time.monotonic()
     left, had_limit = _left(begin, now, within * _scale)
     if left <= 0 and not had_limit:
@@ -136,11 +129,8 @@ def could_not_run(seconds: float, begin: float) -> str:
 def last_value(
     look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
 ) -> V:
-    """Call `look` until `is_right` accepts its value or the time is up. Return the last value.
-
-    `within`, `every` and `describe` are passed to `eventually`. `look` may raise `AssertionError` if there is no value
-    yet. If the last call raises it, `NotYetError` is raised.
-    """
+    """Call `look` until `is_right` accepts its value or the time is up. Return the last value. `look` may raise
+    `AssertionError` if there is no value yet. If the last call raises it, `NotYetError` is raised."""
     seen: list[V] = []
 
     def right() -> bool:

@@ -1,16 +1,15 @@
 """Reports whether kube-controller-manager has processed all earlier writes, with the help of barrier objects.
 
 The controller watches Services, Pods and Nodes separately, and processes one queue in order. The barrier owns one
-object of each kind, and changes these objects after all other writes. When the barrier's EndpointSlice reflects all
-three changes, the controller has received all earlier writes. The controller briefly batches pod events, and retries a
-failed sync after a second. So the barrier then waits until the queue is empty and no retry is pending.
+object of each kind, and changes them after all other writes. When the barrier's EndpointSlice reflects all three
+changes, the controller has received all earlier writes. The controller briefly batches pod events, and retries a failed
+sync after a second, so the barrier then waits until the queue is empty and no retry is pending.
 
-If the node's change arrives last, the slice shows the old zone until the next sync of the barrier's Service.
-In this case, the barrier changes its Service again. The barrier changes its node only after another node has changed,
-because a node change may make the controller sync other Services, and the harness must not cause such a sync.
-The only exception is `Nodes.resize`, because controllers would not notice a change of a node's CPU without a sync.
-
-Proxies ignore the barrier's headless Service. Topology heuristics ignore its Node, which has a control plane label.
+If the node's change arrives last, the slice shows the old zone until the next sync, so the barrier changes its Service
+again. The barrier changes its node only after another node has changed, because the controller may then sync other
+Services, and the harness must not cause such a sync. The only exception is `Nodes.resize`, because controllers would
+not notice a change of a node's CPU without a sync. Proxies ignore the barrier's headless Service. Topology heuristics
+ignore its Node, which has a control plane label.
 """
 
 import re
@@ -47,8 +46,6 @@ _ITS_CHANGES = (
 
 
 class ControllerBarrier:
-    """A barrier for one controller process. It owns a Service, a Pod and a Node, and changes them."""
-
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
         """`scrape` returns the controller's metrics or raises `InconclusiveError`. `log` returns new log lines."""
         self._api = Api(kubeconfig)

@@ -1,8 +1,5 @@
-"""Runs etcd, kube-apiserver and kube-controller-manager as local processes, as in a real control plane.
-
-The harness acts as scheduler, kubelet and cloud provider, as it does for the embedded control plane. Every release in
-the cache of `trafficdist components` can run.
-"""
+"""Runs etcd, kube-apiserver and kube-controller-manager as local processes. The harness acts as scheduler, kubelet and
+cloud provider, as it does for the embedded control plane."""
 
 import socket
 import threading
@@ -45,7 +42,6 @@ class BinaryControlPlane(LocalApiServer):
         return self._manager.title
 
     def start(self) -> None:
-        """Start all processes. On failure, stop them and raise `UnavailableError` or `DistrustError`."""
         try:
             self._egress.start()
             self._start_etcd()
@@ -65,7 +61,6 @@ class BinaryControlPlane(LocalApiServer):
         return self.port if self._server else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server, and wait for a running controller to connect again. Raises `InconclusiveError`."""
         super().start_api_server(release)
         self._manager.await_return()
 
@@ -84,7 +79,6 @@ class BinaryControlPlane(LocalApiServer):
         self._egress.reach_pods(open_socket)
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far. Returns True if a component is stopped."""
         return self._server is None or self._manager.synced()
 
     def metrics(self) -> str:

@@ -1,8 +1,5 @@
-"""Parses --control-plane and --controller together, and derives the defaults of other options.
-
-A run with an old Kubernetes release judges the features and behaviour of that release. An explicit option overrides
-the derived default.
-"""
+"""Parses --control-plane and --controller together, and derives the defaults of other options: a run with an old
+Kubernetes release judges the features and behaviour of that release."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

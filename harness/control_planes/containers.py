@@ -1,15 +1,12 @@
 """Runs etcd, kube-apiserver and kube-controller-manager in containers of their official images, without compiling.
 
-Everything except the start of programs works as for local processes. The containers use the host network, because each
-component needs only a loopback port. The control plane's folder is mounted at the same path, so arguments, secrets and
-data are the same as for processes. The output of containers is copied to log files in that folder.
+The containers use the host network, because each component needs only a loopback port. The control plane's folder is
+mounted at the same path, so arguments, secrets and data are the same as for processes.
 
 Unlike a process, a container does not end with the harness. Each container has the folder as a label, and a running
 harness holds a lock in the folder. When the harness ends, a separate process removes its containers. The next start
-also removes leftover containers.
-
-Images that the Docker engine already has are preferred, so the network is used only when necessary. Kubernetes' images
-have no tag for the latest patch of a minor version, so this version is looked up on the release server.
+also removes leftover containers. Kubernetes' images have no tag for the latest patch of a minor version, so this
+version is looked up on the release server, unless the Docker engine already has an image.
 """
 
 import contextlib
@@ -57,8 +54,6 @@ remove_leftovers()
 
 
 class ContainerProcesses(Processes):
-    """All containers of one control plane, and the folder that they share with the harness."""
-
     def __init__(self) -> None:
         """Raises `UnavailableError` if there is no usable Docker engine."""
         self._engine = _engine()
@@ -79,7 +74,6 @@ class ContainerProcesses(Processes):
         return find_image(self._engine, component, version)
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
-        """Start a program from a container image. Raises `UnavailableError` if the start fails."""
         image, *flags = map(str, arguments)
         limits = Limits()
         # Use a new name, because a container whose start was interrupted may still have the previous name.

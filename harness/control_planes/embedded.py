@@ -34,10 +34,7 @@ def features_of(release: Release) -> Features:
 
 
 def node_level_of(release: Release) -> NodeLevel | None:
-    """Return the rule by which a release's controller selects Services for node hints, or None for the default.
-
-    Raises `UsageError`.
-    """
+    """Return the rule by which a release's controller selects Services for node hints, or None for the default."""
     try:
         return NodeLevel.parse(release.node_level) if release.node_level else None
     except ValueError as error:
@@ -159,7 +156,6 @@ class EmbeddedControlPlane:
         return self._server.kubeconfig()
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes, or is stopped. Raises `EndedError`."""
         if self._controller is None:
             return True
         if not self._controller.running:

@@ -23,7 +23,6 @@ class HybridControlPlane(EmbeddedControlPlane):
         return self._manager.title
 
     def start(self) -> None:
-        """Start API server and controller. On failure, stop them and raise `UnavailableError` or `DistrustError`."""
         try:
             super().start()
         except Exception:
@@ -39,7 +38,6 @@ class HybridControlPlane(EmbeddedControlPlane):
         return urlsplit(self._server.url).port or 0 if self._informer.connected else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server, and wait for the controller to connect again. Raises `InconclusiveError`."""
         super().start_api_server(release)
         self._manager.await_return()
 
@@ -52,7 +50,6 @@ class HybridControlPlane(EmbeddedControlPlane):
         self._manager.stop()
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far. Returns True if the API server is stopped."""
         return not self._informer.connected or self._manager.synced()
 
     def metrics(self) -> str:

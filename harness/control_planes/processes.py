@@ -47,7 +47,6 @@ class Processes:
         self._sandbox: ProgramSandbox | None = None
 
     def find(self, component: str, version: str = "") -> ComponentProgram:
-        """Find the program of a component in the given version. Raises `UnavailableError`."""
         entry = find_entry(component, version)
         return ComponentProgram(entry.version.tag, str(entry.path))
 
@@ -72,10 +71,7 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free loopback ports. If another program takes one of them, try other ports.
-
-        Raises the errors of `wait`.
-        """
+        """Start a program on `count` free loopback ports. If another program takes one of them, try other ports."""
         for tries_left in reversed(range(_TRIES)):
             started = self.start(name, arguments(free_ports(count)))
             try:
@@ -98,7 +94,6 @@ class Processes:
         return {each.name: end_of(each) for each in sorted(self.folder.glob("*.log"))}
 
     def close(self) -> None:
-        """Kill all processes in reverse order of start, and remove the folder. Idempotent."""
         for each in reversed(self._running):
             each.stop(grace=0)
         self._running.clear()

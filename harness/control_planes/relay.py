@@ -1,12 +1,7 @@
-"""Relays connections from sockets in other network namespaces to a loopback port.
-
-A socket remains in the netns in which it was created. So nodes of an embedded cluster can reach an API server process
-in another netns without a route. The relay cannot read the data, which is encrypted end to end.
-
-A patient relay keeps connections waiting while the server is unavailable. Kubernetes components double their delay
-after each refused connection, up to 30 seconds. Without a patient relay, a scenario that replaces an API server several
-times would mostly wait for these delays.
-"""
+"""Relays connections from sockets in other network namespaces to a loopback port. A socket remains in the netns in
+which it was created, so nodes of an embedded cluster can reach an API server process in another netns without a route.
+A patient relay keeps connections waiting while the server is unavailable, because Kubernetes components double their
+delay after each refused connection, up to 30 seconds."""
 
 import asyncio
 import contextlib
@@ -110,12 +105,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class EgressProxy(Relay):
-    """Connects a real kube-apiserver to pods. It is an HTTP CONNECT proxy on a Unix socket in a folder.
-
-    kube-apiserver runs outside the embedded cluster's network, and cannot reach pods. An EgressSelectorConfiguration
-    sends its requests for pods through this proxy, which creates sockets inside that network. Other users have no
-    access, because only this user can enter the folder. The proxy refuses all requests until `reach_pods` is called.
-    """
+    """Connects a real kube-apiserver to pods: an HTTP CONNECT proxy on a Unix socket in a folder that only this user
+    can enter. kube-apiserver runs outside the embedded cluster's network. An EgressSelectorConfiguration sends its
+    requests for pods through this proxy, which creates sockets inside that network."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(lambda: 0)
@@ -139,7 +131,6 @@ class EgressProxy(Relay):
         self.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Connect to pods through sockets from `open_socket`, which is called in this proxy's thread."""
         self._open_socket = open_socket
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:

@@ -15,7 +15,6 @@ class ExecutableDns:
         self._programs = Programs(plane, recipe)
 
     def start(self, pod: NetworkPeer) -> None:
-        """Create the recipe's objects, and start its programs in a pod, in the recipe's order. Raises `StartError`."""
         self._programs.apply_objects()
         values = {"pod_ips": ",".join(pod.addresses.values()), "zone": ZONE}
         self._programs.start(POD, pod.namespace, pod.addresses, values)

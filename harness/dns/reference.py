@@ -32,7 +32,6 @@ class ReferenceDns:
         self._server = server(plane.client(DNS_SERVER))
 
     def start(self, pod: NetworkPeer) -> None:
-        """Serve DNS on port 53 of all addresses of a pod, and start the PodLocator controller."""
         listen(self._server, pod)
         self.start_locators()
         self._server.start()

@@ -7,7 +7,6 @@ import string
 from harness.errors import UsageError
 
 RUN_LABEL = "trafficdist.dev/run"
-"""The label of every object that a run creates. Its value is the run's id."""
 
 BEFORE_ANNOTATION = "trafficdist.dev/before"
 """The annotation with the former state of a node that a run changed (`harness.guest.nodes`)."""
@@ -24,7 +23,6 @@ def new_run_id() -> str:
 
 
 def checked_run_id(text: str) -> str:
-    """Check a run id, and return it. Raises `UsageError` if it is not valid."""
     if not _ID.fullmatch(text):
         raise UsageError(f"run id {text!r}: expected {_LENGTH} lower-case letters and digits")
     return text

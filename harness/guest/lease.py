@@ -46,12 +46,9 @@ def hold(
     sweep: bool = True,
     ends: bool = False,
 ) -> "Iterator[HeldLease]":
-    """Hold the Lease of the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
-
-    `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first. `say` prints
-    messages. `ends` means that the cluster will be deleted, so nothing is removed at the end. Raises `DistrustError` if
-    another run holds the Lease or the API server denies access to it.
-    """
+    """Hold the Lease of the cluster for this run. At the end, remove the run's objects and the Lease, unless the
+    cluster will be deleted (`ends`). `force` takes the Lease from a run that holds it. `sweep` removes leftovers of
+    earlier runs first. Raises `DistrustError` if another run holds the Lease or the API server denies access to it."""
     held = HeldLease(api, run_id, say)
     held.take(force=force)
     thread = threading.Thread(target=held.keep, args=(every,), name="lease", daemon=True)
@@ -102,7 +99,6 @@ class HeldLease:
         )
 
     def check(self) -> None:
-        """Raise `DistrustError` if this run has lost the Lease."""
         if self.lost:
             raise DistrustError(self.lost)
 
@@ -113,7 +109,6 @@ class HeldLease:
             leftovers.remove(self._api, found, self._say)
 
     def keep(self, every: float) -> None:
-        """Renew the Lease until `ended` is set or the Lease is lost."""
         while not self.ended.wait(every) and not self.lost:
             with contextlib.suppress(HarnessError):  # the API server may be back before the Lease expires
                 self._renew()
@@ -220,11 +215,9 @@ def _accepted(answer: Response, what: str) -> Response:
 
 
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
-    """Remove the leftovers of a run, or of all runs, for example after `kill -9`. Return a line for each action.
-
-    If a run on another machine may still be running, wait until its Lease is renewed or expires, at most half a minute.
-    Raises `RefusedError`, and `DistrustError` during another run unless `force` is set.
-    """
+    """Remove the leftovers of a run, or of all runs, for example after `kill -9`. Return a line for each action. If a
+    run on another machine may still be running, wait until its Lease is renewed or expires, at most half a minute.
+    Raises `RefusedError`, and `DistrustError` during another run unless `force` is set."""
     clock = ServerClock()
     record = read_lease(api, clock)
     concerned = record is not None and run in {"", record.run}

@@ -1,8 +1,5 @@
-"""Checks after a failure whether the nodes of a cluster are alive. Observations on a lost node prove nothing.
-
-A control plane takes 40 s to detect that a kubelet does not respond, and a scenario has ended by then. Kubelets renew a
-Lease every 10 s, so waiting for the next renewal is faster.
-"""
+"""Checks after a failure whether the nodes of a cluster are alive. Observations on a lost node prove nothing. A control
+plane takes 40 s to detect that a kubelet does not respond. A kubelet renews a Lease every 10 s, which is faster."""
 
 import contextlib
 import time
@@ -17,8 +14,6 @@ _NAMESPACE = "kube-node-lease"
 
 
 class NodeLeaseMonitor:
-    """Checks whether all nodes renew their Leases within a time limit."""
-
     def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
         self._api = api
         self._nodes = nodes

@@ -11,11 +11,8 @@ from harness.guest import errors
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Verbs on resources of an API group in all namespaces, or on URL `paths`.
-
-    `why` completes "this rule is needed to …". `without` is the effect on a run without the rule, or "" if no run works
-    without the rule.
-    """
+    """Verbs on resources of an API group in all namespaces, or on URL `paths`. `why` completes "this rule is needed to
+    …". `without` is the effect on a run without the rule, or "" if no run works without the rule."""
 
     verbs: tuple[str, ...]
     group: str = ""
@@ -61,7 +58,6 @@ RULES: tuple[Rule, ...] = (
         without="feature gates are unknown, and must be set with --feature-gates",
     ),
 )
-"""The rules for every run, some of which are optional."""
 
 DISRUPTIVE: tuple[Rule, ...] = (
     Rule(("patch",), "", ("nodes",), why="move, taint and cordon nodes, and restore them"),

@@ -1,8 +1,5 @@
-"""Checks before a run that a cluster is reachable, that it accepts the user, and which permissions are missing.
-
-One deadline covers all checks. Name resolution, dropped packets, and programs that fetch credentials have separate time
-limits, which may add up to minutes.
-"""
+"""Checks before a run that a cluster is reachable, that it accepts the user, and which permissions are missing. One
+deadline covers all checks, because the limits of name lookups and credential programs may add up to minutes."""
 
 import contextlib
 import threading
@@ -34,8 +31,6 @@ class CredentialsError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class ReachedServer:
-    """An API server that responds: its URL, its version, the user, and the missing permissions."""
-
     server: str
     version: dict[str, Any]
     user: str
@@ -46,11 +41,8 @@ class ReachedServer:
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster for at most `within` seconds. `denied` in the result lists missing optional permissions.
-
-    Raises `UnavailableError` (exit code 12) with the problem and its fix in one line, and `UsageError` (exit code 4)
-    for a wrong kubeconfig.
-    """
+    """Check the cluster for at most `within` seconds. `denied` in the result lists missing optional permissions. Raises
+    `UnavailableError` with the problem and its fix in one line, and `UsageError` for a wrong kubeconfig."""
     found = reach(kubeconfig, context, rules=rules, within=within)
     needed = [str(each) for each in found.denied if not each.rule.without]
     if needed:
