@@ -90,7 +90,7 @@ def new_record() -> deque[ApiRequest]:
 
 
 class Api:
-    """A client of an API server. Methods for objects raise `RefusedError`."""
+    """A client of an API server. All methods except `request` and `text` raise `RefusedError` for an error status."""
 
     def __init__(
         self,
@@ -101,9 +101,8 @@ class Api:
         asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        """`timeout` (in seconds) limits each attempt, and the time for retries after 429 responses with Retry-After.
-        Fields of `services` are added to Services that lack them. Requests are appended to `asked`. Raises
-        `UsageError`."""
+        """`timeout` (in s) limits each attempt, and the time for retries after 429 responses with Retry-After. Services
+        get missing fields from `services`. Requests are appended to `asked`. Raises `UsageError`."""
         # the official client is slow to import, and unnecessary for users of this module's errors and names
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
 

@@ -22,7 +22,7 @@ ContainerPorts = Sequence[tuple[str, int, str]]  # name, number and protocol of 
 class WantedPod:
     """A pod to create. With `tells_port`, its server answers "name.port" on each port. A node can have only one pod
     with `host_network`. `restart_policy` applies only to pods that exist only in the API. With `sidecar`, the pod has
-    additional containers in the API."""
+    additional containers, which exist only in the API."""
 
     name: str
     node: str

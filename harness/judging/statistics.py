@@ -124,7 +124,7 @@ def unseen_bound(count: int, samples: int) -> float:
 
 def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "every answer comes from these `count` endpoints, and each of them answers". A false alarm is
-    possible only for an endpoint that never answered. All of the `clients` would see the same faults."""
+    possible only for an endpoint that never answered. `clients` is how many clients would see the same faults."""
     samples = max(rates.samples(clients), samples_for_members(count, rates.alarm))
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
 
@@ -162,7 +162,8 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 def bounded_load(count: int, percent: int) -> tuple[int, int]:
     """Return how many probes show that no endpoint of `count` gets more than `percent` % above an equal share, and the
     maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half times the allowed
-    traffic. With exactly the allowed traffic, the total false-alarm probability is at most `DEFAULT_RATES.miss`."""
+    traffic. If all get exactly the allowed traffic, the total false-alarm probability is at most `DEFAULT_RATES.miss`.
+    """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
         raise ValueError(f"with {count} endpoints, no number of probes can detect more than {percent} % overload")

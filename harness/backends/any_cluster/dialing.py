@@ -1,9 +1,9 @@
 """Sends probes from client pods. One `GET /dial` to agnhost, through the API server's pod proxy, makes many attempts.
 
-agnhost waits five seconds for a connection, and the kernel retransmits a lost SYN several times in that time. So a
-proxy that drops half of all first packets would pass. The API server may be slow, too. So after each request that took
-a second or more, the dialer reads the client pod's count of retransmitted SYNs. For each retransmitted SYN that no
-unanswered attempt explains, one answer counts as a timeout.
+agnhost waits five seconds for a connection, and the kernel retransmits a lost SYN several times in that time. So
+agnhost alone would not detect a proxy that drops half of all first packets. A slow request proves nothing, because the
+API server may be slow, too. So after each request that took a second or more, the dialer reads the client pod's count
+of retransmitted SYNs. For each one that no unanswered attempt explains, one answer counts as a timeout.
 """
 
 import threading

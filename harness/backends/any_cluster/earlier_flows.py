@@ -2,13 +2,14 @@
 
 TCP: if an address has no rules on the client's node, a SYN to this address leaves the node untranslated, and conntrack
 keeps the flow for two minutes. A later attempt from the same source port takes the same path even if the rules have
-changed. Since Linux 5.18, the kernel restarts its choice of source ports every ten seconds, so a port may be reused
-after a few dozen connections. So if a client has earlier unanswered attempts and gets no answer to a few more, another
-pod on the same node repeats the probe. If the proxy is at fault, the repeated probe fails too.
+changed. No known proxy deletes such conntrack entries, and agnhost does not report source ports. Since Linux 5.18, the
+kernel restarts its choice of source ports every ten seconds, so a port may be reused after a few dozen connections. So
+if a client has earlier unanswered attempts and gets no answer to a few more, another pod on the same node repeats the
+probe. If the proxy is at fault, the repeated probe fails too.
 
 UDP: after a change, a few answers still come from the old endpoints (on average 2.6 of 270, after 270 flows with 28,232
-ports), which no KEP forbids. If their number is within an upper bound, the dialer sends enough probes to exceed the
-bound if there is a fault.
+ports), which no KEP forbids. If their number is within an upper bound, the dialer sends more probes: enough that a
+fault would exceed the bound.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """Counts the lost SYNs of client pods, from the kernel's counts of retransmitted SYNs. SYNs that an unanswered attempt
 may have retransmitted do not count, nor do those of a pending request with a single attempt, which may remain
-unanswered. A request is pending until the pod responds, which may be later than the harness waits."""
+unanswered. A request is pending until the pod responds, possibly after the harness has stopped waiting."""
 
 import itertools
 import threading

@@ -1,5 +1,5 @@
 """Creates one kind cluster, waits until it is ready, and deletes it at the end unless it is kept. The kind command ends
-with this process, even after `kill -9`. `remove_leftovers` deletes the containers that it leaves behind."""
+with this process, even after `kill -9`. `remove_leftovers` deletes the containers of an interrupted command."""
 
 import contextlib
 import re
