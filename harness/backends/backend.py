@@ -101,7 +101,7 @@ class Backend(Protocol):
         """Wait until components have processed all writes so far. Return how many seconds they were busy."""
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if all observations are unreliable, `InconclusiveError` if only recent ones are."""
+        """Raise `DistrustError` if no observation is reliable, and `InconclusiveError` if only recent ones are not."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""

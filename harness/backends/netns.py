@@ -366,7 +366,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return reason
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` if a component has crashed or hangs, `DistrustError` if the network fabric is broken."""
+        """Raise `EndedError` if a component crashed or hangs, and `DistrustError` if the network fabric is broken."""
         self._components.check()
         fabric_check.check(self.network)
         self._check_nodes()

@@ -47,7 +47,7 @@ class KubeletCertificates:
 
 
 def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
-    """Load the key and certificates from a file in memory, because a file on disk would remain after `kill -9`."""
+    """Load the key and certificates from a memory file, because a file on disk would remain after `kill -9`."""
     with open(os.memfd_create("tls"), "wb") as file:  # noqa: PTH123  it has no path
         file.write(key_and_certificates)
         file.flush()

@@ -12,7 +12,7 @@ from harness.model.release import Release
 
 class HybridControlPlane(EmbeddedControlPlane):
     def __init__(self, release: Release | None = None, *, version: str = "") -> None:
-        """`version` is the controller's initial version, and its version in releases that specify none."""
+        """`version` is the controller's version in the initial release, and in releases without a version."""
         super().__init__(release)
         self._controller_version = version
         self._processes = Processes()

@@ -67,7 +67,6 @@ class ReferenceDns:
         return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))
 
     def evidence(self) -> dict[str, str]:
-        """Return nothing, because the server has no files, and DNS scenarios record its responses."""
         return {}
 
 

@@ -79,7 +79,7 @@ class Barrier:
         *,
         when_unable: Callable[[], None],
     ) -> None:
-        """Wait until all clients see the next change. Raises `InconclusiveError` or the errors of `when_unable`."""
+        """Wait until clients see the barrier's next change. Raises `InconclusiveError` or errors of `when_unable`."""
         if self._api.writes == self._written:
             return
         self._round += 1
