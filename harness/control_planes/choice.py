@@ -1,5 +1,5 @@
-"""Parses --control-plane and --controller together, and derives the defaults of other options: a run with an old
-Kubernetes release judges the features and behaviour of that release."""
+"""Parses --control-plane and --controller together, and derives the defaults of other options from them. An explicit
+option overrides the derived default."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -137,9 +137,8 @@ def every_probe(kind: Literal["silence", "no-loss"], rates: Rates = DEFAULT_RATE
 @cache
 def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
     """Return the plan for "each of these `count` endpoints gets an equal share". The smallest fault is one endpoint
-    that gets twice, or half, the traffic of each other endpoint. The false-alarm probability of all endpoints together
-    is at most `rates.miss`. The number of probes is the smallest multiple of 10 that misses the fault with at most this
-    probability."""
+    that gets twice, or half, the traffic of each other endpoint. The total false-alarm probability of all endpoints is
+    at most `rates.miss`. The number of probes is the smallest multiple of 10 with this bound on missing the fault."""
     if count < 2:
         raise ValueError(f"expected at least two endpoints to compare shares, not {count}")
     fair, double, half = 1 / count, 2 / (count + 1), 1 / (2 * count - 1)
@@ -162,8 +161,8 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 def bounded_load(count: int, percent: int) -> tuple[int, int]:
     """Return how many probes show that no endpoint of `count` gets more than `percent` % above an equal share, and the
     maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half times the allowed
-    traffic. If all get exactly the allowed traffic, the total false-alarm probability is at most `DEFAULT_RATES.miss`.
-    """
+    traffic. If all endpoints get exactly the allowed traffic, the total false-alarm probability is at most
+    `DEFAULT_RATES.miss`."""
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
         raise ValueError(f"with {count} endpoints, no number of probes can detect more than {percent} % overload")

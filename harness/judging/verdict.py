@@ -239,7 +239,6 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
 def grid(
     expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]
 ) -> tuple[list[str], list[GridRow]]:
-    """Return the pods (the columns) and the rows of the grid that `judge` shows as text."""
     pods, clients = _clients(expectation, tallies, planned)
     return pods, [client.row() for client in clients]
 
