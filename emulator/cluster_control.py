@@ -34,10 +34,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 def up(name: str, topology: str = "", families: str = "", **options: Any) -> str:
-    """Start a cluster in the background, and return usage instructions. Raises `UsageError`, `UnavailableError`.
-
-    `options` are the options of `run` that select components: proxy, mode, control_plane and so on.
-    """
+    """Start a cluster in the background, and return usage instructions. Raises `UsageError`, `UnavailableError`."""
     settings = _settings({"topology": topology, "families": families, **options})
     check_claims(settings)
     from emulator.control_plane import implementation_of  # noqa: PLC0415  other commands need no control plane
@@ -71,7 +68,6 @@ def _settings(options: dict[str, Any]) -> Settings:
 
 
 def _start(name: str, folder: Path, settings: Settings) -> None:
-    """Start the cluster's process, and wait until it is ready. Raises `UnavailableError` with the process's error."""
     reading, writing = os.pipe()
     log = folder / "log"
     with log.open("wb") as output, os.fdopen(reading, "rb") as pipe:
@@ -108,7 +104,6 @@ def _give_up(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def listing() -> str:
-    """Return a table of the running clusters."""
     states = cluster_state.running()
     if not states:
         return "No cluster is running. `trafficdist cluster up` starts one."
@@ -149,12 +144,10 @@ def _end(state: ClusterState) -> None:
 
 
 def execute(name: str, place: str, command: Sequence[str]) -> None:
-    """Replace this process with `command` in the netns of a node, a pod or the external client.
+    """Replace this process with `command` in the netns of a node, a pod or the external client. Raises `UsageError`.
 
     If the proxy runs each node in a control group (`isolation: [cgroup2]`), the command joins the group of its node,
     because the data plane may translate the addresses of sockets in that group.
-
-    Raises `UsageError` for an unknown cluster, network namespace or command.
     """
     state = _running(name)
     if place not in state.places:
@@ -193,7 +186,6 @@ def _enter(descriptor: int, kind: int) -> None:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Hold a lock, so that only one command at a time starts or stops clusters of this user."""
     lock = os.open(cluster_state.root(), os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

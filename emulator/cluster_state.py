@@ -3,9 +3,8 @@
     $XDG_RUNTIME_DIR/trafficdist/NAME/   (without XDG_RUNTIME_DIR: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
 
-Process ids are reused, so a state also contains the start time of its process, and is valid only while that process is
-alive. The next command removes the files of a killed process. The temporary folder is not used, because another user
-could create a folder with the same name there.
+Process ids are reused, so a state also contains the start time of its process. The temporary folder is not used,
+because another user could create a folder with the same name there.
 """
 
 import contextlib
@@ -48,7 +47,6 @@ class ClusterState:
 
     @property
     def alive(self) -> bool:
-        """True if the process that wrote this state is still running."""
         return start_time(self.pid) == self.start_time
 
 
@@ -71,14 +69,12 @@ def root() -> Path:
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder of a cluster. Raises `UsageError` for an invalid name."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"cluster name {name!r}: use a-z, 0-9 and -, at most 40 characters")
     return root() / name
 
 
 def save(folder: Path, state: ClusterState) -> None:
-    """Write a state atomically."""
     write_whole(folder / "state.json", json.dumps(asdict(state), indent=2))
 
 
@@ -98,6 +94,5 @@ def load(name: str) -> ClusterState | None:
 
 
 def running() -> list[ClusterState]:
-    """Return all running clusters of this user, sorted by name."""
     names = sorted(path.name for path in root().iterdir() if path.is_dir())
     return [state for name in names if (state := load(name)) is not None]

@@ -1,8 +1,4 @@
-"""The real control plane of `cluster up`: all API groups, kube-scheduler, and controllers that need no cloud provider.
-
-In a run of the suite, the harness is the scheduler, and only the EndpointSlice controller is judged. But users of
-kubectl and Kubernetes' e2e tests also need Deployments, DaemonSets and other kinds.
-"""
+"""The real control plane of `cluster up`, with kube-scheduler and all controllers that need no cloud provider."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence

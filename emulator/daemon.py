@@ -1,8 +1,7 @@
 """The process that keeps an embedded cluster running in the background, until SIGTERM, SIGHUP or SIGINT.
 
-Other processes can reach its API server, and a kubelet runs the pods that clients create. The whole cluster belongs to
-this process, so no process and no netns remains when it ends, even after SIGKILL. `trafficdist cluster up` starts the
-process with a pipe, and the process writes `ready` or an error to the pipe.
+The whole cluster belongs to this process, so no process and no netns remains when it ends, even after SIGKILL. The
+process writes `ready` or an error to the pipe that `trafficdist cluster up` passes to it.
 """
 
 import contextlib
@@ -45,10 +44,7 @@ _EVERY = 1.0  # seconds between checks of the cluster's threads
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start the cluster, report the result, wait for a signal, and end. Arguments: name, folder, settings, pipe.
-
-    Returns 0 after a signal, 1 if the cluster did not start, and 12 if a thread has failed; the log has the reason.
-    """
+    """Run the cluster until a signal. Return 0 after a signal, 1 if it did not start, and 12 if a thread has failed."""
     name, folder, settings, descriptor = arguments
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before any thread starts, because threads inherit the signal mask
     with contextlib.ExitStack() as running:
@@ -73,11 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _signal_to_end() -> threading.Event:
-    """Return an event that is set when the process receives one of the signals in `_STOP`.
-
-    A thread waits for the signal without a timeout, because Python's sigtimedwait may return a signal that was
-    never sent, if the timeout expires between SIGSTOP and SIGCONT.
-    """
+    """No timeout: if it expired between SIGSTOP and SIGCONT, sigtimedwait might return a signal that was never sent."""
     ended = threading.Event()
 
     def wait() -> None:
@@ -89,7 +81,6 @@ def _signal_to_end() -> threading.Event:
 
 
 def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitStack) -> None:
-    """Boot a cluster and write its state. Closing `running` closes the cluster. Raises `HarnessError`."""
     outside = Path("/proc/self/ns/user").stat().st_ino
     topology = settings.topology
     backend = NetnsBackend(
@@ -141,7 +132,6 @@ class _StateFile:
         self._lock = threading.Lock()
 
     def set_pods(self, hosts: Mapping[Key, NetworkPeer]) -> None:
-        """Record the pods, as NAME if they are in the namespace `default`, else as NAMESPACE/NAME."""
         with self._lock:
             self._pods = {
                 name if namespace == "default" else f"{namespace}/{name}": host
@@ -175,7 +165,6 @@ def _reachable(backend: NetnsBackend) -> dict[str, Any]:
 
 
 def _run_example(backend: NetnsBackend) -> dict[str, Any]:
-    """Run a pod on each node, and a Service that prefers the client's zone. Return the Service's name, IP and port."""
     for node in backend.topology.nodes:
         pod = manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"})
         for container in pod["spec"]["containers"]:

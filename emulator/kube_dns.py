@@ -1,8 +1,4 @@
-"""The DNS server that pods of an embedded cluster use to resolve Services, at the tenth IP of the Service CIDR.
-
-Scenarios do not test this DNS server. It is an API client, so it also works with a real control plane. Only `cluster
-up` starts this server, so scenarios do not wait for it.
-"""
+"""The DNS server that pods of an embedded cluster use to resolve Services, at the tenth IP of the Service CIDR."""
 
 import contextlib
 import ipaddress

@@ -43,7 +43,6 @@ class ContainerLog:
         self._ended = False
 
     def write(self, data: bytes, stream: str = "stdout") -> None:
-        """Append bytes that a container wrote to `stream`, "stdout" or "stderr"."""
         with self._lock:
             *whole, rest = (self._open.get(stream, b"") + data).split(b"\n")
             at = time.time_ns()
@@ -104,7 +103,6 @@ class ContainerLog:
         return (line for line in newest if since is None or line.at >= since * 10**9)
 
     def _last_part(self, at: int, stream: str, text: bytes) -> bytes:
-        """Store all parts of a long line except the last one, and return the last one."""
         while len(text) > _LONGEST:
             self._keep(LogLine(at, stream, text[:_LONGEST], whole=False))
             text = text[_LONGEST:]

@@ -1,12 +1,8 @@
 """An emulation of the part of `agnhost netexec` that a cluster needs, for machines without Go.
 
-The emulation listens in the pod's netns without a separate process, so a pod becomes ready within milliseconds. It has
-the endpoints that the `kubeconfig` backend uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of
-`/shell`, and the host name over UDP. Error messages are those of Go's network libraries, because clients parse them.
-Pods with the real agnhost image support all endpoints. `tests/emulator/kubelet/test_emulated_agnhost.py` compares the
-emulation with the real program.
-
-`/dial` closes connections with RST, so that they leave no ports in TIME_WAIT. It does not resolve names.
+The emulation listens in the pod's netns without a separate process, so a pod becomes ready within milliseconds. Error
+messages are those of Go's network libraries, because clients parse them. `/dial` closes connections with RST, so that
+they leave no ports in TIME_WAIT. `tests/emulator/kubelet/test_emulated_agnhost.py` compares it with the real program.
 """
 
 import asyncio
@@ -40,7 +36,6 @@ _READABLE = {
     "cat /proc/net/netstat": "/proc/thread-self/net/netstat",
     "cat /proc/sys/net/ipv4/ip_local_port_range": "/proc/sys/net/ipv4/ip_local_port_range",
 }
-"""Maps two commands of `/shell` to the file that the emulation reads in the pod's netns."""
 _CONNECT = re.compile(r"/agnhost connect \[?(?P<host>\S+?)\]?:(?P<port>\d{1,5}) --timeout=(?P<seconds>[1-9])s")
 _CHUNK = 1 << 16
 
@@ -106,16 +101,12 @@ class EmulatedAgnhost:
             ended(KILLED if self._killed.is_set() else 0)
 
     def _responses(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
-        """Return the responses to a client with this address, which are the same over HTTP and UDP."""
         return {"hostname": self._hostname, "clientip": _joined(*peer[:2])}
 
     async def _converse(
         self, connections: set[asyncio.Task[None]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Answer the HTTP requests of a connection one after another. Requests have no body.
-
-        aiohttp would need four times as long for each connection, and `/dial` sends hundreds of requests.
-        """
+        """Answer HTTP requests without bodies. aiohttp would take four times as long for each connection."""
         task = asyncio.current_task()
         assert task is not None
         connections.add(task)

@@ -1,7 +1,4 @@
-"""The environment variables of a container, from values or fields of the pod, with `$(NAME)` expanded.
-
-This module has no side effects. Sources: the API reference of Container (`env`, `command`, `args`) and of EnvVarSource.
-"""
+"""The environment variables of a container, according to the API reference of Container and EnvVarSource."""
 
 import re
 from collections.abc import Mapping, Sequence

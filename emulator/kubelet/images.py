@@ -73,10 +73,7 @@ def programs_of(image: str) -> dict[str, Path]:
 
 
 def command_of(image: str, command: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...] | Netexec:
-    """Return the program, or the emulated command, that a container of this image runs for `command` and `args`.
-
-    Raises `NoProgramError` if the image has no such program, and `CommandError` if the command line is invalid.
-    """
+    """Return the program or the emulated command of a container. Raises `NoProgramError` or `CommandError`."""
     repository = _repository(image)
     if repository == "pause":
         if command and command[0] != "/pause":

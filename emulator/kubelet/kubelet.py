@@ -1,11 +1,8 @@
 """The kubelet of an embedded cluster, which runs pods that clients create through the API.
 
-One kubelet serves all nodes, because all nodes are in this process. The kubelet is an ordinary HTTPS client of the API
-server, and works with the reference API server and with a real one. After an outage of the API server, the kubelet
-catches up with all changes. A cluster uses either this kubelet or `NetnsBackend.run_pod`.
-
-Without a real control plane, there is no scheduler, so a pod must specify its node. Volumes, liveness probes and
-evictions are not supported. Images are only names (`emulator.kubelet.images`), and programs run in a sandbox.
+One kubelet serves all nodes, because all nodes are in this process. A cluster uses either this kubelet or
+`NetnsBackend.run_pod`. Without a real control plane, there is no scheduler, so a pod must specify its node. Volumes,
+liveness probes and evictions are not supported. Images are only names, and programs run in a sandbox.
 """
 
 import logging
@@ -31,10 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class WorkQueue:
-    """A queue of keys for workers. Each key is queued once and processed by one worker at a time. Thread-safe.
-
-    If a key is added while a worker processes it, the key is queued again.
-    """
+    """A thread-safe queue of keys. If a key is added while a worker processes it, the key is queued again."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -70,7 +64,6 @@ class WorkQueue:
                 self._condition.notify()
 
     def close(self) -> None:
-        """Drop the queued keys, and make `take` return None in all workers."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -88,10 +81,9 @@ class Kubelet:
         dns: str = "",
         trust: KubeletCertificates | None = None,
     ) -> None:
-        """`dns` is the address of the cluster's DNS for programs in pods, or "".
+        """`dns` is the address of the cluster's DNS for programs in pods, or "". With `trust`, serve logs and exec.
 
-        `changed` is called with the network peers of all pods when one of them changes, by one thread at a time. If
-        `trust` is given, the kubelet handles log and exec requests from the API server.
+        `changed` is called with the network peers of all pods when one of them changes, by one thread at a time.
         """
         self._api = Api(kubeconfig)
         self._client = RemoteClient(kubeconfig)  # watches the pods
@@ -133,11 +125,9 @@ class Kubelet:
         self._api.close()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the kubelet's threads, which run from `start` to `close`."""
         return (*self._threads, *self._client.threads, self._loop.thread)
 
     def pod(self, namespace: str, name: str) -> RunningPod | None:
-        """Return a pod that this kubelet runs, or None."""
         with self._lock:
             return self._running.get((namespace, name))
 

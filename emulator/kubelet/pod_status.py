@@ -1,7 +1,4 @@
-"""Compute the status that a kubelet reports for a pod, from the pod and the states of its containers.
-
-This module has no side effects. The conditions and reasons match Kubernetes 1.37 (pkg/kubelet/status).
-"""
+"""Compute a pod's status with the conditions and reasons of Kubernetes 1.37 (pkg/kubelet/status)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

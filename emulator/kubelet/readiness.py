@@ -14,8 +14,7 @@ from harness.netns.namespace import Namespace
 class Readiness:
     """The readiness of a container. Without a probe, a running container is ready.
 
-    `changed` is called on the loop's thread when the readiness changes, and when the first probe has ended. `run`
-    runs a program in the container. See `RunningContainer.run_in_sandbox`.
+    `changed` is called on the loop's thread when the readiness changes, and when the first probe has ended.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class Readiness:
         return self._good and not self._stopped
 
     def stop(self) -> None:
-        """Stop probing. The container is no longer ready."""
         self._stopped = self.known = True
         self._future.cancel()
 

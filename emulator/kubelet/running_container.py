@@ -39,9 +39,8 @@ _WELL = 2 * _LONGEST_PAUSE  # a container that ran for this many seconds restart
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """Values that the containers of a pod share. `files` maps paths to the content that replaces this machine's files.
-
-    `wake` queues the pod for another sync, and is thread-safe.
+    """Values that a pod's containers share. `files` maps paths to contents. `wake`, which is thread-safe, queues a
+    sync.
     """
 
     fields: FieldValues
@@ -58,12 +57,10 @@ class RestartPolicy:
     """Decides whether and when one container restarts. The first delay is 0, and later delays grow."""
 
     def __init__(self, policy: str) -> None:
-        """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
         self._policy = policy
         self._next = 0.0
 
     def again(self, code: int) -> bool:
-        """Return whether a container that ended with this exit code is restarted."""
         return self._policy == "Always" or (self._policy == "OnFailure" and code != 0)
 
     def pause(self, ran: float) -> float:
@@ -78,7 +75,6 @@ class RunningContainer:
     """Runs one container. Only one thread at a time may call its methods; the event loop only records events."""
 
     def __init__(self, spec: Object, context: PodContext, *, policy: str, waits: str = "ContainerCreating") -> None:
-        """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is the initial waiting reason."""
         self._spec = spec
         self._context = context
         self._restarting = RestartPolicy(policy)
@@ -114,7 +110,6 @@ class RunningContainer:
 
     @property
     def is_sidecar(self) -> bool:
-        """True for a sidecar: an init container with restartPolicy Always."""
         return self._spec.get("restartPolicy") == "Always"
 
     @property
@@ -148,10 +143,7 @@ class RunningContainer:
         return (self._log if self._last else None) if waits else self._previous_log
 
     def exec(self, argv: Sequence[str], streams: StandardStreams) -> SandboxProcess:
-        """Start another program in the container's sandbox, with the container's environment. Thread-safe.
-
-        Raises `NoProgramError` (also if the container is not running) or `UnavailableError`.
-        """
+        """Start a program in the container's sandbox. Thread-safe. Raises `NoProgramError` or `UnavailableError`."""
         sandbox = self._sandbox
         if sandbox is None or not self.runs:
             raise NoProgramError("the container is not running")
@@ -204,10 +196,7 @@ class RunningContainer:
         self._context.wake()
 
     async def run_in_sandbox(self, argv: Sequence[str], seconds: float | None = None) -> int:
-        """Run a program in the sandbox, and return the exit code. Call this method on the loop's thread.
-
-        The code is 124 for a program that was killed after `seconds`, and 126 for a program that cannot run.
-        """
+        """Run a program in the sandbox. Return its exit code, 124 if `seconds` expired, or 126 if it cannot run."""
         with contextlib.closing(StandardStreams()) as nowhere:
             try:
                 process = await asyncio.to_thread(self.exec, argv, nowhere)

@@ -1,7 +1,4 @@
-"""Run one pod on a node, from its first event to its end.
-
-`sync` compares the API object with the running containers, and performs the next step. Each event triggers a `sync`.
-"""
+"""Run one pod on a node, from its first event to its end. Each event triggers a `sync`."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -34,10 +31,7 @@ class RunningPod:
         host_changed: Callable[[], None],
         dns: str,
     ) -> None:
-        """`dns` is the address of the cluster's DNS, or "".
-
-        `wake` schedules another call of `sync`. `host_changed` is called when `host` is set or cleared.
-        """
+        """`wake` schedules another call of `sync`. `host_changed` is called when `host` is set or cleared."""
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
         self.host: NetworkPeer | None = None
@@ -87,7 +81,6 @@ class RunningPod:
             self._report()
 
     def _sync_containers(self) -> None:
-        """Handle exits, and start containers: first the init containers one after another, then the others."""
         for container in self._init:
             container.sync()
             if not container.lets_others_start and not self.ending:
@@ -207,10 +200,7 @@ class RunningPod:
 
 
 def files_of(pod: Object, pod_ips: Sequence[str], hostname: str, *, dns: str) -> dict[str, str]:
-    """Return the files in /etc that a kubelet writes for a pod (resolver, hosts, host name), by path.
-
-    `dns` is the address of the cluster's DNS, or "". Source: the Kubernetes page "DNS for Services and Pods".
-    """
+    """Return the files in /etc that a kubelet writes, by path (Kubernetes page "DNS for Services and Pods")."""
     names = "".join(f"{ip}\t{hostname}\n" for ip in pod_ips)
     for alias in pod["spec"].get("hostAliases") or ():
         names += f"{alias['ip']}\t{' '.join(alias.get('hostnames') or ())}\n"

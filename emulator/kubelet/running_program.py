@@ -15,7 +15,6 @@ _LAST_CHUNKS = 64  # maximum number of chunks to read from each output after the
 
 
 async def exit_code(process: SandboxProcess) -> int:
-    """Wait for a program, and return the exit code."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(process.fileno(), ended.set)
     try:

@@ -1,10 +1,8 @@
 """The sandbox of a container: it runs this machine's programs, which cannot change anything outside the sandbox.
 
-Programs have separate mounts, process ids, host name and IPC. They have read-only access to this machine's programs,
+Programs have separate mounts, process ids, host name and IPC, and read-only access to this machine's programs,
 libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run without capabilities, as the user
-nobody or as the ordinary user who runs the cluster. `close` ends all programs. They also end when this process ends.
-
-`harness.netns.isolation` is for programs that configure a node. It does not hide files or drop capabilities.
+nobody or as the ordinary user who runs the cluster. `harness.netns.isolation` hides no files and drops no capabilities.
 """
 
 import contextlib
@@ -22,7 +20,6 @@ from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""The search path for programs."""
 
 KILLED = 137  # the exit code of a process killed by SIGKILL
 _SECONDS = 20.0  # seconds to create a sandbox
@@ -58,12 +55,10 @@ class SandboxProcess:
         return self._code
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program, unless it has ended."""
         with contextlib.suppress(OSError):
             self._control.send(json.dumps({"signal": number, "pid": self.pid}).encode())
 
     def close(self) -> None:
-        """Kill the program if it runs, and close the descriptor. Idempotent."""
         if self.poll() is None:
             self.signal(9)
         with self._lock:
@@ -84,10 +79,7 @@ class Sandbox:
         files: Mapping[str, str] | None = None,
         programs: Mapping[str, Path] | None = None,
     ) -> None:
-        """Programs run in the netns `namespace`. `files` maps paths in the sandbox to the content of files.
-
-        Content that begins with `#!` is executable. `programs` maps other paths to files of this machine.
-        """
+        """`files` maps paths to contents, executable if they begin with `#!`; `programs` maps paths to local files."""
         self._namespace = namespace
         mounted = {path: str(place) for path, place in (programs or {}).items()}
         setup = {"hostname": hostname, "files": {**_NAMELESS, **(files or {})}, "programs": mounted}
@@ -108,10 +100,10 @@ class Sandbox:
         tty: bool = False,
         folder: str = "/",
     ) -> SandboxProcess:
-        """Start a program in a separate session with these descriptors, which the caller still owns.
+        """Start a program in a separate session. The caller still owns the descriptors. `env` is complete.
 
-        With `tty`, `stdin` is the slave end of a pty and becomes the controlling terminal. `env` is the
-        complete environment. Raises `NoProgramError`, and `UnavailableError` if no sandbox can be created.
+        With `tty`, `stdin` is the slave end of a pty. Raises `NoProgramError`, and `UnavailableError` without a
+        sandbox.
         """
         request = json.dumps({"argv": list(argv), "env": dict(env), "folder": folder, "tty": tty}).encode()
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -131,7 +123,6 @@ class Sandbox:
         return SandboxProcess(pid, reading, control)
 
     def close(self) -> None:
-        """End all programs in the sandbox. Idempotent."""
         with self._lock:
             self._closed = True
             control, self._control = self._control, None

@@ -155,8 +155,6 @@ def execute(request: Mapping[str, Any], descriptors: list[int], failed: int) -> 
 
 
 class SandboxInit:
-    """The main loop of the sandbox's first process."""
-
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._reports: dict[int, int] = {}  # descriptors that receive exit codes, by process id
@@ -165,7 +163,6 @@ class SandboxInit:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Handle requests until the socket is closed."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)

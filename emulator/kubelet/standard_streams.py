@@ -39,12 +39,10 @@ class StandardStreams:
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
 
     def started(self) -> None:
-        """Close the program's ends. Idempotent."""
         while self._theirs:
             os.close(self._theirs.pop())
 
     def close(self) -> None:
-        """Close the ends of both sides, except those that `take` returned. Idempotent."""
         self.started()
         while self._ours:
             os.close(self._ours.popitem()[1])

@@ -1,11 +1,8 @@
 """Uses the kernel's counters to distinguish hung, slow and idle programs.
 
-A slow program runs, or waits for a CPU or a disk. A program is hung if it neither runs nor waits for a CPU or a disk
-in several consecutive samples, although it has not read all data that was sent to it. A hung thread is not detected
-if other threads of the program still read.
-
-A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a CPU nor for a disk.
-A timer may still wake it. Only the `synced` checks of its recipe show that it has processed all changes.
+A program is hung if it neither runs nor waits for a CPU or a disk in several consecutive samples, although it has
+unread data. A hung thread is not detected if other threads of the program still read. A program is idle if it has read
+all data and hardly runs. Only the `synced` checks of its recipe show that it has processed all changes.
 """
 
 import contextlib
@@ -47,8 +44,7 @@ class ActivitySample:
     def idle_since(self, earlier: "ActivitySample", seconds: float) -> bool:
         """Return whether the programs have read all data and have hardly run since `earlier`.
 
-        The kernel adds the time for which a thread waits for a CPU only when the thread runs again. So a thread that is
-        runnable in both samples does not count as idle.
+        The kernel counts the time for which a thread waits for a CPU only when the thread runs again.
         """
         if any(each.unread or not each.threads or each._in_state(_DISK) for each in (self, earlier)):
             return False

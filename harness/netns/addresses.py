@@ -1,8 +1,7 @@
 """The address plan of an embedded cluster: the addresses of every node and pod, and virtual addresses.
 
-Because addresses follow a plan, an address in a packet dump, a rule or a report shows its node. `10.244.3.5` and
-`fd00:10:244:3::5` are pod 5 of the third node. IPv6 addresses contain the same digits: pod 12 has `::12`, not `::c`.
-All ranges are private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193, 5737).
+An address shows its node and pod: `10.244.3.5` and `fd00:10:244:3::5` are pod 5 of the third node, and pod 12 has
+`::12`, not `::c`. All ranges are private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193, 5737).
 """
 
 import socket

@@ -1,9 +1,8 @@
 """Reads and flushes the conntrack entries of one network namespace.
 
-All netns of a machine share one hash table. To delete the entries that match a filter, the kernel walks the whole
-table. The proxy deletes entries when its endpoints change, and the kernel deletes entries when an address is deleted.
-Half a minute of probes leaves 50,000 entries, which make every later change ten times as slow. The kernel skips the
-walk for a netns without entries, so each scenario flushes its entries before it deletes its pods.
+All netns of a machine share one hash table, and the kernel walks the whole table to delete the entries that match a
+filter. Half a minute of probes leaves 50,000 entries, which make every later change ten times as slow. The kernel skips
+the walk for a netns without entries, so each scenario flushes its entries before it deletes its pods.
 """
 
 import contextlib

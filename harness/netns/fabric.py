@@ -7,9 +7,6 @@
 The fabric is a router. It has routes to nodes and pods. It also routes load balancer and external IPs to their node,
 but only for packets from the external client. It drops all other packets silently. So a connection to a virtual address
 times out unless a proxy has programmed the address.
-
-File descriptors of this process keep all namespaces alive. No namespace has a name or a mount, so nothing remains when
-the process ends.
 """
 
 import contextlib
@@ -89,10 +86,7 @@ class _NodePods:
 
 
 class Network:
-    """The running network of a cluster. Thread-safe. `fabric` is the netns of the router, for diagnosis.
-
-    Raises `UnavailableError` if this machine or user cannot create it (see `harness.netns.sandbox`).
-    """
+    """The running network of a cluster. Thread-safe. Raises `UnavailableError` if it cannot be created here."""
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
         self.families = addresses.families_of(families)
@@ -111,14 +105,12 @@ class Network:
             raise
 
     def plan(self, node_name: str) -> NodeAddresses:
-        """Return the addresses of a node. Raises `UsageError`."""
         if node_name not in self._plans:
             raise UsageError(f"no node {node_name!r}: the cluster has {', '.join(self._plans)}")
         return self._plans[node_name]
 
     @property
     def is_wired_by_us(self) -> bool:
-        """True if pods are connected by the harness's own veth pairs."""
         return self._wiring is None
 
     def wire_by(self, wiring: Wiring) -> None:
@@ -128,11 +120,7 @@ class Network:
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodIdentity | None = None) -> NetworkPeer:
-        """Create a pod on a node. Its default name is NODE-NUMBER. `of` is its identity in the API.
-
-        Raises `UsageError` if there is no such node, or no free address on it. Raises `InconclusiveError` if the wiring
-        fails to attach the pod.
-        """
+        """Create a pod on a node. `of` is its identity in the API. Raises `UsageError` or `InconclusiveError`."""
         plan = self.plan(node_name)
         with self._lock:
             if not self._open:
@@ -259,7 +247,6 @@ class Network:
 
     @contextlib.contextmanager
     def _expected(self, node_name: str, link_name: str) -> Iterator[None]:
-        """If the kernel reports that a pod's interface is missing (ENODEV), raise `DistrustError` with its name."""
         try:
             yield
         except rtnetlink.NetlinkError as error:
@@ -268,7 +255,6 @@ class Network:
             raise DistrustError(self.deleted(f"{link_name} of node {node_name}")) from error
 
     def deleted(self, interfaces: str) -> str:
-        """Return the error text about interfaces that have disappeared."""
         return f"interface {interfaces} has been deleted, and not by the suite: only {self.programs} could do this"
 
 

@@ -1,7 +1,6 @@
 """Finds links, addresses, routes and rules of a cluster's fabric that are missing in the kernel.
 
-Packets that a broken fabric drops look as if a proxy dropped them. The expected objects are derived from the address
-plan, not from the requests that created the fabric. A link without the flag NOARP counts as missing.
+Packets that a broken fabric drops look as if a proxy dropped them. A link without the flag NOARP counts as missing.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -2,11 +2,8 @@
 
 A netns isolates only the network. But a program may leave behind mounts, files, and processes that ignore signals.
 Agents of data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the
-host name. On one machine, the agents of two nodes would conflict.
-
-So every sandbox has its own PID and mount namespaces, and a recipe may request more (`OWN`). A supervisor process
-(`harness.netns.sandbox_supervisor`) creates the sandbox and starts the programs in it. When this process ends for any
-reason, the supervisor's connection to it closes. The supervisor then kills all processes of the sandbox.
+host name. So every sandbox has its own PID and mount namespaces, and a recipe may request more (`OWN`). A supervisor
+process (`harness.netns.sandbox_supervisor`) starts the programs, and kills them when its connection to us closes.
 """
 
 import contextlib

@@ -1,10 +1,8 @@
 """One network namespace, which a file descriptor keeps alive.
 
 The kernel destroys a netns when its last descriptor, thread and socket are gone. So nothing remains after a crash or
-`kill -9`, unlike with named namespaces, which are mounts. `setns` moves only the calling thread. A socket stays in the
-netns in which it was created.
-
-`unshare` and `setns` are called through ctypes, because Python provides them only since 3.12.
+`kill -9`, unlike with named namespaces, which are mounts. `setns` moves only the calling thread. `unshare` and `setns`
+are called through ctypes, because Python provides them only since 3.12.
 """
 
 import contextlib
@@ -44,7 +42,6 @@ def processes_by_netns(proc: Path = PROC) -> dict[int, list[Path]]:
 
 
 def unshare(flags: int) -> None:
-    """Call unshare(2) for the calling thread. Raises `OSError`."""
     if _libc.unshare(flags) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"unshare({flags:#x}): {os.strerror(number)}")
@@ -116,12 +113,10 @@ class Namespace:
 
     @classmethod
     def of(cls, process: Path) -> "Namespace":
-        """Open the netns of a process, given by the process's folder in /proc. Raises `OSError`."""
         return cls(os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC))
 
     @property
     def fd(self) -> int:
-        """The file descriptor of the netns. Raises `HarnessError` after `close`."""
         if self._fd < 0:
             raise HarnessError("this netns is closed: its network was closed, or its pod was removed")
         return self._fd

@@ -1,12 +1,9 @@
 """Runs programs as processes of this machine. No program outlives the harness, and all output is logged.
 
-Programs under test may exit at start, hang, or leave child processes. The output goes to a file, because a program
-blocks if it writes to a full pipe that is not read. If a start fails, the exception quotes the first error in that
-file. If a program exits later, the exception quotes the last lines.
-
-The kernel kills a program when the thread that started it ends, even if the harness is killed with `kill -9`. So a
-single thread, which runs until this process ends, starts all programs. A launcher makes the kernel do this (`prctl`)
-and then executes the program, because Python code between fork and exec may deadlock in a process with threads.
+The output goes to a file, because a program blocks if it writes to a full pipe that is not read. The kernel kills a
+program when the thread that started it ends, even if the harness is killed with `kill -9`. So a single thread, which
+runs until this process ends, starts all programs. A launcher calls `prctl` and then executes the program, because
+Python code between fork and exec may deadlock in a process with threads.
 """
 
 import contextlib
@@ -149,7 +146,6 @@ class Process:
         return code
 
     def stop(self, grace: float = 5.0) -> None:
-        """Send SIGTERM to the program. Once it ends or after `grace` seconds, kill it and its children. Idempotent."""
         self._handle.stop(grace)
 
 
@@ -236,8 +232,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program inside a netns until it exits. Raises `UnavailableError` if `files` cannot be replaced.
 
-    `files` maps paths to contents that only this program sees, because the resolver of the C library always reads
-    /etc/resolv.conf.
+    `files` maps paths, such as the resolver's /etc/resolv.conf, to contents that only this program sees.
     """
     program = shutil.which(command[0], path=search_path())
     if program is None:

@@ -1,10 +1,9 @@
 """Packs requests for links, addresses, routes and rules into rtnetlink datagrams.
 
 A cluster needs a few hundred operations. One datagram per netns, with one acknowledgement, is much faster than one
-process per operation (`benchmarks/boot.py`). For 30 veth pairs with addresses and routes, this module takes 8.7 ms of
-CPU time, while pyroute2 takes 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel
-processes a datagram within `send`, message by message, and continues after a failed message. Its reply to a failed
-message contains the message's sequence number, so every error names its operation.
+process per operation (`benchmarks/boot.py`). For 30 veth pairs, this module takes 8.7 ms of CPU time, while pyroute2
+takes 104 ms (`benchmarks/netlink.py`). The kernel processes a datagram within `send`, and continues after a failed
+message. Its reply contains the message's sequence number, so every error names its operation.
 
 The constants are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
@@ -69,10 +68,7 @@ def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = 
 
 
 def has_route(make_socket: Callable[[int, int, int], socket.socket], address: str) -> bool:
-    """Return whether the netns of `make_socket` has a route to an address, even a route that rejects packets.
-
-    Raises `OSError`.
-    """
+    """Return whether the netns of `make_socket` has a route to an address, even a rejecting one. Raises `OSError`."""
     family, packed = _packed(address)
     body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute(1, packed)  # RTA_DST
     with make_socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
@@ -110,8 +106,7 @@ def pack(requests: Sequence[Request]) -> bytes:
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
     """Return a request to create a veth pair and set one end up. Then set the other end up, and call `wait_until_up`.
 
-    Both ends have the same hardware address and are NOARP, so gateways need no address, and no lookup delays the first
-    packet.
+    Both ends are NOARP and have the same hardware address, so gateways need no address, and no lookup delays packets.
     """
     ends = attribute(1, _HARDWARE_ADDRESS)  # IFLA_ADDRESS
     queues = attribute(31, _u32(1)) + attribute(32, _u32(1))  # one queue each way: creation is 15 % faster

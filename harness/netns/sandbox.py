@@ -2,11 +2,9 @@
 
 It changes the running process instead of starting a new one, so that debuggers, pytest and callers keep their process.
 On Linux, only a single-threaded process can enter a user namespace, so commands call `enter` early. A forked child
-tries the steps first, because a process cannot leave a user namespace in which it has no rights.
-
-An ordinary user's process also moves from the machine's netns to its own netns, which has only loopback. The reason is
-that a thread in a user namespace cannot return to a netns that the user namespace does not own. `outside_socket`
-returns sockets that the machine's other programs can reach.
+tries the steps first, because a process cannot leave a user namespace in which it has no rights. An ordinary user's
+process also moves to its own netns, because a thread in a user namespace cannot return to a netns that the user
+namespace does not own. `outside_socket` returns sockets that the machine's other programs can reach.
 """
 
 import contextlib
@@ -35,11 +33,8 @@ _left = False
 def enter() -> None:
     """Enable this process to create and administer network namespaces. Idempotent.
 
-    For root (CAP_SYS_ADMIN and CAP_NET_ADMIN), nothing changes. An ordinary user becomes root in a new user namespace
-    and moves to a new netns with loopback up. Files keep their owners, and the user gains no privileges outside of this
-    namespace.
-
-    Raises `UnavailableError` with the setting that forbids it, or if the process has several threads.
+    An ordinary user becomes root in a new user namespace and moves to a new netns with loopback up. Files keep their
+    owners. Raises `UnavailableError` with the setting that forbids it, or if the process has several threads.
     """
     raise_descriptor_limit()
     if able():
@@ -74,9 +69,7 @@ def left() -> bool:
 
 
 def outside_socket() -> socket.socket:
-    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user's process can get only four of them.
-    Raises `UnavailableError`.
-    """
+    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user gets four, then `UnavailableError`."""
     if not _left:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not _outside:

@@ -1,11 +1,9 @@
 """The program that supervises a sandbox: it creates the namespaces, starts the programs, and ends them all.
 
-It runs as a process outside the sandbox (`harness.netns.isolation`) and uses only the standard library. The init
-process of the sandbox's PID namespace is a child of this process. When the harness closes its socket or ends, this
-program kills init, and the kernel then kills all processes of the sandbox, even detached ones that ignore signals. The
-mounts of the sandbox end with the processes. If this program is killed, the kernel kills init.
-
-A request is JSON in a memory file. The harness passes its descriptor, and that of a pipe for replies (lines of JSON).
+It runs outside the sandbox (`harness.netns.isolation`) and uses only the standard library. When the harness closes its
+socket or ends, this program kills the init process of the sandbox's PID namespace, and the kernel then kills all
+processes of the sandbox, even detached ones that ignore signals. If this program is killed, the kernel kills init. A
+request is JSON in a memory file. The harness passes its descriptor, and that of a pipe for replies (lines of JSON).
 """
 
 import contextlib
@@ -129,7 +127,6 @@ class Supervisor:
     """Runs one sandbox and its programs, in a single thread."""
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
-        """Create the sandbox. Raises `SandboxError`."""
         self._control, self._limits, self._folder = control, settings["limits"], settings["folder"]
         self._programs: dict[int, tuple[int, int]] = {}  # the pipe for the exit code, and the log, by PID
         self._orders = 0  # the number of kill orders that init has not answered yet

@@ -1,8 +1,7 @@
 """Creates a client's sockets in the client's own control group, with a small helper process.
 
-Data planes attach BPF programs to a control group. The kernel runs them for all sockets that were created in the group,
-even if a process outside uses the sockets. So a helper process in that group and in the client's netns creates the
-sockets, as a container would, and passes them to this process. The helper ends with `close`, or with this process.
+The kernel runs the BPF programs of a control group for all sockets that were created in the group. So a helper process
+in the client's group and netns creates the sockets, as a container would, and passes them to this process.
 """
 
 import socket

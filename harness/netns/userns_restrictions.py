@@ -1,7 +1,4 @@
-"""Explains why an ordinary user's process cannot create a user namespace, and how to allow it.
-
-Distributions forbid user namespaces in four ways, and the kernel returns EPERM for most of them.
-"""
+"""Explains why an ordinary user's process cannot create a user namespace, and how to allow it."""
 
 import errno
 import os

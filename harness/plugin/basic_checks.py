@@ -1,8 +1,7 @@
 """Check before the first test that plain Services, EndpointSlices and DNS work at all.
 
-If node ports never respond, tests of hints or policies that use node ports show nothing about hints or policies. Then
-the requirement with `answers={"TCP node-port"}` fails. Other requirements that use node ports are inconclusive, and
-refer to the failed one. Only checks in a requirement's `answers` run, because a failed check must fail a requirement.
+If node ports never respond, the requirement with `answers={"TCP node-port"}` fails, and other requirements that use
+node ports are inconclusive. Only checks in `answers` run, because a failed check must fail a requirement.
 
     PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the test's IP family
     EndpointSlices            a Service with a selector gets an endpoint
@@ -38,7 +37,6 @@ SERVICES: Mapping[AddressKind, str | None] = {
     "load-balancer": "LoadBalancer",
     "external-ip": None,
 }
-"""The Service type that provides each kind of address."""
 
 PORTS = {each.protocol: each for each in (Port(name="tcp"), Port(name="udp", protocol="UDP"))}
 

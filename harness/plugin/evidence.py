@@ -1,7 +1,6 @@
 """Gather evidence from a scenario's fixtures before they are torn down.
 
-The value of any fixture may have the following optional methods. An error in one of these methods does not fail the
-run.
+The value of any fixture may have these optional methods. An error in one of them does not fail the run.
 
     evidence() -> file names and contents (str or bytes), as a mapping or as successive pairs
                                                        after a failure: rules, slices, nodes, requests, logs

@@ -1,8 +1,6 @@
 """A smoke test before all other tests: do hints have an effect, including hints that are added to an existing slice?
 
-Proxies that ignore hints usually do so silently: a feature gate is disabled, or packets bypass the judged data plane.
-Other proxies ignore hints when they compare endpoints, so they miss changes of hints. Dozens of failures then have one
-cause, which the report should state first. The result is a note and does not affect verdicts.
+If hints have no effect, dozens of failures have this cause. The report states it in a note, which affects no verdict.
 """
 
 from typing import TYPE_CHECKING

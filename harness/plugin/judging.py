@@ -1,7 +1,6 @@
 """Derive the verdict on a test from pytest's report: passed, failed, inconclusive, or skipped for a reason.
 
-Only a failed assertion in the test itself is evidence about the implementation. A failed setup, a time limit, or any
-other exception comes from the suite or the machine, and is inconclusive.
+Only a failed assertion in the test itself is evidence about the implementation. Other exceptions are inconclusive.
 """
 
 import contextlib

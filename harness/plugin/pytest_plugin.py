@@ -157,7 +157,6 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Check that the run is possible, then register all parts of the plugin."""
     worker = getattr(config, "workerinput", {})
     if _WORKER_INPUT in worker:
         config.stash[RUN] = Run.in_worker(worker[_WORKER_INPUT], worker["workerid"])

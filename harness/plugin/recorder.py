@@ -58,10 +58,7 @@ DISRUPTIVE = frozenset(
         Ability.UNDISTURBED,
     }
 )
-"""Abilities whose use would disturb the scenarios of other workers on a real cluster, or be disturbed by them.
-
-Tests that need one of these abilities run last and one at a time. Metrics are listed because they count all traffic.
-"""
+"""Abilities that would disturb other workers on a real cluster, or be disturbed (metrics count all traffic)."""
 
 
 class Recorder:
@@ -141,11 +138,7 @@ class Recorder:
             check(asked)
 
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
-        """Return a sort key. Without workers, it preserves the order of tests within a document.
-
-        In a worker, tests of the same cluster run together, because each cluster must boot. The longest tests
-        start first, because a long test at the end would run alone.
-        """
+        """In a worker, run tests of the same cluster together, because each cluster must boot, and long tests first."""
         requirement = requirement_of(item)
         expensive = random_values.expensive_values(self._plan, requirement) if self._run.worker else ("", "")
         if requirement is None:
@@ -336,7 +329,6 @@ class Recorder:
 
 
 def owned(items: Iterable[pytest.Item]) -> list[tuple[pytest.Item, Requirement]]:
-    """Return the tests of requirements, each with its requirement."""
     return [(item, found) for item in items if (found := requirement_of(item)) is not None]
 
 

@@ -44,10 +44,7 @@ class Channel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes as one message, which may be empty. Wait while the client does not read.
-
-        Raises `ConnectionError` after a disconnect.
-        """
+        """Send bytes as one message. Wait while the client does not read. Raises `ConnectionError`."""
         await self._websocket.send_bytes(self._number + data)
 
     def ignore(self) -> None:
@@ -58,7 +55,6 @@ class Channel:
         self._space.set()
 
     async def put(self, data: bytes) -> None:
-        """Append received data, after waiting for space in the buffer."""
         await self._space.wait()
         if data and not self._ignored and not self._finished:
             self._chunks.append(data)
@@ -68,7 +64,6 @@ class Channel:
                 self._space.clear()
 
     def finish(self) -> None:
-        """Record that no more data will arrive."""
         self._finished = True
         self._readable.set()
         self._space.set()
@@ -92,7 +87,6 @@ class Channels:
         self.every = [Channel(number, websocket) for number in range(count)]
 
     async def serve(self) -> None:
-        """Receive messages until the client disconnects."""
         try:
             async for message in self._websocket:
                 data = message.data.encode() if message.type is WSMsgType.TEXT else bytes(message.data)

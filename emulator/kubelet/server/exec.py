@@ -63,7 +63,6 @@ async def serve(request: web.BaseRequest, container: RunningContainer, options: 
 
 @contextlib.asynccontextmanager
 async def background(coroutine: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run a task during the `with` block, and cancel the task at the end of the block."""
     task = asyncio.create_task(coroutine)
     try:
         yield task
@@ -87,10 +86,7 @@ async def _run(
 
 
 async def _run_to_its_end(container: RunningContainer, options: ExecOptions, opened: Mapping[str, Channel]) -> Object:
-    """Run a program until it has ended and all its output is sent. Return its final Status.
-
-    Cancelling this coroutine kills the program. Raises `ConnectionError` if the client has disconnected.
-    """
+    """Run a program, and return its final Status. Cancelling kills the program. Raises `ConnectionError`."""
     names = [name for name in _STANDARD if name in opened]
     with contextlib.closing(StandardStreams(names, tty=options.tty)) as standard:
         try:
@@ -103,7 +99,6 @@ async def _run_to_its_end(container: RunningContainer, options: ExecOptions, ope
 
 
 async def _carry(process: SandboxProcess, standard: StandardStreams, opened: Mapping[str, Channel]) -> int:
-    """Copy bytes between client and program until the program ends and its output is sent. Return its exit code."""
     async with contextlib.AsyncExitStack() as inputs:
         if "stdin" in opened:
             await inputs.enter_async_context(background(_from_client(opened["stdin"], standard.take("stdin"))))

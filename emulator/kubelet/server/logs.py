@@ -46,7 +46,6 @@ class LogOptions:
 
 
 async def serve(request: web.BaseRequest, log: ContainerLog, options: LogOptions) -> web.StreamResponse:
-    """Send the requested lines, and also later lines if the client follows the log."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     response.enable_chunked_encoding()
     await response.prepare(request)

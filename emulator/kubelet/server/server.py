@@ -1,7 +1,4 @@
-"""Serve logs and exec over HTTPS on the nodes' addresses. Only the API server has access.
-
-Error messages match those of Kubernetes' kubelet, because API servers forward them to users.
-"""
+"""Serve logs and exec to the API server over HTTPS, with a kubelet's error messages, because users see them."""
 
 import asyncio
 import socket
@@ -26,10 +23,7 @@ _GRACE = 0.05  # seconds for requests to end when the kubelet ends
 
 
 class KubeletServer:
-    """An HTTPS server that runs from `start` to `close`."""
-
     def __init__(self, pod: Callable[[str, str], RunningPod | None], loop: EventLoop) -> None:
-        """`pod` returns the running pod with this namespace and name, or None."""
         self._pod = pod
         self._loop = loop
         self._server: web.Server | None = None
