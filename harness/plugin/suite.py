@@ -94,10 +94,7 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
 
 
 def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], ExpectedByCase]:
-    """Return the catalogue, and a function that rehearses the cases of the published suite (see `rehearse`).
-
-    Raises `DistrustError` with pytest's output.
-    """
+    """Return the catalogue, and a function that rehearses the published suite. Raises `DistrustError`."""
     arguments = ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="]
     with _without_options():
         found = _collect(lambda collector: run_pytest(arguments, suite=suite, plugins=[collector]))
@@ -107,10 +104,7 @@ def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], ExpectedByCase]:
 
 
 def require_selection(config: pytest.Config, settings: Settings) -> None:
-    """Check the selection of a run before a kind cluster is created, which takes a minute.
-
-    Raises `NothingSelectedError`, `UsageError`, and `DistrustError` if the suite cannot be collected.
-    """
+    """Check the selection before a kind cluster boots for a minute. Raises `NothingSelectedError` or `UsageError`."""
     arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # neither a run nor workers start
     found = _collect(lambda collector: int(pytest.main(arguments, plugins=[collector])))
     check_names(settings, found.known)

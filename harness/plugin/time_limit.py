@@ -1,9 +1,8 @@
 """End a scenario that takes too long.
 
-pytest-timeout raises its error wherever the process happens to be. In pytest's own code, such as the formatting of a
-failure, this is an internal error, which ends the worker and the run. So this module replaces pytest-timeout in a run.
-The alarm is set only while a phase of a test runs. Time in which a cluster starts, or the machine is suspended or too
-busy, does not count.
+pytest-timeout raises its error wherever the process happens to be, for example in pytest's own code, where it ends the
+run as an internal error. So this module replaces pytest-timeout, and its alarm is set only while a phase of a test
+runs. Time in which a cluster starts, or the machine is suspended or too busy, does not count.
 """
 
 import contextlib
@@ -62,8 +61,7 @@ def uncounted() -> Iterator[None]:
 def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None, *, most: int = MOST) -> Iterator[None]:
     """Raise `TimeLimitError` in this block after `seconds` (0: never), not counting time when programs could not run.
 
-    `give_up` is called with the reason if the block ignores the error repeatedly. The error is raised after
-    at most `most` times the limit in real time.
+    `most` times `seconds` is the limit in real time. If the block keeps ignoring the error, `give_up` gets the reason.
     """
     if not seconds or threading.current_thread() is not threading.main_thread():
         yield

@@ -2,11 +2,9 @@
 
 A pod without a network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
 when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY` seconds until the
-answer arrives or times out. If a control probe is lost, a missing answer counts as `Unknown`, because it proves nothing
-about the proxy. An answer from a wrong pod still counts as a failure. While all answers arrive, no control probes are
-sent, so nodes track no additional connections.
-
-Faults shorter than twice `EVERY` may remain undetected. All code except `ControlProbeBlock` runs on the loop's thread.
+answer arrives or times out. If a control probe is lost, a missing answer counts as `Unknown`. An answer from a wrong
+pod still counts as a failure. Faults shorter than twice `EVERY` may remain undetected. All code except
+`ControlProbeBlock` runs on the loop's thread.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """The probe loop, which runs all echo servers and probes of a cluster on one thread. Calls from other threads block.
 
-Probes are sent either as fast as possible with a limited number in flight, or at a fixed rate. At a fixed rate, the
-next probe is sent even if the previous one has no answer, so short outages are detected.
+At a fixed rate, the next probe is sent even if the previous one has no answer, so short outages are detected.
 """
 
 import itertools
@@ -158,7 +157,6 @@ class ProbeLoop:
     """A context manager that runs echo servers and probes. Its methods must not be called on the loop's own thread."""
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
-        """Without `targets`, no control probes are sent."""
         self._targets = targets
         self._reactor = Reactor()
         self._answers = ReplyParser()
@@ -171,7 +169,6 @@ class ProbeLoop:
         return (self._reactor.thread,)
 
     def close(self) -> None:
-        """Close all servers, streams and probes, and end the thread. Idempotent."""
         self._reactor.close()
 
     def serve(self, namespace: SocketSource, identity: str, ports: Sequence[ServerPort]) -> Server:

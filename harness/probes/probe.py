@@ -1,7 +1,6 @@
 """One probe of an address, and its outcome.
 
-A probe creates a socket in the client's netns, connects, reads the server's name and closes the socket. It needs a
-single epoll event: a TCP server sends first, and a UDP client sends its request right after connecting.
+A probe needs a single epoll event: a TCP server sends first, and a UDP client sends right after connecting.
 """
 
 import contextlib
@@ -60,10 +59,9 @@ class SocketSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A request: its client's netns, its destination, and its time limit in seconds. `protocol` is "TCP" or "UDP".
+    """A request from a client's netns. `protocol` is "TCP" or "UDP". With `silent`, no answer is expected.
 
-    The kernel retransmits a lost SYN after one second, so a longer time limit would hide a short drop. If `silent` is
-    true, no answer is expected, so the time limit is never extended.
+    The kernel retransmits a lost SYN after one second, so a longer time limit would hide a short drop.
     """
 
     namespace: SocketSource
@@ -172,8 +170,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 def _so_far(sock: socket.socket) -> int:
     """Return the error of a TCP socket for which `connect` has just returned EINPROGRESS, or 0.
 
-    Within one machine, the socket is usually connected already. Then this function disables quick acknowledgements,
-    which saves one of six segments. If it disabled them earlier, the handshake would take longer.
+    Disabling quick acknowledgements saves one of six segments, but before the handshake it would delay the handshake.
     """
     if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

@@ -1,12 +1,9 @@
 """An event loop: one thread that waits for many sockets.
 
-Servers and probes are callbacks on file descriptors, without tasks, futures or processes, because the cost of a probe
-limits the number of probes that a requirement can use. All methods run on the loop's thread, except `start`, `close`,
-`run` and `call`.
-
-Unlike in other event loops, an exception in a callback ends the loop, and all current and later callers get an error,
-because a loop that failed silently would look like a proxy that drops packets. The loop also extends deadlines by the
-time in which it was busy or did not run (on a paused or overloaded machine), so this time never counts against a probe.
+Servers and probes are callbacks on file descriptors, because the cost of a probe limits the number of probes that a
+requirement can use. All methods run on the loop's thread, except `start`, `close`, `run` and `call`. An exception in a
+callback ends the loop, and all callers get an error, because a loop that failed silently would look like a proxy that
+drops packets. The loop extends deadlines by the time in which it was busy or did not run.
 """
 
 import errno
@@ -126,7 +123,6 @@ class Reactor:
         self._epoll.register(fd, select.EPOLLIN)
 
     def forget(self, fd: int) -> None:
-        """Remove the owner of a descriptor that is about to be closed."""
         self._watched.pop(fd, None)
 
     def give_up(self, why: str) -> None:
@@ -194,5 +190,4 @@ class Reactor:
 
 
 def starved(error: OSError) -> bool:
-    """Return whether the error means that this machine or process has run out of a resource."""
     return error.errno in _STARVED

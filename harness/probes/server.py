@@ -1,8 +1,4 @@
-"""Echo servers. Each server answers with its pod's name and the client address that it received.
-
-The client's address shows whether the packet was masqueraded. The probe loop serves all sockets, which are created in
-the pods' netns. So a pod needs two or four descriptors and no process.
-"""
+"""Echo servers that answer with their pod's name and the client's address, which shows masquerading."""
 
 import contextlib
 import errno

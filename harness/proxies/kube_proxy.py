@@ -1,7 +1,6 @@
 """Runs kube-proxy on every node: a binary of any version, configured for a bare netns.
 
-The configuration differs from the defaults only where a netns requires it, or where a default would hide an effect from
-tests. So kube-proxy writes no sysctls that exist only in the initial netns, and syncs more often than once per second.
+A setting differs from its default only where a netns requires it, or where the default would hide an effect.
 """
 
 import functools
@@ -114,10 +113,7 @@ class KubeProxy:
         return "" if code == 200 else f"/healthz: {code}"
 
     def _knows_its_zone(self, node: str) -> bool:
-        """Return whether the proxy has received its node's labels, or the node has no zone.
-
-        Since 1.34, kube-proxy starts its node watch before it registers the label handlers, and may miss the zone.
-        """
+        """Since 1.34, kube-proxy may miss its zone: it starts its node watch before it registers the label handlers."""
         if not zone_of(self._connections.api.get("nodes", "", node)):
             return True
         follower, deadline = self._followers[node], time.monotonic() + _LABEL_SECONDS

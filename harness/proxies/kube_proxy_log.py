@@ -1,17 +1,13 @@
-"""Reads kube-proxy's progress from its log: the barrier objects that it has seen, and its last syncs. Also writes
-the barrier objects.
+"""Reads kube-proxy's progress from its log, and writes barrier objects that appear in this log.
 
-Metrics show only when the last sync was queued and when it ended. They cannot distinguish a sync that began before a
-change arrived from a sync that includes the change. The log shows how long each sync took. The lines of versions 1.29
-to 1.37 at verbosity 4 are:
+Metrics cannot distinguish a sync that began before a change arrived from a sync that includes the change. The log shows
+how long each sync took. The lines of versions 1.29 to 1.37 at verbosity 4 are (before 1.31, without ipFamily):
 
     "Skipping service due to ..." service="trafficdist-barrier/c-7"      it has processed this Service
     "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    it has processed this EndpointSlice
     "Syncing nftables rules" ipFamily="IPv4"                             a sync has begun with all changes so far
     "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           this sync has ended: the kernel has its rules
     "Updated proxier node topology labels" labels={...}                  it has received its node's labels
-
-Before 1.31 the lines about syncs do not contain the IP family.
 """
 
 import datetime
@@ -111,10 +107,7 @@ def _seconds(duration: str) -> float:
 
 
 class BarrierObjects:
-    """Writes new Services and EndpointSlices, which change no rule, and deletes the previous ones.
-
-    When new objects appear in a proxy's log, the proxy has received all earlier writes: watches keep the order.
-    """
+    """Writes Services and EndpointSlices that change no rule. A proxy that logs them has received all earlier writes."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

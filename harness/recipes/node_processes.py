@@ -1,7 +1,6 @@
 """Run a program on each node, connect it to the API server, and keep its log.
 
-The API server listens on loopback in this process's netns. In the netns of each program, a socket listens on the same
-address and port, so that one kubeconfig works in every netns.
+In each program's netns, a socket listens on the API server's loopback address, so one kubeconfig works everywhere.
 """
 
 import contextlib
@@ -143,10 +142,7 @@ class NodeProcesses:
         return started
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until `missing` returns "", for up to `within` seconds (times the time scale).
-
-        Stops a program that exits or is not ready in time, and raises `StartError` with the first error in its log.
-        """
+        """Wait until `missing` returns "". On failure, stop the program and raise `StartError` with its first error."""
         starting, deadline = self._running[node], time.monotonic() + within * time_scale()
         while lacking := missing():
             if not starting.alive or time.monotonic() > deadline:
@@ -162,7 +158,6 @@ class NodeProcesses:
         raise starting.broken(f"was not ready after {within * time_scale():g} s: {lacking}")
 
     def check(self) -> None:
-        """Raise `EndedError` for the first program that has exited unexpectedly."""
         for running in self._running.values():
             running.expect_alive()
 

@@ -1,7 +1,6 @@
-"""Create pod interfaces with the commands of a recipe, for a data plane that is attached to these interfaces.
+"""Create pod interfaces with the commands of a recipe, like a CNI plugin, for a data plane attached to them.
 
-Such a data plane, for example a BPF program or a virtual switch, creates the interfaces like a CNI plugin. The harness
-creates the pod's netns and chooses addresses, like a container runtime and IPAM, and passes them to the commands.
+The harness chooses the addresses of a pod and creates its netns, and passes both to the commands.
 """
 
 import contextlib

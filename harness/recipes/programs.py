@@ -181,7 +181,6 @@ class Programs:
         return "\n".join(f"$ {shlex.join(each)}\n{self._answer(where, each)}\n" for each in commands)
 
     def _service(self, namespace: str, name: str) -> Object:
-        """Return a Service. The spec is empty if the Service has been deleted."""
         with contextlib.suppress(HarnessError, RefusedError):
             return self.api.get("services", namespace, name)
         return {"metadata": {"namespace": namespace, "name": name}, "spec": {}}

@@ -1,8 +1,7 @@
 """Read YAML values into dataclasses, and fill in the placeholders of templates.
 
-The fields of a dataclass are the allowed keys of a mapping. The field types restrict the values, and a `Rule` in
-`Annotated` adds restrictions. Each error names the key, the invalid value and the allowed values. The errors
-of msgspec lack this information, and pydantic needs 10 MB of memory, and 0.1 s in each process that reads a recipe.
+The field types and each `Rule` restrict the values. Each error names the key, the invalid value and the allowed values.
+msgspec's errors lack this information, and pydantic needs 10 MB of memory and 0.1 s in each process.
 """
 
 import dataclasses

@@ -1,7 +1,4 @@
-"""Write Allure results at the end of a run, one result per case, from the same data as all other reports.
-
-Allure identifies a case by `testCaseId` and parameters. Several results of one case count as retries.
-"""
+"""Write one Allure result per case. Allure counts results with the same `testCaseId` and parameters as retries."""
 
 import hashlib
 import json
