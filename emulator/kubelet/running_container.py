@@ -39,7 +39,7 @@ _WELL = 2 * _LONGEST_PAUSE  # a container that ran for this many seconds restart
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """Values that a pod's containers share. `files` maps paths to contents. `wake` queues a sync, and is thread-safe."""
+    """Values that a pod's containers share. `files` maps paths to contents. `wake` queues a sync (thread-safe)."""
 
     fields: FieldValues
     hostname: str

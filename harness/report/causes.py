@@ -1,8 +1,6 @@
 """Group the failures of a run by their observations: which connections failed, how, and under which conditions.
 
-One fault usually violates several requirements. Each failed requirement belongs to exactly one cause. A greedy
-algorithm first takes the cause that explains the most failures, then the cause that explains the most remaining
-failures. A mutant that fails almost the same requirements is named as a hint.
+A greedy algorithm repeatedly takes the cause that explains the most remaining failures.
 """
 
 import re
@@ -66,7 +64,6 @@ class CommonCause:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 cause", "2 causes"."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -78,10 +75,9 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The observations of a failed requirement.
+    """The observations of a failed requirement. `conditions` maps each difference to its conditions.
 
-    `conditions` maps each difference to its conditions. `sure` lists the certain differences. `drawn` contains the
-    random values of the test, or only the necessary values if known. Without the values in `needs`, the test passes.
+    `sure` lists the certain differences. `drawn` has the test's random values. Without those in `needs`, it passes.
     """
 
     result: Result

@@ -46,9 +46,8 @@ def title_of(report: Report) -> str:
 def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
     """Return Markdown tables of versions and modes, features, reactions to changes, and verdicts that differ.
 
-    A cell counts requirements: "✓ 12" if all that ran passed, "✗ 3/12" if three of twelve passed, and "-" if none ran.
-    The mark shows the worst outcome. For a single report, the last table lists the requirements that are not met.
-    `refused` contains the reason why each report failed verification, or "" if it passed.
+    The mark in a cell shows the worst outcome. For a single report, the last table lists the requirements that are not
+    met. `refused` contains the reason why each report failed verification, or "" if it passed.
     """
     by_id = [{test["id"]: test for test in report["tests"]} for report in reports]
     heads = _heads(reports)

@@ -1,7 +1,6 @@
 """Build the conformance report from verdicts, and validate the report against its schema.
 
-Fields up to `succeededProvisionalTests` have the same names and order as in Gateway API reports, for users and scripts
-that know this format. A level without tests is omitted.
+The fields up to `succeededProvisionalTests` have the same names and order as in Gateway API reports.
 """
 
 import datetime

@@ -1,7 +1,6 @@
 """Verify that everything in a report follows from the history of the run and the catalogue.
 
-Each check has a name, and yields a sentence for each difference. The checks cannot detect a report and a history that
-were rewritten together with all digests. A report is therefore only as trustworthy as its publisher.
+The checks cannot detect a report and a history that were rewritten together with all digests.
 """
 
 import re
@@ -74,20 +73,14 @@ class CheckedReport:
 
 
 def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
-    """Return why the attestation of a report is refused, and a sentence about the attestation ("" if there is none).
-
-    By default, `repository` is the implementation's repository. Raises `UsageError` if the folder has no valid report.
-    """
+    """Return why the attestation of a report is refused, and a sentence about it or "". Raises `UsageError`."""
     repository = repository or attestation.repository_of(conformance.read_report(str(folder)))
     held, text = attestation.check(folder, repository)
     return [Refusal("attestation", text)] if held is False else [], text
 
 
 def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: ExpectedByCase = lambda _: {}) -> list[Refusal]:
-    """Return the reasons why the report in a folder is refused. The result is empty if the report is accepted.
-
-    `foreseen` returns what the cases of the suite expect, as far as it is known without a cluster.
-    """
+    """Return why a report is refused, or []. `foreseen` returns the known expectations of the suite's cases."""
     try:
         report = conformance.read_report(str(folder / "report.yaml"))
     except UsageError as error:
@@ -183,7 +176,6 @@ def _suite(run: CheckedReport) -> Iterator[str]:
 
 
 def is_released(report: Mapping[str, Any]) -> bool:
-    """Return whether the suite version in a report looks like a released version."""
     return bool(_RELEASED.fullmatch(report["suite"]["version"]))
 
 
@@ -308,10 +300,7 @@ def _is_comparison(foreseen: tuple[str, Any], recorded: ComparedValues) -> bool:
 
 
 def _tests(run: CheckedReport) -> Iterator[str]:
-    """Yield the differences between the report's tests and the history, except verdicts: times, counts and evidence.
-
-    A published report omits some of these values.
-    """
+    """Yield differences between the report's tests and the history, except verdicts. A published report omits values."""
     made = {each.requirement.id: conformance.test_values(each) for each in run.results if not each.left_out}
     for test in run.report["tests"]:
         known = made.get(test["id"], test)

@@ -1,8 +1,4 @@
-"""The expected duration of each requirement, which is the same on every machine.
-
-A run uses durations to start the longest requirements first, to choose the number of workers and the requirements of a
-quick run, and to estimate the remaining time.
-"""
+"""The expected duration of each requirement, which is the same on every machine."""
 
 import math
 from collections import Counter

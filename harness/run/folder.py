@@ -137,7 +137,6 @@ class OutputFolder:
         return sorted(self.parts.glob("history-*.jsonl"))
 
     def finish(self) -> None:
-        """Remove the parts of workers, and unlock the folder."""
         shutil.rmtree(self.parts, ignore_errors=True)
         self.let_go()
 

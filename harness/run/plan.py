@@ -1,7 +1,6 @@
 """Plan a run at collection: decide which requirements run, and the reason for each requirement that does not run.
 
-The plan contains all collected requirements. A requirement that does not run has one of four reasons (`SkipReason`).
-Reports list such requirements. If options exclude a requirement, reports only count it.
+Reports list requirements that do not run, with a reason (`SkipReason`), but only count those that options exclude.
 """
 
 import fnmatch
@@ -140,10 +139,7 @@ def select(
     features: Sequence[str] = (),
     profiles: Sequence[str] = (),
 ) -> list[Requirement]:
-    """Return the requirements that match all filters. An empty filter matches all.
-
-    Raises `UsageError` for an unknown name, and `NothingSelectedError` if the result is empty.
-    """
+    """Return the requirements that match all filters. Raises `UsageError` or `NothingSelectedError`."""
     known = list(requirements)
     check_ids(patterns, known)
     _check_features(features, _features_of(known))

@@ -31,7 +31,6 @@ _REQUEST_SECONDS = 15.0
 
 
 def examine_run(settings: Settings) -> list[Finding]:
-    """Return the findings about the prerequisites of a run with these settings."""
     if settings.backend == "kubeconfig":
         return examine_cluster(settings)
     if settings.backend == "kind":

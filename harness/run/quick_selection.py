@@ -1,8 +1,6 @@
 """Choose the requirements of a quick run, so that they find as many mutants as possible in half a minute.
 
-A quick run finds a developer's most likely mistakes after each change. Each requirement lists the mutants that it
-finds, and has an expected duration. The algorithm repeatedly adds the requirement with the most new mutants per second
-until no other requirement fits. The choice is the same on all machines, so that results can be compared.
+The choice is the same on all machines, so that results can be compared.
 """
 
 from collections.abc import Iterable, Mapping

@@ -77,8 +77,7 @@ def draws_of(
 ) -> dict[str, str]:
     """Return the draw (random values) of each requirement, as a string that `parse_draw` reads.
 
-    The draws depend on the seed, the suite and the abilities of the cluster, but not on the selected requirements. So a
-    requirement has the same draw when it runs alone. `needs` and `seconds` (per case) may lack requirements.
+    The draws do not depend on the selected requirements, so a requirement has the same draw when it runs alone.
     """
     known = list(requirements)
     if settings.draw:

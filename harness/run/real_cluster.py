@@ -68,7 +68,6 @@ class ClusterSession:
         return self
 
     def close(self) -> None:
-        """Remove all objects of the run, and release the Lease."""
         self._begun.close()
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: ReachedServer) -> dict[str, str]:

@@ -1,7 +1,4 @@
-"""Identify an exhausted resource of a machine or a process: files, processes, memory or disk space.
-
-Any library call may raise such an error, which is not evidence about the implementation.
-"""
+"""Identify an exhausted resource of the machine or of a process, which is no evidence about the implementation."""
 
 import errno
 from traceback import extract_tb

@@ -1,7 +1,6 @@
 """The state of a run that all parts of the plugin share: settings, output folder and plan.
 
-xdist's main process and each worker have separate states. Workers pass data to the main process through files in the
-output folder, so that the data remains after a worker ends.
+Workers pass data to xdist's main process through files, so that the data remains after a worker ends.
 """
 
 import contextlib

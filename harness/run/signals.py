@@ -1,7 +1,6 @@
 """Handle Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, without interrupting the cleanup.
 
-The first signal prints a line and raises `KeyboardInterrupt`. Signals during the cleanup only print a line, and signals
-during the exit of Python are ignored.
+The first signal raises `KeyboardInterrupt`. Signals during the cleanup only print a line.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """Find a suite's folder, and the ids and features in its files, without importing the files.
 
-Collecting a suite takes seconds, which is too long for shell completion. So this module searches the files for the two
-calls that define ids and features. A test compares the result with a collected suite.
+Collecting a suite takes seconds, which is too long for shell completion.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""The details of one requirement on the page: its cases, and each case's measuring windows as diagrams.
-
-A window of steady traffic has a timeline, with a lane for each client: the answering pods, losses and gaps over time.
-"""
+"""The details of one requirement on the page: its cases, and each case's measuring windows as diagrams."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,10 +37,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The lane and the gaps of each client. `written` contains the numbers of the changes written in each interval.
+    """The lane (answering pods) and the gaps of each client over time. `written` has the changes in each interval.
 
-    `took_up` contains the intervals in which all components finished processing the changes. `times` are the start
-    and end of the time axis as text, relative to the event `zero`.
+    `took_up` contains the intervals in which all components finished processing the changes. `times` are the start and
+    end of the time axis as text, relative to the event `zero`.
     """
 
     lanes: dict[str, list[Interval]]
