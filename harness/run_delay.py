@@ -1,13 +1,11 @@
 """Measure for how long the programs of this run could not run, so that time limits can exclude this time.
 
-A limit such as "within 5 s" is about a program, and not about the machine. On a busy machine, a correct program waits
-for a CPU; in a stopped process or control group, it does not run at all. The kernel counts the waiting time of each
-thread (`run_delay` in /proc/…/schedstat), and shows a stopped thread as state "T". If a thread wakes late although this
-process used no CPU time, the whole process was stopped, by SIGSTOP or a suspend.
-
-The programs are the descendants of this process, and the process itself, which runs the API server and the reference.
-The waits of all threads are added, up to the elapsed time, because a change passes through one program after another.
-So the result is an upper bound: a limit that is exceeded even without this time is certainly exceeded.
+A limit such as "within 5 s" is about a program, and not about the machine. The kernel counts the time for which each
+thread waits for a CPU (`run_delay` in /proc/…/schedstat), and shows a stopped thread as state "T". If a thread wakes
+late although this process used no CPU time, the whole process was stopped, by SIGSTOP or a suspend. The programs are
+this process and its descendants. The waits of all threads are added, up to the elapsed time, because a change passes
+through one program after another. So the result is an upper bound: a limit that is exceeded even without this time is
+certainly exceeded.
 """
 
 import contextlib
@@ -32,10 +30,7 @@ _RUNNABLE, _STOPPED = "R", "T"  # states of a thread
 
 
 def time_left(limit: float, passed: float, lost: float, most: float) -> tuple[float, bool]:
-    """Return the seconds left of a time limit, and whether the programs could run for the whole limit.
-
-    Only the seconds in which the programs could run count, but the wait ends at `most` times the limit.
-    """
+    """Return the seconds left, up to `limit * most` in all, and whether programs could run for the whole limit."""
     return min(limit + lost, limit * most) - passed, passed - lost >= limit
 
 
@@ -62,8 +57,7 @@ class ThreadSnapshot:
     def lost_since(self, earlier: "ThreadSnapshot") -> float:
         """Return an upper bound of the seconds since an earlier sample in which some thread could not run.
 
-        The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable in both
-        samples, with unchanged times, has waited. A runnable thread that ended in between has waited too.
+        A runnable thread with unchanged times has waited: the kernel adds its waiting time only when it runs again.
         """
         passed = self.at - earlier.at
         asleep = passed - EVERY - (self.used - earlier.used)
@@ -205,7 +199,6 @@ class RunDelay:
         return 0.0, ""
 
     def note(self, now: ThreadSnapshot) -> None:
-        """Record the time that was lost since the last sample, and the time for which programs ran."""
         if self._last.threads and (ran := now.ran_since(self._last)):
             self._ran.append((now.at, ran))
         if now.at > self._last.at and (lost := now.lost_since(self._last)):

@@ -1,7 +1,6 @@
 """Watch the threads of an embedded cluster, and end the run if a thread ends unexpectedly.
 
-The API server, controllers, proxies and the probe loop are threads of this process. If one ended unnoticed, later
-scenarios would blame the judged component. A requirement fails when threads of the judged component itself end.
+If a thread of the API server or the probe loop ended unnoticed, scenarios would blame the judged component.
 """
 
 import contextlib

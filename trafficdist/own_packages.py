@@ -19,7 +19,6 @@ _PLACE = str(Path(__file__).resolve().parents[1])
 class _Finder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return the spec of one of our packages, or None for every other module."""
         return PathFinder.find_spec(name, [_PLACE], target) if path is None and name in PACKAGES else None
 
 

@@ -1,8 +1,7 @@
 """The entry point of the pytest plugin.
 
-Every pytest run in an environment where trafficdist is installed loads this module. The module imports no part of the
-suite and adds no option unless the run uses one of the options: `--td-...` on the command line, `td_...` in the
-configuration, or a variable `TRAFFICDIST_...`. If it does, the module registers `harness.plugin.pytest_plugin`.
+Every pytest run in an environment where trafficdist is installed loads this module. It registers
+`harness.plugin.pytest_plugin` only if the run uses an option (`--td-...`, `td_...` or `TRAFFICDIST_...`).
 """
 
 from __future__ import annotations

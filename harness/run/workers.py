@@ -1,8 +1,7 @@
 """Choose the number of worker processes that makes a run shortest, within the limits of the machine.
 
-Scenarios mostly wait for components to process changes or for probes to time out, so two workers per CPU are useful. On
-two CPUs, the full suite took 110 s with two workers, 68 s with four, and 67 s with six. Each worker needs time to load
-and collect the suite, and memory for its clusters.
+Scenarios mostly wait for components or for probes to time out, so two workers per CPU are useful. On two CPUs, the full
+suite took 110 s with two workers, 68 s with four, and 67 s with six.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """The `Cluster` of a scenario, which creates objects in the scenario's own Kubernetes namespace.
 
-Many scenarios share a backend (a booted cluster), but each scenario has its own `Cluster`. `close` deletes the
-scenario's objects and restores the nodes. Scenarios for proxies write EndpointSlices themselves (`publish`), so that
-the controller has no influence. Scenarios for controllers create pods that exist in the API only (`create_pod`).
+Scenarios for proxies write EndpointSlices themselves (`publish`), so that the controller has no influence. Scenarios
+for controllers create pods that exist in the API only (`create_pod`).
 """
 
 import contextlib

@@ -2,8 +2,6 @@
 
 No KEP specifies how soon a component must process a change. So a check waits for the time that the implementation
 claims, or up to `harness.eventually.FAR`, and then judges the last value.
-
-If a change is late only because the programs of the run got no CPU time, the result is inconclusive.
 """
 
 import contextlib
@@ -72,8 +70,7 @@ def wait_for_stable_value(
 ) -> V:
     """Wait as `wait_for_value` does, and check that the value stays as expected until all components have settled.
 
-    The first expected value proves little: it may date from before the change. If the value becomes wrong, the wait
-    continues. `recheck` checks the value again at the end of the scenario. `shown` converts the value to JSON.
+    The first expected value proves little: it may date from before the change. `shown` converts the value to JSON.
     """
     begin = time.monotonic()
     while True:

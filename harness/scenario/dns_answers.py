@@ -1,9 +1,7 @@
 """Expectations about answers of the cluster's DNS server, and about PodLocator objects.
 
-Queries are sent from the client's own netns. One answer contains all records, so a check needs no calculated sample
-size. After the first correct answer, the check repeats the query several times, and every answer must be correct.
-
-Caches may return an old record until its time to live has expired. So a check waits until earlier answers have expired.
+One answer contains all records, so a check needs no calculated sample size. It repeats the query several times after
+the first correct answer. Caches may return an old record until its time to live has expired, so a check waits for this.
 """
 
 import io
@@ -65,8 +63,8 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `additional` contains (name, address) of each record in the additional section. `ttl` is the time in seconds for
-    which the answer may be cached, even if it has no records.
+    `additional` has (name, address) of each record in the additional section. `ttl` is in seconds, even without
+    records.
     """
 
     rcode: str
@@ -136,10 +134,7 @@ def _is_malformed(error: Exception) -> bool:
 
 
 def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Message:
-    """Return the answer to a query. Repeat the query after one malformed answer, or if the programs could not run.
-
-    Raises `dns.exception.DNSException` or `StarvedError`.
-    """
+    """Repeat the query after one malformed answer, or if programs could not run. Raises `DNSException`."""
     begin = time.monotonic()
     again = False
     with RUN_DELAY.watched():
@@ -223,10 +218,7 @@ def _expect_eventually(
     expected: Any,
     families: Sequence[str],
 ) -> None:
-    """Wait until `look` returns `expected` for each IP family. The time to live of the first answers extends the limit.
-
-    A malformed first answer is judged immediately. Raises `InconclusiveError` if the last value may be a cached answer.
-    """
+    """The time to live of the first answers extends the limit. A malformed first answer is judged immediately."""
 
     def look_at_all() -> tuple[Any, Sequence[DnsAnswer]]:
         for family in families:

@@ -1,7 +1,4 @@
-"""The evidence of a failed scenario: its objects, logs of components, and the path of the first wrong packet.
-
-To trace the path, the failed probe is repeated after the verdict. The repetition does not change the verdict.
-"""
+"""The evidence of a failed scenario. To trace a wrong packet, the probe is repeated after the verdict."""
 
 import contextlib
 import re

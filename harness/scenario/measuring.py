@@ -1,8 +1,7 @@
 """Send probes along paths, wait for the expected outcomes, and then measure and judge the traffic.
 
-A check has two parts. First, the check polls until the clients get the expected outcomes, because changes take time.
-Then the measuring window opens, in which every observation counts. The second round of polling also counts in the
-window, unless the round had to be repeated. Sample sizes follow from error rates (`Rates`).
+A check first polls until the clients get the expected outcomes, because changes take time. Then the measuring window
+opens, in which every observation counts. The last round of polling also counts, unless it had to be repeated.
 """
 
 import time
@@ -178,8 +177,7 @@ def measure(
 ) -> Window:
     """Open a measuring window, send the planned number of probes along each path, and judge the observations.
 
-    The window begins with the observations in `seen`. `explain` returns details on the clients that failed. Raises the
-    same errors as `raise_unless_passed`.
+    The window begins with the observations in `seen`. `explain` returns details on the clients that failed.
     """
     opens = TimedObservation(time.monotonic(), "the measuring window opens: from now on every observation counts")
     window = cluster.window(title, paths, rates)

@@ -1,7 +1,6 @@
 """A scenario's changes to nodes: labels, taints, kubelet reports, and nodes that exist in the API only.
 
-API-only nodes run no pods. They add zones to a cluster without adding machines, which is sufficient to judge a
-controller. `restore` deletes all API-only nodes and restores all other nodes.
+API-only nodes run no pods, but they add zones to a cluster, which is sufficient to judge a controller.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """Random events before and after a scenario writes its first objects: changes to its Service, nodes and components.
 
-The expected answers do not depend on these events, which end before the scenario continues. The draw of the scenario
-determines the events. Events that the cluster does not support are skipped.
+The expected answers do not depend on these events. Events that the cluster does not support are skipped.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """Determine the expectations of a suite's tests without a cluster, for `trafficdist verify`.
 
-A rehearsal runs a test with a stand-in for its cluster, which creates nothing and only names pods and Services. The
-rehearsal records the test's expectations, and ends at the first decision that needs a real cluster. So
+A rehearsal runs a test with a stand-in for its cluster, and ends at the first decision that needs a real cluster. So
 the history of a test that passed contains at least the recorded expectations, in the same order.
 """
 

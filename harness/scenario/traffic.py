@@ -1,10 +1,8 @@
 """Expectations about traffic. Clients open real connections, and the outcomes are compared with a table in the test.
 
 A scenario that expects no answer must first get an answer from the Service, because a Service that never answers may
-simply not work. The module `measuring` describes the parts of a check.
-
-Without hints, all endpoints get equal shares. With hints, the endpoints in a zone get all traffic from the zone, even
-under load. With hints in proportion to CPU, no endpoint gets much more than an equal share of all traffic.
+simply not work. Without hints, all endpoints get equal shares. With hints, the endpoints in a zone get all traffic from
+the zone, even under load. With hints in proportion to CPU, no endpoint gets much more than an equal share.
 """
 
 import contextlib

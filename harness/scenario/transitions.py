@@ -7,11 +7,7 @@
 
 Each client sends at a fixed rate, without waiting for answers. Each probe uses a new connection (TCP) or source port
 (UDP), so an outage of 200 ms loses all probes of these 200 ms. After the block, traffic continues until each client has
-sent as many probes since the last change as the stated error rates require. The check fails if a probe has no answer,
-is refused, or is answered by a pod that is not allowed. The report contains the longest gap of each client.
-
-Call `expect_traffic` inside the block to check which pods answer at a given time. Blocks for several Services or kinds
-of address can be nested.
+sent as many probes since the last change as the error rates require. Blocks for several Services can be nested.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """Unrelated objects that share the cluster with a scenario: Services (some named like the scenario's), pods and nodes.
 
-The scenario's `draw` determines these objects. They never change the expected answers. Unrelated Services remain for
-the next scenarios, because writing hundreds of objects takes longer than most scenarios.
+Unrelated Services remain for the next scenarios, because writing hundreds of objects takes longer than most scenarios.
 """
 
 from collections.abc import Mapping, Sequence

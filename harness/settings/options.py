@@ -265,10 +265,7 @@ def resolve(
     ini: Mapping[str, Any] | None = None,
     backend: str = "",
 ) -> Settings:
-    """Combine all sources into settings. `given` and `ini` map names to values; None and () mean "not set".
-
-    Raises `UsageError` with the value, its source, and the allowed values.
-    """
+    """Combine all sources into settings. In `given` and `ini`, None and () mean "not set". Raises `UsageError`."""
     values, places = _gather(OPTIONS, given, environment=environment, options_file=options_file, ini=ini)
     values["backend"] = values["backend"] or backend
     _refuse_unused(values, places)

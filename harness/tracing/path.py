@@ -1,7 +1,6 @@
 """Show the path of one packet as a numbered list: the client, the node's rules in order, and the endpoint.
 
-Combines the kernel's trace (`messages`) with the rules that tools print (`rules`). The list also shows earlier rules
-whose lookup in a set or map found nothing, because such a rule may be faulty.
+The list also shows earlier rules whose lookup in a set or map found nothing, because such a rule may be faulty.
 """
 
 import itertools

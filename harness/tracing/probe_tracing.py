@@ -41,8 +41,7 @@ def follow(
 ) -> TracedProbe:
     """Repeat a probe with `ask` until `is_same` accepts its outcome, and trace that repetition in the netns `node`.
 
-    `places` maps names to the netns in which packets are captured. If the kernel cannot trace, the result contains only
-    captured packets.
+    `places` maps names to the netns in which packets are captured, even if the kernel cannot trace.
     """
     short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))
     seen: list[Observation] = []

@@ -1,7 +1,6 @@
 """Parses tools' output about a node's rules: the rules of each chain, and the elements of each set or map.
 
-A trace identifies a rule only by its handle. The kernel lists the handles of a chain and the tools list its rules, in
-the same order. So the position in the chain connects a handle with a rule. iptables rules are shown in iptables syntax.
+A trace has only the handle of a rule. The kernel lists the handles of a chain in the same order as tools list rules.
 """
 
 import re

@@ -1,10 +1,9 @@
 """Make the kernel trace the first packets of connections to an address, with an nftables table in one netns.
 
-The table's first chains run before all other rules and enable tracing for packets. Its last chains are empty and
-show how the packet leaves the rules. The kernel deletes the table when the socket that created it closes (Linux 5.12),
-even if the process is killed. This module builds its own messages, because pyroute2 hides commit errors.
-
-The constants are those of linux/netfilter/nf_tables.h and nfnetlink.h.
+The table's first chains run before all other rules and enable tracing. Its last chains are empty and show how the
+packet leaves the rules. The kernel deletes the table when the socket that created it closes (Linux 5.12), even if the
+process is killed. This module builds its own messages, because pyroute2 hides commit errors. The constants are those of
+linux/netfilter/nf_tables.h and nfnetlink.h.
 """
 
 import contextlib

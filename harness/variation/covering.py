@@ -1,8 +1,7 @@
-"""Choose values for all requirements of a run. Every pair of values of two axes occurs. The seed determines the result.
+"""Choose values for all requirements of a run, as a covering array for each profile. The seed determines the result.
 
-The draws of a profile form a covering array over its requirements. Each value of each axis occurs with each feature,
-and each pair of values of two axes occurs in some requirement, unless the requirements fix these axes or exclude these
-values. Expensive values occur no more often than this requires.
+Each value of each axis occurs with each feature, and each pair of values of two axes occurs in some requirement, unless
+the requirements fix these axes or exclude these values. Expensive values occur no more often than this requires.
 """
 
 import hashlib

@@ -1,7 +1,4 @@
-"""Find and run the `go` command. Errors state how to fix the problem.
-
-All operations on Go modules use this command, so the user's own settings apply (GOPROXY, GONOSUMDB, credentials).
-"""
+"""Find and run the `go` command, with the user's own settings (GOPROXY, GONOSUMDB, credentials)."""
 
 import collections
 import json

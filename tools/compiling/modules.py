@@ -8,8 +8,6 @@ in the main module. The Go version and GODEBUG settings match the release, becau
 If a release has no main package for a command (`e2e`), the Go module itself is that command. It excludes version v0.X.Y
 of the staging modules, which it would otherwise use. Components of the release use v0.0.0, which is replaced by the
 same code, but Go would not reuse their compiled packages for v0.X.Y.
-
-This Python module has no side effects. It converts a parsed go.mod to text.
 """
 
 from collections.abc import Mapping

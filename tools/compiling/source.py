@@ -1,7 +1,6 @@
 """Compile components from their official Go modules: `trafficdist components fetch --from source`.
 
-Go's checksum database verifies the sources. With the compiler's cache, a second component of the same release takes
-less time. The binary is pure Go (CGO_ENABLED=0), so it also runs in any container.
+Go's checksum database verifies the sources. The binary is pure Go (CGO_ENABLED=0), so it runs in any container.
 """
 
 import functools
@@ -31,7 +30,6 @@ class FromSource:
     name = "source"
 
     def __init__(self, jobs: int = 0) -> None:
-        """`jobs` is the number of packages to compile in parallel. 0 means one per CPU."""
         self._jobs = jobs
 
     @functools.cached_property
@@ -42,8 +40,7 @@ class FromSource:
     def available(self, component: Binary) -> list[Version]:
         """Return the versions that the module proxy lists, the oldest first.
 
-        The list of k8s.io/kubernetes may be incomplete. Kubernetes' staging modules have a tag for each release and are
-        used more often, so their lists are longer. Both lists are read.
+        The list of k8s.io/kubernetes may be incomplete, so the longer list of its staging modules is also read.
         """
         found = self._listed(component.module)
         if component.staging:

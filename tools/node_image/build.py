@@ -1,7 +1,6 @@
 """Build a node image from its parts with the container engine.
 
-An image is named after its Kubernetes version and labelled with a digest of its parts. An image with the same digest is
-not built again. Each build first removes the folder and the labelled images that a killed build may have left behind.
+An image is labelled with a digest of its parts. An image with the same digest is not built again.
 """
 
 import hashlib
@@ -64,8 +63,6 @@ def put_runtime(folder: Path) -> str:
 
 
 class ImageBuilder:
-    """Builds node images with one container engine."""
-
     def __init__(self, engine: ContainerEngine, cache: Cache, watcher: Reporter) -> None:
         self._engine, self._cache, self._watcher = engine, cache, watcher
         self._dockerfile = (FILES / "Dockerfile").read_text(encoding="utf-8")

@@ -40,8 +40,6 @@ class ImageRecipe:
 
 @dataclass(frozen=True, slots=True)
 class ImageParts:
-    """All parts of a node image."""
-
     version: Version
     images: tuple[layers.Image, ...]
     node: Mapping[str, Path]  # programs by path on the node
@@ -52,8 +50,6 @@ class ImageParts:
 
 
 class Collector:
-    """Collects and compiles parts with one Go installation and one cache."""
-
     def __init__(self, source: FromSource, cache: Cache, watcher: Reporter) -> None:
         self._source, self._cache, self._watcher = source, cache, watcher
 
@@ -124,10 +120,7 @@ class Collector:
         return entry.path, entry.version
 
     def _substitute(self, name: str, version: Version) -> Path:
-        """Return a program of this project that replaces one that cannot be compiled from a Go module.
-
-        kind publishes no module of kindnetd, and Kubernetes implements `pause` in C.
-        """
+        """Return a program of this project. kind publishes no module of kindnetd, and Kubernetes' `pause` is in C."""
         return self._compiled(Binary(name, KUBERNETES_MODULE, ".", _NO_VERSION, program=_text(f"{name}.go")), version)
 
     def _compiled(self, binary: Binary, version: Version) -> Path:

@@ -1,7 +1,4 @@
-"""Choose the images that a node needs, and the program of each image, from kubeadm's list.
-
-This module has no side effects.
-"""
+"""Choose the images that a node needs, and the program of each image, from kubeadm's list."""
 
 import re
 from collections.abc import Collection, Sequence

@@ -1,8 +1,4 @@
-"""Build the file system of a node from Debian packages with mmdebstrap, and extract packages from it for images.
-
-The programs in the images of kube-proxy and of client pods come from the node's own file system, so nothing is
-downloaded twice. Packages that only installation scripts need, such as debconf, are left out of images.
-"""
+"""Build the file system of a node from Debian packages with mmdebstrap, and extract packages from it for images."""
 
 import hashlib
 import re
@@ -32,10 +28,7 @@ _COMMANDS = {
 
 
 def file_system(packages: str, *, suite: str, mirror: str, cache: Cache, watcher: Reporter, again: bool) -> Path:
-    """Return an archive of a Debian file system. `packages` has one name, or one # comment, per line.
-
-    `again` ignores the cache. Raises `UnavailableError`.
-    """
+    """Return an archive of a Debian file system. `packages` has one name or # comment per line."""
     names = [line for line in packages.splitlines() if line and not line.startswith("#")]
     key = hashlib.sha256(" ".join((suite, mirror, *names, *_LEFT_OUT)).encode()).hexdigest()[:12]
     folder = cache.folder / "node-image"

@@ -1,9 +1,7 @@
 """Write container images into one archive in the OCI image layout, for `ctr images import`.
 
-An image consists of a few programs and the files that they need. Archives are reproducible byte by byte: no timestamps,
-and root owns every file.
-
-Source: https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
+Archives are reproducible byte by byte: no timestamps, and root owns every file. Source:
+https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """
 
 import gzip
@@ -44,14 +42,12 @@ def layer(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
 
 
 def program(path: str, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
-    """Return a program as a member of an archive."""
     member = tarfile.TarInfo(path.lstrip("/"))
     member.size, member.mode = len(content), 0o755
     return member, content
 
 
 def write(images: Sequence[Image], target: Path) -> None:
-    """Write an archive that contains these images."""
     with tarfile.open(target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         written = _Blobs(archive)
         described = [each for image in images for each in _describe(image, written)]

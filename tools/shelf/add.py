@@ -1,8 +1,7 @@
 """Add the report of a run to the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
 
 Both the run and the published report are verified before the report replaces an earlier report. A report from an
-unreleased version of the suite is also accepted, so that developers can view its pages. The report's page and the
-index state that the version is unreleased, and never show the report as verified.
+unreleased version of the suite is also accepted, so that developers can view its pages, but never shown as verified.
 """
 
 import shutil
@@ -29,8 +28,7 @@ from tools.shelf.pages import readme
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
     """Add a run to the shelf. Return its folder on the shelf, and the reasons why its report is not verified.
 
-    If `barring` returns any of these reasons, nothing is written. The report replaces an earlier report in the same
-    folder. Raises `UsageError` if the run has not ended, or if its report does not name the implementation.
+    If `barring` returns any of these reasons, nothing is written. Raises `UsageError` if the run has not ended.
     """
     history = place_of(run)
     if history.name not in HISTORIES or not (history.parent / report_folder.REPORT).exists():

@@ -1,7 +1,4 @@
-"""Check that a submitted report can be verified, and is in the correct folder without other files.
-
-A reviewer may overlook a wrong folder, a file that does not belong to the report, or a README.md with advertising.
-"""
+"""Check that a submitted report can be verified, and is in the correct folder without other files."""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence

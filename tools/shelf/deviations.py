@@ -1,14 +1,11 @@
 """Deviations that a project documents: `stated.yaml` on the shelf.
 
-A documented deviation is a decision and not a mistake, and readers of the matrix should see this. The verdict does not
-change, because the requirement is still not met.
+A documented deviation is a decision and not a mistake, and readers of the matrix should see this.
 
     - project: CoreDNS that ignores empty Services    # the name in its reports
       requirements: [DNS/service-has-its-cluster-ips]
       says: Services without ready endpoints get NXDOMAIN, because of `ignore empty_service`.
-      where: https://coredns.io/plugins/kubernetes/
-
-Anyone can propose an entry. `where` is the address of a page that the project publishes.
+      where: https://coredns.io/plugins/kubernetes/   # a page that the project publishes
 """
 
 from collections.abc import Sequence

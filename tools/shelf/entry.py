@@ -35,8 +35,7 @@ _LONGEST = 400  # maximum length of a message
 class UnmetRequirement:
     """A requirement that is not met or whose verdict is inconclusive.
 
-    `evidence` is a link to its excerpts, relative to the report's folder: "evidence.txt#L12", or "". `sentence` is the
-    requirement's sentence, from the history of the run; "" for a report without history.
+    `evidence` is a link to its excerpts, such as "evidence.txt#L12", or "". `sentence` is "" without a history.
     """
 
     id: str
@@ -95,7 +94,6 @@ class ShelfEntry:
 
     @property
     def day(self) -> datetime.date:
-        """Return the day when the run ended."""
         return datetime.datetime.fromisoformat(self.date).date()
 
     @property
@@ -138,11 +136,7 @@ class ShelfEntry:
 def entry_of(
     folder: Path, place: str, digest: str, catalogue: Callable[[], Sequence[Requirement]], *, refused: str | None = None
 ) -> ShelfEntry:
-    """Return the entry of the report in a folder. Raises `UsageError` if the folder is not a valid report.
-
-    The report is verified, unless `refused` contains the result of an earlier verification. Only the
-    verification calls `catalogue`.
-    """
+    """Return the entry of the report in a folder, verified unless `refused` is given. Raises `UsageError`."""
     report = read_report(str(folder))
     if refused is None:
         refused = _verified(folder, report, catalogue)

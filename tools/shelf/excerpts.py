@@ -1,7 +1,4 @@
-"""Select excerpts from the evidence of a run: the most helpful files of each failure first, up to the size limit.
-
-A run keeps up to a megabyte of evidence for each failure, mostly logs, connections and the rules of every node.
-"""
+"""Select excerpts from the evidence of a run: the most helpful files of each failure first, up to the size limit."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -62,10 +59,7 @@ class _File:
 
 
 def excerpts(folder: Path, tests: Iterable[Sequence[str]]) -> str:
-    """Return the content of evidence.txt, at most `published_report.MOST_BYTES` bytes. Binary files are omitted.
-
-    `tests` contains the evidence paths of each test that did not pass.
-    """
+    """Return the text of evidence.txt. `tests` contains the evidence paths of each test that did not pass."""
     tests = [paths for paths in tests if paths]
     left = min(published_report.MOST_BYTES, _MOST_OF_TEST * len(tests)) - len(_ABOUT.encode())
     kept: dict[str, str] = {}
@@ -86,10 +80,7 @@ def _read(folder: Path, path: str) -> _File | None:
 
 
 def _shares(files: Sequence[_File], left: int) -> list[tuple[_File, int]]:
-    """Divide the remaining bytes between files. Files that get no share are omitted.
-
-    Small files leave the rest of their share to larger files.
-    """
+    """Divide the remaining bytes between files. Small files leave the rest of their share to larger files."""
     shares = []
     ordered = sorted(files, key=lambda each: each.size)
     for number, file in enumerate(ordered):

@@ -1,7 +1,6 @@
 """Write the index of the shelf: index.html, the section in README.md, and index.json.
 
-index.json caches the entries, so that a new report does not require verifying all other reports again. A cached entry
-is valid while the digest of the report's files is the same, even if requirements change.
+A cached entry is valid while the digest of the report's files is the same, even if requirements change.
 """
 
 import datetime
@@ -45,10 +44,7 @@ def write(
 
 
 def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[ShelfEntry]:
-    """Return the entry of each report on the shelf, ordered by folder. Raises `UsageError` for a damaged report.
-
-    `again` ignores the cache and verifies all reports.
-    """
+    """Return the entry of each report, ordered by folder. `again` ignores the cache. Raises `UsageError`."""
     cached = {} if again else _cached(shelf / CACHE)
     found = []
     for folder in _folders(shelf):

@@ -1,7 +1,4 @@
-"""The cells of the matrix, and the first version of an implementation that meets a feature.
-
-This module has no side effects. It converts entries to texts for Markdown and HTML.
-"""
+"""The cells of the matrix, and the first version of an implementation that meets a feature."""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Write the pages about published reports: README.md of each report, the shelf's section in README.md, and index.html.
 
-index.html is a single file without scripts and network requests, in the style of a run's page. Values from reports are
-escaped.
+index.html is a single file without scripts and network requests. Values from reports are escaped.
 """
 
 import datetime

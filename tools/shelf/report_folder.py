@@ -1,7 +1,4 @@
-"""Derive the folder of a report on the shelf from the report.
-
-Reports by different people about the same implementation get the same folder, so a newer report replaces an older one.
-"""
+"""Derive the folder of a report. All reports about an implementation share a folder, and newer ones replace older."""
 
 import re
 from collections.abc import Mapping
