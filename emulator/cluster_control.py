@@ -165,7 +165,6 @@ def execute(name: str, place: str, command: Sequence[str]) -> None:
 
 
 def kubeconfig(name: str) -> Path:
-    """Return the kubeconfig of a running cluster. Raises `UsageError` if there is no such cluster."""
     return _running(name).kubeconfig
 
 

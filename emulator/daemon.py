@@ -140,7 +140,6 @@ class _StateFile:
             self._save()
 
     def set_service(self, service: dict[str, Any]) -> None:
-        """Record the example Service, and write the state file for the first time: the cluster is now ready."""
         with self._lock:
             self._state = dataclasses.replace(self._state, service=service)
             self._save()

@@ -86,7 +86,6 @@ def command_of(image: str, command: Sequence[str], arguments: Sequence[str]) -> 
 
 
 def _repository(image: str) -> str:
-    """Return the last part of an image's name, without registry, tag and digest, like "agnhost"."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 

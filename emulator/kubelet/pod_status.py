@@ -32,7 +32,6 @@ class ContainerState:
         return None if ended is None else int(ended["exitCode"])
 
     def manifest(self) -> Object:
-        """Return the container's entry in containerStatuses."""
         return {
             "name": self.name,
             "image": self.image,
@@ -128,7 +127,6 @@ def _containers_ready(phase: str, containers: Sequence[ContainerState]) -> Objec
 
 
 def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Object:
-    """The condition Ready is True if all containers are ready and the conditions of all readiness gates are True."""
     all_ready = _containers_ready(phase, containers)
     if all_ready["status"] == "False":
         return all_ready

@@ -122,7 +122,6 @@ class RunningContainer:
 
     @property
     def known(self) -> bool:
-        """True if the readiness can be reported (see `Readiness.known`)."""
         return self._readiness is None or self._readiness.known
 
     @property

@@ -147,7 +147,6 @@ class RunningPod:
         self._containers = [RunningContainer(each, context, policy=policy, waits=waits) for each in spec["containers"]]
 
     def _end(self) -> None:
-        """Send SIGTERM to each container after its preStop hook, and SIGKILL when the grace period has expired."""
         moment = time.monotonic()
         if not self.ending:
             self._ends_since = moment

@@ -64,7 +64,6 @@ def mount(kind: str, place: str, options: str = "", flags: int = 0) -> None:
 
 
 def make_root(files: Mapping[str, str], programs: Mapping[str, str]) -> None:
-    """Create a root file system: this machine's programs, libraries and /etc, devices, `files` and `programs`."""
     mount("none", "/", flags=_PRIVATE)
     mount("tmpfs", "/tmp", "mode=755", _NOSUID)  # noqa: S108  any folder will do
     os.chdir("/tmp")  # noqa: S108

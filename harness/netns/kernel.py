@@ -48,7 +48,6 @@ EXPRESSIONS = {
 
 
 def require(families: Sequence[Family] = FAMILIES) -> None:
-    """Raise `UnavailableError` if features are missing. The error lists them, and how to get them."""
     absent = missing(families)
     if absent:
         raise UnavailableError(explain(absent))

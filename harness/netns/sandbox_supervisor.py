@@ -182,7 +182,6 @@ class Supervisor:
         os.close(home)
 
     def _start_init(self) -> tuple[int, int, int]:
-        """Start init. Return its PID, and pipes to and from it."""
         orders, to_init = os.pipe()
         from_init, answers = os.pipe()
         child = os.fork()
@@ -217,7 +216,6 @@ class Supervisor:
         return own_proc
 
     def _mount_proc(self) -> bool:
-        """Mount a new /proc and limit the number of processes. Return False if the kernel refuses the mount."""
         try:
             mount("proc", "/proc")
         except SandboxError:
@@ -333,7 +331,6 @@ class Supervisor:
             insist("enter a namespace", _libc.setns(each, kind))
 
     def _signal(self, pid: int, number: int) -> None:
-        """Send a signal to a program. SIGKILL also goes to its process group, once the group exists."""
         with contextlib.suppress(OSError):
             if pid in self._programs:  # so the PID is not that of another process
                 os.kill(pid, number)
@@ -421,7 +418,6 @@ class Supervisor:
 
 
 def _proportional(pid: str) -> int:
-    """Return the proportional set size (PSS) of a process in bytes: private memory and its share of shared memory."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))

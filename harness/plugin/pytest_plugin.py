@@ -235,7 +235,6 @@ def _set_up(config: pytest.Config, run: Run) -> None:
 
 
 def _take_cluster(config: pytest.Config, run: Run) -> None:
-    """Hold the Lease of the real cluster until the run ends. Raises `UnavailableError` and `DistrustError`."""
     from harness.plugin.display import with_heartbeat
     from harness.run.real_cluster import ClusterSession
 

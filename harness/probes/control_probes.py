@@ -120,7 +120,6 @@ class ControlProbes:
     def _some(
         self, key: tuple[int, int], pods: Mapping[str, tuple[str, int]], most: int
     ) -> Mapping[str, tuple[str, int]]:
-        """Return the pods of this round: all pods, or the next `most` pods if there are more."""
         if len(pods) <= most:
             return pods
         turn = next(self._turns.setdefault(key, itertools.count(0, most))) % len(pods)

@@ -76,7 +76,6 @@ class Stream:
         self._question(b"")
 
     def waits_for(self, question: int) -> bool:
-        """Return whether this request is the current one, and has no outcome yet."""
         return self._result is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
@@ -137,7 +136,6 @@ class Stream:
             sock.close()
 
     def _watch(self) -> None:
-        """Start the timer that sends control probes if the answer to the current request is late."""
         self._control = ControlProbes(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 

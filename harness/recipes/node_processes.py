@@ -51,7 +51,6 @@ class ApiServerAccess:
         self._namespaces: dict[str, Namespace] = {}
 
     def namespace(self, node: str) -> Namespace:
-        """Return the netns of a node. Raises `KeyError` if no program has run on the node."""
         return self._namespaces[node]
 
     def open(self, node: str, namespace: Namespace) -> None:

@@ -192,7 +192,6 @@ class Programs:
         return f"{said}\n(exit code {code})" if code else said
 
     def _environment(self, where: str) -> dict[str, str]:
-        """Return the environment variables of the first program, which the recipe's commands also get."""
         log = str(self._parts[0].processes.log(where))
         return self._parts[0].environment({**self._filled[where], "log_file": log})
 

@@ -86,7 +86,6 @@ def _failure(result: Result, stories: Mapping[Key, CaseEvents], nodes: details.N
 
 
 def _fenced(text: str) -> list[str]:
-    """Return a code block whose fence is longer than any fence in the text."""
     shown = for_terminal(text)
     fence = "`" * max([3, *(len(each) + 1 for each in re.findall("`+", shown))])
     return [f"{fence}text", shown, fence] if shown else []

@@ -55,7 +55,6 @@ def first_lines(folder: Path, tests: Iterable[str]) -> dict[str, int]:
 
 
 def _text(folder: Path) -> str:
-    """Return the text of evidence.txt, or "" if the file does not exist or `shelf add` did not write it."""
     place = folder / EVIDENCE
     if place.is_symlink() or not place.is_file() or place.stat().st_size > MOST_BYTES:
         return ""

@@ -55,7 +55,6 @@ def value_of(name: str, arguments: Sequence[str]) -> str:
 
 
 def _given(settings: Settings) -> Mapping[Option, Any]:
-    """Return the options that were set (on the command line or elsewhere) and can change a verdict."""
     values = settings.to_json()
     kept = [each for each in OPTIONS if each.name not in ELSEWHERE]
     given = [each for each in kept if each.key in settings.given or each.name in _ALWAYS]

@@ -149,7 +149,6 @@ class OutputFolder:
         return [{"path": path, "sha256": found[path]} for path in sorted(found)]
 
     def _link_latest(self, name: str) -> None:
-        """Point the symbolic link `latest` to the folder `name`, if this run's folder is in the default location."""
         if self.path.parent.name != DEFAULT_PARENT or not name:
             return
         with _writing(self.path.parent / "latest"):

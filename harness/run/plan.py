@@ -50,7 +50,6 @@ class Plan:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Plan":
-        """Read a plan that `asdict` converted to JSON."""
         requirements = {name: _requirement(each) for name, each in values["requirements"].items()}
         quick = QuickSelection(**values["quick"]) if values["quick"] else None
         cases = [Case(**case) for case in values["cases"]]

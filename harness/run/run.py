@@ -159,5 +159,4 @@ RUN = pytest.StashKey[Run]()
 
 
 def run_of(config: pytest.Config) -> Run | None:
-    """Return the run of this pytest process, or None if the process is not a conformance run."""
     return config.stash.get(RUN, None)

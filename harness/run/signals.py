@@ -72,7 +72,6 @@ class SignalHandler:
 
 
 def interrupt_was_reported() -> bool:
-    """Return whether a line about an interrupt was printed."""
     return _reported
 
 

@@ -38,14 +38,12 @@ def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
 
 
 def _folders(groups: Path, own: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control group (v2) and its parents, or the root in a container."""
     path = next((line[3:] for line in _text(own).splitlines() if line.startswith("0::")), "")
     place = groups / path.lstrip("/")
     yield from (folder for folder in (place, *place.parents) if folder.is_relative_to(groups) and folder.is_dir())
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the group's limit in CPUs, or None if it has none."""
     with contextlib.suppress(ValueError):
         quota, period = map(int, _text(folder / "cpu.max").split())
         return quota / period

@@ -162,7 +162,6 @@ def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[PacketPath]]) -> dic
 def _measure(
     cluster: Cluster, paths: Mapping[str, Sequence[PacketPath]], rates: Rates, before: Observed
 ) -> Iterator[tuple[str, Judgement]]:
-    """Send all probes concurrently. Yield the name and judgement of each `ExpectedTraffic`, failed ones first."""
     windows = {name: cluster.window(name, some, rates) for name, some in paths.items()}
     asked = [(windows[name], path) for name, some in paths.items() for path in some]
     counts = {path: left(window, path, before) for window, path in asked}

@@ -135,5 +135,4 @@ def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
 
 
 def _changes(cluster: Cluster) -> tuple[int, int]:
-    """Return the number of API writes, and the number of changes that the scenario has begun."""
     return cluster.api.writes, cluster.backend.changes

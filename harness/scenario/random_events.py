@@ -157,7 +157,6 @@ class RandomEvents:
         return node
 
     def _complete(self, node: Object) -> None:
-        """Report the addresses of a Node, as its kubelet does, and then its podCIDR, as a controller does."""
         name = node["metadata"]["name"]
         self.backend.settle()
         self.history.change("report addresses of node", node=name)

@@ -46,14 +46,12 @@ class ChosenProxy:
 
 
 def check_dns(text: str) -> str:
-    """Validate a value of --dns. Raises `UsageError`."""
     if text != REFERENCE and not text.endswith(RECIPE_FILES):
         raise UsageError(f"unknown DNS server {text!r}; allowed: {REFERENCE}, or a file whose name ends in .yaml")
     return text
 
 
 def parse_proxy(text: str) -> ChosenProxy:
-    """Parse a value of --proxy. Raises `UsageError`."""
     if text.endswith(RECIPE_FILES):
         return ChosenProxy(RECIPE, file=text)
     kind, sign, version = text.partition(":")

@@ -46,7 +46,6 @@ def _require_own_parts(fault: ReferenceVariant, settings: Settings, *, runs_cont
 
 
 def control_plane_of(settings: Settings) -> "MakeControlPlane":
-    """Return the control plane for the settings. Raises `UnavailableError`."""
     chosen = settings.components
     if not chosen.real:
         return reference().control_plane

@@ -40,7 +40,6 @@ def mutant(text: str) -> str:
 
 
 def patch(text: str) -> str:
-    """Return a minor version and one of its patch releases, like 1.30=1.30.14."""
     if not re.fullmatch(r"(\d+\.\d+)=\1\.\d+", text):
         raise UsageError(f"{text!r}: expected a minor version and one of its patches, like 1.30=1.30.14")
     return text
@@ -92,7 +91,6 @@ def scenarios(text: str) -> str:
 
 
 def kubernetes_version(text: str) -> str:
-    """Return a version of Kubernetes, like 1.31 or 1.31.2."""
     if not re.fullmatch(r"v?1\.\d{1,3}(\.\d{1,3})?([-+][0-9A-Za-z.+-]{1,60})?", text, re.ASCII):
         raise UsageError(f"{text[:LONG]!r} is not a Kubernetes version: expected one like 1.31 or 1.31.2")
     return text

@@ -91,7 +91,6 @@ class Go:
 
 
 def find_go(*, jobs: int = 0) -> Go:
-    """Find the go command on the PATH. Raises `UnavailableError`."""
     path = shutil.which("go")
     if path is None:
         raise UnavailableError(

@@ -33,7 +33,6 @@ class Image:
 
 
 def layer(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
-    """Return a layer with these members, as a tar archive."""
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for member, content in members:
@@ -98,7 +97,6 @@ def _describe(image: Image, written: _Blobs) -> list[dict[str, Any]]:
 
 
 def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    """Add a file that root owns to an archive."""
     member = tarfile.TarInfo(name)
     member.size = len(content)
     archive.addfile(member, io.BytesIO(content))

@@ -75,7 +75,6 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
 
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:
-    """Return the content of evidence.txt. Copy it if the report is already published."""
     if any(each["path"] == published_report.EVIDENCE for each in report["artifacts"]):
         most = published_report.MOST_BYTES
         return content(folder / published_report.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")

@@ -56,5 +56,4 @@ def _deviation(entry: Any, where: str) -> Deviation:
 
 
 def deviation_of(project: str, requirement: str, deviations: Sequence[Deviation]) -> Deviation | None:
-    """Return a project's statement about a requirement, or None."""
     return next((each for each in deviations if each.project == project and requirement in each.requirements), None)

@@ -144,7 +144,6 @@ def entry_of(
 
 
 def _verified(folder: Path, report: Mapping[str, Any], catalogue: Callable[[], Sequence[Requirement]]) -> str:
-    """Return the first reason why a report cannot be verified, or ""."""
     if history_in(folder) is None:
         return NO_HISTORY
     if not is_released(report):
@@ -182,7 +181,6 @@ def described(report: Mapping[str, Any], folder: Path) -> ShelfEntry:
 
 
 def _unmet(report: Mapping[str, Any], folder: Path) -> list[UnmetRequirement]:
-    """Return the unmet requirements, the most serious first."""
     order, sentences = list(MARKS), _sentences(folder)
     lines = published_report.first_lines(folder, [each["id"] for each in report["tests"]])
     found = [(outcome(each["verdict"], each["level"]), each) for each in report["tests"]]
@@ -221,7 +219,6 @@ def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, An
 
 
 def _sentences(folder: Path) -> dict[str, str]:
-    """Return the sentences of requirements by id, from the history, or {} if there is no valid history."""
     place = history_in(folder)
     try:
         records = history.read(place).records if place else ()

@@ -98,8 +98,6 @@ _LEAST = 200  # bytes; shorter excerpts are useless
 
 
 def _ordered(paths: Sequence[str]) -> list[str]:
-    """Return the evidence paths of a test by folder, with the most important file of each folder first."""
-
     def rank(path: str) -> tuple[str, int, str]:
         found = next((number for number, each in enumerate(_IN_ORDER) if each.search(path)), len(_IN_ORDER))
         return path.rpartition("/")[0], found, path

@@ -67,18 +67,15 @@ def _folders(shelf: Path) -> list[Path]:
 
 
 def digest_of(folder: Path) -> str:
-    """Return a digest of the names and contents of all files in a folder."""
     return f"sha256:{sha256_of_folder(folder)}"
 
 
 def as_json(found: Iterable[ShelfEntry]) -> str:
-    """Return the content of index.json, with one entry per line."""
     lines = ",\n".join(json.dumps(asdict(each), ensure_ascii=True) for each in found)
     return f'{{"reports": [\n{lines}\n]}}\n'
 
 
 def _cached(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the entries in index.json, by folder, or nothing if the file has another format."""
     try:
         found = json.loads(content(path, what="index", most=_MOST_CACHED))["reports"] if path.exists() else []
         return {str(each["place"]): each for each in found}

@@ -26,7 +26,6 @@ _PACKAGE = "tools.shelf"
 
 
 def readme(entry: ShelfEntry, report: Mapping[str, Any]) -> str:
-    """Return the README.md in a report's folder."""
     by = " ".join(filter(None, (f"mode {entry.mode}" if entry.mode else "", verdict_basis.mark(entry.judges))))
     environ = report["environment"]
     facts = {

@@ -156,7 +156,6 @@ def matrices(results: Iterable[Result]) -> list[CaseMatrix]:
 
 
 def _evidence(result: Result, read: Callable[[str], str | None], left: int) -> list[tuple[str, str]]:
-    """Return the path and text of evidence files, up to `left` characters in all. Files with packet paths are first."""
     every = {path for case in result.cases for path in case.evidence}
     found = []
     for path in sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path)):
