@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _signal_to_end() -> threading.Event:
-    """No timeout: if it expired between SIGSTOP and SIGCONT, sigtimedwait might return a signal that was never sent."""
+    """Wait without a timeout: if it expired between SIGSTOP and SIGCONT, sigtimedwait might return a false signal."""
     ended = threading.Event()
 
     def wait() -> None:
@@ -140,6 +140,7 @@ class _StateFile:
             self._save()
 
     def set_service(self, service: dict[str, Any]) -> None:
+        """Record the example Service, and write the state file for the first time: the cluster is now ready."""
         with self._lock:
             self._state = dataclasses.replace(self._state, service=service)
             self._save()

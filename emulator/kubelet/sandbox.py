@@ -102,8 +102,7 @@ class Sandbox:
     ) -> SandboxProcess:
         """Start a program in a separate session. The caller still owns the descriptors. `env` is complete.
 
-        With `tty`, `stdin` is the slave end of a pty. Raises `NoProgramError`, and `UnavailableError` without a
-        sandbox.
+        With `tty`, `stdin` is the slave end of a pty. Raises `NoProgramError` or `UnavailableError`.
         """
         request = json.dumps({"argv": list(argv), "env": dict(env), "folder": folder, "tty": tty}).encode()
         reading, writing = os.pipe2(os.O_CLOEXEC)

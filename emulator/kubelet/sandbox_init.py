@@ -3,9 +3,8 @@
 The arguments are a socket and a JSON description of the sandbox: host name, files (content by path) and programs. The
 process replies with an empty line or an error message. Each later request either starts a program and carries four
 descriptors (stdin, stdout, stderr, report), or sends a signal. A line on the report descriptor contains the process id,
-or `!` and the error message. When the program has ended, a second line contains its exit code.
-
-The process ends when the other end of the socket is closed. The kernel then kills all processes in its PID namespace.
+or `!` and the error message. When the program has ended, a second line contains its exit code. The process ends when
+the other end of the socket is closed. The kernel then kills all processes in its PID namespace.
 
 The root is a new tmpfs rather than the machine's root with mounts over it, so that a forgotten mount exposes nothing.
 """

@@ -3,7 +3,7 @@
 A netns isolates only the network. But a program may leave behind mounts, files, and processes that ignore signals.
 Agents of data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the
 host name. So every sandbox has its own PID and mount namespaces, and a recipe may request more (`OWN`). A supervisor
-process (`harness.netns.sandbox_supervisor`) starts the programs, and kills them when its connection to us closes.
+process (`harness.netns.sandbox_supervisor`) starts the programs, and kills them when this process ends.
 """
 
 import contextlib
@@ -75,7 +75,6 @@ class SandboxedProgram:
         self.reason = ""  # why the supervisor ended it, or "" if it ended in another way
 
     def poll(self) -> int | None:
-        """Return the exit code, which is negative for a signal, or None while the program runs."""
         return self._wait(0)
 
     def _wait(self, seconds: float) -> int | None:

@@ -3,9 +3,8 @@
 A cluster needs a few hundred operations. One datagram per netns, with one acknowledgement, is much faster than one
 process per operation (`benchmarks/boot.py`). For 30 veth pairs, this module takes 8.7 ms of CPU time, while pyroute2
 takes 104 ms (`benchmarks/netlink.py`). The kernel processes a datagram within `send`, and continues after a failed
-message. Its reply contains the message's sequence number, so every error names its operation.
-
-The constants are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
+message. Its reply contains the message's sequence number, so every error names its operation. The constants are those
+of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
 
 import errno

@@ -331,6 +331,7 @@ class Supervisor:
             insist("enter a namespace", _libc.setns(each, kind))
 
     def _signal(self, pid: int, number: int) -> None:
+        """Send a signal to a program. SIGKILL also goes to its process group, once the group exists."""
         with contextlib.suppress(OSError):
             if pid in self._programs:  # so the PID is not that of another process
                 os.kill(pid, number)

@@ -94,7 +94,6 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 
 def recheck(fixtures: Mapping[str, Any]) -> None:
-    """At the end of a scenario, check its expected values once more. Raises `AssertionError`."""
     from harness.scenario.convergence import recheck  # noqa: PLC0415  only tests with a cluster need it
     from harness.scenario.record import ScenarioRecord  # noqa: PLC0415
 

@@ -58,7 +58,7 @@ DISRUPTIVE = frozenset(
         Ability.UNDISTURBED,
     }
 )
-"""Abilities that would disturb other workers on a real cluster, or be disturbed (metrics count all traffic)."""
+"""Abilities whose use disturbs other workers on a real cluster, or is disturbed by them (metrics count all traffic)."""
 
 
 class Recorder:

@@ -1,7 +1,4 @@
-"""The probe loop, which runs all echo servers and probes of a cluster on one thread. Calls from other threads block.
-
-At a fixed rate, the next probe is sent even if the previous one has no answer, so short outages are detected.
-"""
+"""The probe loop, which runs all echo servers and probes of a cluster on one thread. Calls from other threads block."""
 
 import itertools
 import threading

@@ -170,7 +170,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 def _so_far(sock: socket.socket) -> int:
     """Return the error of a TCP socket for which `connect` has just returned EINPROGRESS, or 0.
 
-    Disabling quick acknowledgements saves one of six segments, but before the handshake it would delay the handshake.
+    Once connected, disable quick acknowledgements, which saves one of six segments but would delay the handshake.
     """
     if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

@@ -212,7 +212,6 @@ class KubeProxy:
 
 
 def require(mode: str, version: Version) -> None:
-    """Raise `UnavailableError` if this machine does not satisfy a requirement of the mode."""
     if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
         raise UnavailableError(
             "IPVS mode needs the kernel module ip_vs (CONFIG_IP_VS), which is not loaded: run `modprobe ip_vs` as root "

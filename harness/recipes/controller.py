@@ -27,7 +27,6 @@ class RecipeControlPlane(EmbeddedControlPlane):
 
     @property
     def lacking(self) -> str:
-        """The check that failed in the last call of `synced`, or "" if all checks succeeded."""
         return self._programs.lacking if self._programs else ""
 
     def start_controller(self, release: Release) -> None:

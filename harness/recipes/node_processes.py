@@ -1,7 +1,4 @@
-"""Run a program on each node, connect it to the API server, and keep its log.
-
-In each program's netns, a socket listens on the API server's loopback address, so one kubeconfig works everywhere.
-"""
+"""Run a program on each node, connect it to the API server, and keep its log."""
 
 import contextlib
 import json

@@ -1,7 +1,4 @@
-"""Create pod interfaces with the commands of a recipe, like a CNI plugin, for a data plane attached to them.
-
-The harness chooses the addresses of a pod and creates its netns, and passes both to the commands.
-"""
+"""Create pod interfaces with the commands of a recipe, like a CNI plugin, for a data plane that is attached to them."""
 
 import contextlib
 import errno

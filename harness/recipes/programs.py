@@ -128,7 +128,6 @@ class Programs:
         self._connections.clear(where)
 
     def close(self) -> None:
-        """Detach all pods, stop all programs, and remove the programs' files. Idempotent."""
         if self.pods:
             self.pods.close()
         if self.clients:

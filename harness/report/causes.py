@@ -1,7 +1,4 @@
-"""Group the failures of a run by their observations: which connections failed, how, and under which conditions.
-
-A greedy algorithm repeatedly takes the cause that explains the most remaining failures.
-"""
+"""Group the failures of a run by their observations. Each failed requirement belongs to exactly one cause."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,7 +74,8 @@ class _Candidate:
 class _Failure:
     """The observations of a failed requirement. `conditions` maps each difference to its conditions.
 
-    `sure` lists the certain differences. `drawn` has the test's random values. Without those in `needs`, it passes.
+    `sure` lists the certain differences. `drawn` has random values of the test. Without those in `needs`, the test
+    passes.
     """
 
     result: Result
@@ -128,7 +126,7 @@ def headlines(causes: Iterable[CommonCause]) -> dict[str, str]:
 
 
 def _candidates(failures: Iterable[_Failure]) -> set[_Candidate]:
-    """Return possible causes: each difference with the conditions of one failure, or of two failures in common."""
+    """Return possible causes: each difference, with the conditions of one failure or the common conditions of two."""
     found = {candidate for failure in failures for candidate in failure.candidates()}
     pairs = ((one, other) for one, other in combinations(found, 2) if one.text == other.text)
     return found | {_Candidate(one.text, both) for one, other in pairs if (both := one.conditions & other.conditions)}
@@ -150,7 +148,7 @@ def _failure(result: Result) -> _Failure:
 
 
 def _conditions(draw: str, shown: frozenset[str]) -> frozenset[str]:
-    """Return random values as conditions. The second IP family counts as IPv6 if the windows show IPv6."""
+    """Return random values as conditions. The second IP family becomes "IPv6" if `shown` contains it."""
     words = {value: word for value, word in _SHOWN.items() if word in shown}
     return frozenset(words.get(each, each) for each in _values(draw))
 

@@ -1,7 +1,4 @@
-"""Find verdicts that changed between two nightly runs, and write an issue for each requirement with a change.
-
-A new requirement counts as a change only if it is not met. A requirement that a quick run omits does not count.
-"""
+"""Find verdicts that changed between two nightly runs, and write an issue for each requirement with a change."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Choose the requirements of a quick run, so that they find as many mutants as possible in half a minute.
-
-The choice is the same on all machines, so that results can be compared.
-"""
+"""Choose requirements that find as many mutants as possible in half a minute, the same on all machines."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -106,7 +106,6 @@ class Run:
         return self.plan
 
     def leave_environment(self, environment: Mapping[str, Any]) -> None:
-        """Record the facts about the cluster once, for the report."""
         if not self.environment:
             self.environment = dict(environment)
             if self.worker:

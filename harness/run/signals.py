@@ -119,7 +119,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextlib.contextmanager
 def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
-    """During the block, use `handler` for each signal whose handler is the one in `before` or in this module."""
+    """During the block, use `handler` for each signal whose current handler is that in `before` or from this module."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         handlers = [(each, usual, signal.getsignal(each)) for each, usual in before.items()]

@@ -1,7 +1,4 @@
-"""Find a suite's folder, and the ids and features in its files, without importing the files.
-
-Collecting a suite takes seconds, which is too long for shell completion.
-"""
+"""Find a suite's folder, ids and features without importing its files, which would take seconds."""
 
 import contextlib
 import importlib.util

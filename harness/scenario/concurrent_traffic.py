@@ -58,10 +58,9 @@ def expect_concurrent_traffic(
     """Expect the clients of each `ExpectedTraffic` to reach its pods, as `expect_traffic` does for one address.
 
     `explain` gets the name of a failed `ExpectedTraffic`, and returns details for the message. If `timed`, the traffic
-    must be correct within the time limit that the implementation claims.
-
-    Raises `AssertionError` with the names and outcomes of failed checks, `InconclusiveError`, or `UsageError` if no
-    answer is expected from a Service that has never answered.
+    must be correct within the time limit that the implementation claims. Raises `AssertionError` with the names and
+    outcomes of failed checks, `InconclusiveError`, or `UsageError` if no answer is expected from a Service that has
+    never answered.
     """
     paths = {each.name: _paths(cluster, each) for each in questions}
     for each in questions:

@@ -63,8 +63,7 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `additional` has (name, address) of each record in the additional section. `ttl` is in seconds, even without
-    records.
+    `additional` has (name, address) of each record in the additional section. `ttl` is how long to cache, in seconds.
     """
 
     rcode: str

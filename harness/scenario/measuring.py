@@ -1,7 +1,7 @@
 """Send probes along paths, wait for the expected outcomes, and then measure and judge the traffic.
 
 A check first polls until the clients get the expected outcomes, because changes take time. Then the measuring window
-opens, in which every observation counts. The last round of polling also counts, unless it had to be repeated.
+opens, in which every observation counts. The second round of polling also counts, unless it had to be repeated.
 """
 
 import time

@@ -1,7 +1,4 @@
-"""Random events before and after a scenario writes its first objects: changes to its Service, nodes and components.
-
-The expected answers do not depend on these events. Events that the cluster does not support are skipped.
-"""
+"""Random events around a scenario's first writes. They do not affect expected answers."""
 
 import contextlib
 from collections.abc import Iterator

@@ -44,7 +44,6 @@ class ScenarioRecord:
 
     @property
     def has_observed(self) -> bool:
-        """True if the scenario has observed an answer or an expected value."""
         return bool(self.answered or self.sightings)
 
     def as_json(self) -> dict[str, Any]:

@@ -72,7 +72,6 @@ class Settings:
 
     @property
     def claims_everything(self) -> bool:
-        """True if all features are claimed, either by an option or by the reference's defaults."""
         return self.all_features or (self.judges_reference and not self.supported_features)
 
     @property

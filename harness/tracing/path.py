@@ -1,7 +1,4 @@
-"""Show the path of one packet as a numbered list: the client, the node's rules in order, and the endpoint.
-
-The list also shows earlier rules whose lookup in a set or map found nothing, because such a rule may be faulty.
-"""
+"""Show a packet's path as a numbered list, with earlier rules whose lookup found nothing, as they may be faulty."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

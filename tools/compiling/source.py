@@ -1,7 +1,4 @@
-"""Compile components from their official Go modules: `trafficdist components fetch --from source`.
-
-Go's checksum database verifies the sources. The binary is pure Go (CGO_ENABLED=0), so it runs in any container.
-"""
+"""Compile components from their official Go modules: `trafficdist components fetch --from source`."""
 
 import functools
 import json

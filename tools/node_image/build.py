@@ -1,7 +1,4 @@
-"""Build a node image from its parts with the container engine.
-
-An image is labelled with a digest of its parts. An image with the same digest is not built again.
-"""
+"""Build a node image with the container engine, unless an image with the same digest of its parts exists."""
 
 import hashlib
 import json
@@ -68,7 +65,6 @@ class ImageBuilder:
         self._dockerfile = (FILES / "Dockerfile").read_text(encoding="utf-8")
 
     def build(self, parts: ImageParts) -> str:
-        """Return the name of the image. Build the image unless it exists. Raises `UnavailableError`."""
         name = f"{REPOSITORY}:{parts.version.tag}"
         digest = self._digest(parts)
         waiting = f"{name}: waiting for another process that builds an image"

@@ -44,13 +44,11 @@ def nearest(wanted: Version, listed: Collection[Version]) -> Version | None:
 
 
 def image_of_release(images: Sequence[ListedImage], program: str, version: Version) -> str:
-    """Return the image name of a Kubernetes program at another version."""
     like = next(each for each in images if each.program == program)
     return f"{like.image.rpartition(':')[0]}:{version.tag}"
 
 
 def check(wanted: VersionSpec) -> None:
-    """Raise `UsageError` for a release that is too old."""
     version = wanted.exact or parse_version(f"{wanted.series}.0")
     if version is not None and version < OLDEST:
         raise UsageError(f"node images need Kubernetes {OLDEST.series} or newer, not {wanted}")

@@ -98,7 +98,6 @@ class ShelfEntry:
 
     @property
     def holds_until(self) -> datetime.date:
-        """Return the last day on which the report is valid."""
         return self.day + HOLDS
 
     def causes_in(self, profile: str = "") -> list[tuple[int, CommonCause]]:

@@ -1,7 +1,4 @@
-"""Write the pages about published reports: README.md of each report, the shelf's section in README.md, and index.html.
-
-index.html is a single file without scripts and network requests. Values from reports are escaped.
-"""
+"""Write README.md of each report, the shelf's section in README.md, and index.html, a page without scripts."""
 
 import datetime
 import re

@@ -1,4 +1,4 @@
-"""Derive the folder of a report. All reports about an implementation share a folder, and newer ones replace older."""
+"""Derive the folder of a report on the shelf. A newer report in the same folder replaces an older one."""
 
 import re
 from collections.abc import Mapping

@@ -1,9 +1,8 @@
 """The channels of a Kubernetes WebSocket, each of which is a stream of bytes between a client and a kubelet.
 
-The first byte of a message is the channel number. In v5.channel.k8s.io, a message to channel 255 closes a channel.
-
-Each channel buffers received data up to a limit. If a client exceeds the limit of one channel, all channels wait,
-because a WebSocket cannot pause a single channel.
+The first byte of a message is the channel number. In v5.channel.k8s.io, a message to channel 255 closes a channel. Each
+channel buffers received data up to a limit. If a client exceeds the limit of one channel, all channels wait, because a
+WebSocket cannot pause a single channel.
 """
 
 import asyncio

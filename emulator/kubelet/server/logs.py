@@ -27,7 +27,6 @@ class LogOptions:
 
     @classmethod
     def parse(cls, query: Mapping[str, str]) -> "LogOptions":
-        """Parse a query. Raises `ValueError`."""
         number = {name: int(query[name]) for name in ("tailLines", "sinceSeconds", "limitBytes") if query.get(name)}
         since = None
         if "sinceSeconds" in number:

@@ -37,7 +37,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The lane (answering pods) and the gaps of each client over time. `written` has the changes in each interval.
+    """The lane (answering pods) and the gaps of each client. `written` has the numbers of the changes in each interval.
 
     `took_up` contains the intervals in which all components finished processing the changes. `times` are the start and
     end of the time axis as text, relative to the event `zero`.
