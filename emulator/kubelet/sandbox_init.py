@@ -50,7 +50,6 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def insist(what: str, result: int) -> None:
-    """Raise `OSError` if a C library call returned an error."""
     if result:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot {what}: {os.strerror(number)}")
@@ -219,7 +218,6 @@ class SandboxInit:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write `data`, unless the reader has disconnected."""
     with contextlib.suppress(OSError):
         os.write(descriptor, data)
 

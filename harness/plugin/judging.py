@@ -156,7 +156,6 @@ def end_of(error: BaseException | None) -> EndedError | None:
 
 
 def logs_of(error: BaseException | None) -> Mapping[str, str]:
-    """Return the logs in this error or its causes, by file name, or {} if there are none."""
     return next((each.logs for each in _chain(error) if isinstance(each, HarnessError) and each.logs), {})
 
 

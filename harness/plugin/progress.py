@@ -69,7 +69,6 @@ class RunProgress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Without -v, begin to show the state of the run."""
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if terminal is None:
             return

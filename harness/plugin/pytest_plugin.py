@@ -31,7 +31,6 @@ _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, co
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add every option as --td-NAME and as td_NAME in the ini file."""
     group = parser.getgroup("conformance", "conformance of topology-aware Service routing (trafficdist)")
     group.addoption("--td-options-file", metavar="FILE", help="YAML file with options, without the prefix --td-.")
     parser.addini("td_options_file", "YAML file with options for trafficdist")

@@ -22,7 +22,6 @@ class Shrinker:
         self._left = SECONDS * time_scale()
 
     def shrink(self, item: pytest.Item, draw: DrawnValues, following: pytest.Item | None) -> DrawnValues | None:
-        """Return a reduced set of random values with which a test fails, or None if a repetition was inconclusive."""
         return shrunk(draw, lambda fewer: self._fails(item, fewer, following))
 
     def _fails(self, item: pytest.Item, draw: DrawnValues, following: pytest.Item | None) -> bool | None:

@@ -76,7 +76,6 @@ class ExecutableProxy:
         return self._programs.decisions(node)
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the logs, rules and files of a node, and those of the cluster programs."""
         of_cluster = self._programs.evidence(CLUSTER)
         if node not in self._namespaces:
             return of_cluster

@@ -107,7 +107,7 @@ def _seconds(duration: str) -> float:
 
 
 class BarrierObjects:
-    """Writes Services and EndpointSlices that change no rule. Once a proxy logs them, it has all earlier writes."""
+    """Writes Services and EndpointSlices that change no rule. A proxy that logs them has seen all earlier writes."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

@@ -117,7 +117,6 @@ Check = HttpCheck | MetricsCheck | LogCheck | CommandCheck
 
 
 def missing(checks: tuple[Check, ...], place: ProgramContext) -> str:
-    """Return the reason why the first failed check fails, or "" if all checks succeed."""
     return next((text for check in checks if (text := check.missing(place))), "")
 
 

@@ -159,7 +159,6 @@ class Recipe:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Return the names of everything that the machine must have, according to `requires` and `isolation`."""
         return tuple(dict.fromkeys((*self.requires, *self.isolation)))
 
 

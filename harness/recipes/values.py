@@ -179,7 +179,6 @@ def _below(where: str, key: str) -> str:
 
 
 def refuse_unknown(given: Mapping[Any, Any], allowed: Sequence[str], prefix: str) -> None:
-    """Raise `UsageError` for a key that is not allowed, and suggest the most similar allowed key."""
     for key in given:
         if key not in allowed:
             raise UsageError(f"{prefix}unknown key {shown(key)}; {_near(key, allowed)}allowed: {', '.join(allowed)}")

@@ -113,7 +113,6 @@ def _table(found: Sequence[VerdictChange]) -> str:
 
 
 def issues(found: Sequence[VerdictChange]) -> list[NightlyIssue]:
-    """Return one issue per changed requirement, or a single issue if there are more than `MOST_ISSUES`."""
     by_requirement = [list(group) for _, group in groupby(sorted(found), key=lambda each: each.requirement)]
     if len(by_requirement) > MOST_ISSUES:
         return [NightlyIssue(_MANY, f"{len(by_requirement)} requirements.\n\n{as_markdown(found)}")]

@@ -17,7 +17,6 @@ Report = Mapping[str, Any]
 
 NOT_RUN = "-"
 MARKS = {outcome: NOT_RUN if outcome is Outcome.NOT_RUN else shown.mark for outcome, shown in SHOWN.items()}
-"""The mark of each outcome, with the worst outcome first."""
 
 MET = MARKS[Outcome.MET]
 KEY = ", ".join(f"{MARKS[each]} {SHOWN[each].meaning}" for each in COLUMNS) + "."
@@ -157,7 +156,6 @@ def _mark(test: Mapping[str, Any] | None) -> str:
 
 
 def table(first: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """Return the lines of a Markdown table. All arguments are Markdown."""
     rule = ["---"] * (len(heads) + 1)
     return [_line([first, *heads]), _line(rule), *(_line([name, *cells]) for name, cells in rows)]
 

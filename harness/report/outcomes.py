@@ -55,7 +55,6 @@ SHOWN: Mapping[Outcome, OutcomeLabels] = {
 """The labels of each outcome, with the worst outcome first. Allure has no status for warnings, and shows "unknown"."""
 
 UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))
-"""Outcomes that need attention, with the worst outcome first."""
 
 COLUMNS = (Outcome.MET, *UNMET, Outcome.NOT_RUN)  # outcomes in the order of the columns of counts
 

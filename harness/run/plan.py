@@ -206,7 +206,6 @@ EXEMPTED = "core features were exempted"
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
-    """Return the reasons why this run cannot be certified, or an empty list if it can."""
     exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
     not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
     by_hand = any(

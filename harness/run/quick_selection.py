@@ -1,4 +1,4 @@
-"""Choose requirements that find as many mutants as possible in half a minute, the same on all machines."""
+"""Choose the requirements that find the most mutants in half a minute. The choice does not depend on the machine."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -99,7 +99,6 @@ class Run:
             self.folder.leave_part("plan", asdict(plan))
 
     def known_plan(self) -> Plan | None:
-        """Return the plan, or None before this process or a worker has collected the tests."""
         if self.plan is None and self.distributed:
             for values in self.folder.parts_named("plan"):
                 self.plan = Plan.from_json(values)

@@ -444,7 +444,7 @@ class Cluster(ComponentOperations, Observations):
     def check_preliminaries(self, text: str) -> None:
         """Raise `InconclusiveJudgementError` if a basic check that the scenario depends on, such as DNS, has failed.
 
-        `text` is the scenario's own failure message. Raises nothing if the scenario itself tests what failed.
+        `text` is the scenario's own failure message. Raises nothing if the scenario itself covers the failed check.
         """
         for question, about in self._unanswered(self.record.used).items():
             if self.record.test in about:

@@ -39,8 +39,8 @@ class WrittenEndpoint:
 def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> dict[str, WrittenEndpoint]:
     """Return the endpoints in a Service's slices of an address family, keyed by pod name.
 
-    A pod may be in several slices with different ports. The result has one endpoint for the pod if these slices
-    contain the same conditions, zone, node and hints, and no common port. Otherwise, it also has "POD again, in SLICE".
+    A pod may be in several slices with different ports. It gets one endpoint if these slices contain the same
+    conditions, zone, node and hints, and no common port. Otherwise, there is another key, "POD again, in SLICE".
     """
     family = family or first_family(service)
     found: dict[str, WrittenEndpoint] = {}

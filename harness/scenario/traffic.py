@@ -169,7 +169,6 @@ def _under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef,
 def _answered(
     cluster: Cluster, service: Service, expected: Mapping[ClientRef, verdict.Expected]
 ) -> tuple[ServiceAddress, list[PacketPath]]:
-    """Return an address of a Service and the paths to it, after each client has received its first answers."""
     target = service_address(cluster, service)
     paths = [target.path(who, what) for who, what in expected.items()]
     expect_first_answers(cluster, paths, f"answer by {target}", f"an answer by {target}")
@@ -178,7 +177,6 @@ def _answered(
 
 @contextlib.contextmanager
 def _held_open(cluster: Cluster, paths: Sequence[PacketPath]) -> Iterator[None]:
-    """Keep up to `HELD_OPEN` connections of each client open, but open no more after a failed connection."""
     with contextlib.ExitStack() as streams:
         for path in paths:
             for probe in path.probes(HELD_OPEN):

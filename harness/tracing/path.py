@@ -185,7 +185,6 @@ class _PathFormatter:
 
 
 def ends_of(packet: Packet, names: Mapping[str, str]) -> str:
-    """Return source and destination, each with the name of its pod, if any."""
     ends = zip(str(packet).split(" → "), (packet.source, packet.destination), strict=True)
     return " → ".join(f"{names[host]} ({end})" if host in names else end for end, host in ends)
 

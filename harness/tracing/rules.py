@@ -85,7 +85,7 @@ def from_iptables(text: str, family: str) -> Rules:
 
 
 def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[SetLookup]:
-    """Yield the lookups of a packet's keys in a printed rule, except lookups in sets with ranges."""
+    """Yield the keys of a packet that a printed rule looks up in sets or maps, except in sets with ranges."""
     values = _values(packet, mark)
     for fields, name in _LOOKUP.findall(text):
         key = " . ".join(values.get(each, "?") for each in fields.split(" . "))

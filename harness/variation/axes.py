@@ -226,7 +226,7 @@ _MOST: Mapping[Value, int] = {
     (HISTORY, "changed"): 8,
     (HISTORY, "busy"): 1,
 }
-"""The maximum number of a scenario's Services or slices with the value. More would need too many requests or rules."""
+"""The maximum number of a scenario's Services or slices with this value. More would need too many requests or rules."""
 
 
 def within_limits(draw: DrawnValues, number: int) -> DrawnValues:

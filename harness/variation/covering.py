@@ -16,7 +16,7 @@ from typing import Any
 from harness.variation.axes import AXES, SHARES, DrawnValues, Value, draw_of
 
 _RARE = 400
-"""The weight of a value that is new for a feature of a single requirement. A new pair of values has weight 1."""
+"""The weight of a value that is new for a feature which only one requirement has. A new pair of values has weight 1."""
 
 Combination = frozenset[Value] | tuple[str, Value]
 

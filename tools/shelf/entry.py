@@ -101,7 +101,6 @@ class ShelfEntry:
         return self.day + HOLDS
 
     def causes_in(self, profile: str = "") -> list[tuple[int, CommonCause]]:
-        """Return the causes of a profile's unmet requirements (default: all profiles), with their numbers."""
         ids = {each.id for each in self.unmet if profile in ("", each.profile)}
         return [(number, each) for number, each in enumerate(self.causes, 1) if ids & set(each.requirements)]
 
@@ -115,7 +114,6 @@ class ShelfEntry:
 
     @property
     def by_cause(self) -> list[tuple[CommonCause, list[UnmetRequirement]]]:
-        """The causes, each with the unmet requirements that share it."""
         unmet = {each.id: each for each in self.unmet}
         return [(each, [unmet[name] for name in each.requirements if name in unmet]) for each in self.causes]
 

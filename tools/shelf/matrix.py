@@ -47,7 +47,6 @@ class FeatureCell:
 
     @property
     def met(self) -> str:
-        """The text of the result. The mark is left out if the cell shows causes."""
         return self.result.removeprefix(self.mark).strip() if self.causes else self.result
 
     @property
@@ -63,7 +62,6 @@ class FeatureCell:
 
 
 def profiles(entries: Sequence[ShelfEntry]) -> list[str]:
-    """Return the names of the profiles in all reports, the most frequent first."""
     found = [name for each in entries for name in each.features]
     return sorted(set(found), key=lambda name: (-found.count(name), name))
 

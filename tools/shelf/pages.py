@@ -53,7 +53,6 @@ def _origin(report: Mapping[str, Any]) -> str:
 
 
 def section(entries: Sequence[ShelfEntry], today: datetime.date, deviations: Sequence[Deviation] = ()) -> str:
-    """Return the section of README.md with all reports, including the two marker lines around it."""
     return f"{BEGIN}\n\n{_markdown('section.md.j2', **_index(entries, today, deviations)).strip()}\n\n{END}"
 
 

@@ -47,7 +47,6 @@ class Channel:
         await self._websocket.send_bytes(self._number + data)
 
     def ignore(self) -> None:
-        """Discard the data in the buffer and all data that arrives later."""
         self._ignored = True
         self._chunks.clear()
         self._size = 0
