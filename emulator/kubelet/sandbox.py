@@ -100,7 +100,7 @@ class Sandbox:
         tty: bool = False,
         folder: str = "/",
     ) -> SandboxProcess:
-        """Start a program in a separate session. The caller still owns the descriptors. `env` is complete.
+        """Start a program in a separate session with the complete environment `env`. The caller owns the descriptors.
 
         With `tty`, `stdin` is the slave end of a pty. Raises `NoProgramError` or `UnavailableError`.
         """

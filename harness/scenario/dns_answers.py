@@ -217,7 +217,7 @@ def _expect_eventually(
     expected: Any,
     families: Sequence[str],
 ) -> None:
-    """The time to live of the first answers extends the limit. A malformed first answer is judged immediately."""
+    """The time to live of the first answers extends the time limit. A malformed first answer is judged at once."""
 
     def look_at_all() -> tuple[Any, Sequence[DnsAnswer]]:
         for family in families:
