@@ -1,4 +1,1 @@
-"""Plain implementations of all components that the KEPs change.
-
-They import neither the harness that runs them nor the conformance suite that tests them.
-"""
+"""Plain implementations of all components that the KEPs change. They do not import the harness or the suite."""

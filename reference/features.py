@@ -1,7 +1,7 @@
 """Kubernetes versions and feature gates, with the defaults of each release.
 
-Components take a `Features`, and look up gates by name. To test version skew, two components in one process are created
-with different `Features`. `GATES` lists the gates that this project tests, and the releases that changed them.
+To test version skew, two components in one process are created with different `Features`. `GATES` lists the gates that
+this project tests, and the releases that changed them.
 """
 
 import re
@@ -23,8 +23,8 @@ Reading = Literal["kep", "released"]
 class Gate:
     """The minor versions in which a gate was added, enabled by default, locked, removed, or disabled by default again.
 
-    With `on_request`, the gate can be set in any release since it was added, even after its removal. This makes it
-    possible to test a KEP together with later releases.
+    With `on_request`, the gate can be set in any release since it was added, even after its removal, so that a KEP can
+    be tested together with later releases.
     """
 
     introduced: int
@@ -107,5 +107,4 @@ class Features:
         return gate.on_by_default <= minor < (gate.off_by_default or minor + 1)
 
     def at_least(self, minor: int) -> bool:
-        """Return whether this is Kubernetes 1.`minor` or newer."""
         return self.version >= (1, minor)

@@ -1,7 +1,4 @@
-"""Authentication and authorization of requests, and the review kinds that clients use to query their permissions.
-
-A client with the server's token may do everything. The tested KEPs do not involve users, so there is no RBAC.
-"""
+"""Authentication and authorization, without RBAC, because the tested KEPs do not involve users."""
 
 import hmac
 from collections.abc import Callable, Mapping
@@ -33,7 +30,7 @@ class AccessChecks:
 
 
 def bearer_of(token: str) -> AccessChecks:
-    """Return checks that allow all requests with this token, and refuse all others."""
+    """Return checks that allow a request if and only if it has this token."""
 
     def authenticate(authorization: str) -> Object:
         if not hmac.compare_digest(authorization.encode(errors="surrogateescape"), f"Bearer {token}".encode()):

@@ -1,7 +1,4 @@
-"""The API server as an object in this process, for controllers, proxies and tests.
-
-`reference.apiserver.server` serves the same registry over HTTPS, with the same objects and events.
-"""
+"""The API server as an object in this process. `reference.apiserver.server` serves the same registry over HTTPS."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -93,8 +90,6 @@ class ApiServer:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A watch by a client in this process."""
-
     registry: Registry
     observer: Callable[[Change], None]
 

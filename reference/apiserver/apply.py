@@ -1,8 +1,7 @@
-"""Server-side apply: a client sends the fields that it wants to own. The server merges them and records their owner.
+"""Server-side apply (KEP-555): merge the fields that a client sends, and record the client as their owner.
 
-Server-side apply (KEP-555) extends merge patches in three ways. A different value for a field of another manager is a
-conflict, unless the apply is forced. A field that a manager applied before and now leaves out is removed, unless
-another manager owns it. Lists merge by key.
+A different value for a field of another manager is a conflict, unless the apply is forced. A field that a manager
+applied before and now leaves out is removed, unless another manager owns it. Lists merge by key.
 """
 
 from dataclasses import replace
@@ -19,9 +18,8 @@ from reference.client import Object
 
 
 def apply(registry: Registry, target: ObjectRef, config: Any, call: Write, *, force: bool) -> tuple[StoredObject, bool]:
-    """Apply `config`, which the caller must not change later. Return the object, and whether it was created.
-
-    Raises `ApiError`: 400, 404, 409, 415, 422.
+    """Apply `config`, which the caller must not change later. Return the object, and whether it was created. Raises
+    `ApiError`: 400, 404, 409, 415, 422.
     """
     strategy = registry.strategy(target.resource).rules(target.view)
     if target.view is not None and target.view.strategy is None:

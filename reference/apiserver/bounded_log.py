@@ -1,7 +1,4 @@
-"""A logger that clients cannot flood, because it writes only the first errors of each minute.
-
-Anyone who can reach the port can cause errors without authentication, and each error logs a long traceback.
-"""
+"""A logger that writes only the first errors of each minute, because unauthenticated clients can cause errors."""
 
 import logging
 import time

@@ -1,8 +1,8 @@
-"""HTTP connections that carry only plain requests, which are answered as soon as their last byte is read.
+"""HTTP connections without aiohttp, which needs a task and a dozen objects per request.
 
-aiohttp handles all of HTTP, but needs a task and a dozen objects per request. Nearly all requests are plain: they have
-a body of known length and no special headers. When any other request arrives (a watch, chunks, an upgrade, a large
-body, unusual syntax), the connection moves permanently to aiohttp, together with all unanswered data.
+Nearly all requests are plain: they have a body of known length and no special headers. When any other request arrives
+(a watch, chunks, an upgrade, a large body, unusual syntax), the connection moves permanently to aiohttp, together with
+all unanswered data.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ _LENGTH = re.compile(r"[0-9]{1,10}")
 class Connection(asyncio.BufferedProtocol):
     """The asyncio protocol of one connection, until the connection receives a request that is not plain.
 
-    `answer` returns the response, or None if it cannot answer a request immediately. `others` creates the aiohttp
-    protocol that takes over. `connections` is the set of open plain connections.
+    `answer` returns None if it cannot answer a request immediately. `others` creates the aiohttp protocol that takes
+    over. `connections` is the set of open plain connections.
     """
 
     def __init__(
@@ -123,18 +123,13 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def abort(transport: asyncio.Transport) -> None:
-    """Close a connection immediately.
-
-    In early releases of Python 3.11, `abort` raises AttributeError if the TLS transport is already closed.
-    """
+    """Close a connection immediately. Early releases of Python 3.11 raise AttributeError if TLS is already closed."""
     with contextlib.suppress(AttributeError):
         transport.abort()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """A plain request without its body."""
-
     method: str
     path: str
     query: str

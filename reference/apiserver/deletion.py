@@ -1,7 +1,7 @@
 """Deletion: immediate, graceful, or after the last finalizer is removed. Namespaces are deleted with their contents.
 
-A graceful deletion only marks the object and sets `deletionTimestamp` to the end of the grace period. The component
-that runs the object (for a pod, the kubelet) then deletes it again with a grace period of 0.
+A graceful deletion only sets `deletionTimestamp` to the end of the grace period. The component that runs the object
+(for a pod, the kubelet) then deletes it again with a grace period of 0.
 """
 
 from dataclasses import dataclass
@@ -141,7 +141,6 @@ def _delete_namespace(registry: Registry, strategy: Strategy, current: StoredObj
 
 
 def _delete_objects(registry: Registry, definition: StoredObject, call: Write) -> Deletion:
-    """Delete all custom resources of a CustomResourceDefinition that is being deleted, and then the definition."""
     name = definition.object["metadata"]["name"]
     if (strategy := registry.strategies.get(name)) is not None:
         for each in registry.store.items(name):

@@ -1,7 +1,5 @@
-"""Discovery documents: /version, /api, /apis, and the resources of each group and version.
-
-The server does not offer aggregated discovery, which clients have tried first since Kubernetes 1.26. Clients then fall
-back to the documents in this module.
+"""Discovery documents: /version, /api, /apis, and the resources of each group and version. Clients since Kubernetes
+1.26 first request aggregated discovery, which this server lacks, and fall back to these documents.
 """
 
 from collections.abc import Iterator
@@ -22,8 +20,6 @@ _OF_PODS = (
 
 
 class Discovery:
-    """The discovery documents of a registry."""
-
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 

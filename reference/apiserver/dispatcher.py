@@ -1,7 +1,4 @@
-"""Answers each request immediately, except watches, requests to pods and kubelets, and OpenAPI documents.
-
-The dispatcher does not depend on an HTTP library: `http_frontend` (with aiohttp) and `connection` (without) call it.
-"""
+"""Answers each request immediately, except watches, requests to pods and kubelets, and OpenAPI documents."""
 
 import time
 from collections import Counter, deque
@@ -29,8 +26,6 @@ HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
 
 class Dispatcher:
-    """Checks the permissions of each request's user, and answers from the data of a registry."""
-
     def __init__(self, registry: Registry, log: deque[RequestRecord], access: AccessChecks) -> None:
         """`log` receives a record of each request."""
         self._log = log
@@ -41,7 +36,7 @@ class Dispatcher:
         self._written: Counter[str] = Counter()  # bytes by user agent
 
     def answer(self, asked: HttpRequest) -> Response | None:
-        """Return the response, which may be an error, or None if the caller must answer and log the request."""
+        """Return the response (also for an error), or None if the caller must answer and log the request."""
         if asked.streams or asked.path.startswith("/openapi/") or pod_location.parse(asked.path):
             return None
         try:

@@ -1,7 +1,4 @@
-"""Handlers for the API verbs (get, list, create and others). A handler returns the response to a routed request.
-
-Handlers never block, because the request body is complete and the registry answers immediately.
-"""
+"""Handlers for the API verbs (get, list, create and others). A handler never blocks."""
 
 import itertools
 import re
@@ -39,8 +36,6 @@ _RETURN_DELETED = frozenset({"pods", "services"})  # the other kinds answer with
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request for a resource, with its route and its response form."""
-
     http: HttpRequest
     route: Route
     answer: ResponseForm
@@ -55,8 +50,6 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response: a status code, a body in a form that the client accepts, and messages for `Warning` headers."""
-
     code: int
     body: bytes
     warnings: tuple[str, ...] = ()

@@ -1,7 +1,5 @@
-"""Forwards HTTP requests to the handlers, to pods and to kubelets, and serves watches.
-
-`connection` answers plain requests without aiohttp. All other requests go through aiohttp's low-level server, without
-its router and middlewares, because all paths of this API have the same few forms.
+"""Serves watches, and forwards other requests to the handlers, to pods and to kubelets. This module uses aiohttp's
+low-level server, without a router, because all paths of this API have the same few forms.
 """
 
 import asyncio
@@ -32,11 +30,11 @@ from reference.client import ApiError, Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _GRACE = 0.005
-"""The time in seconds that watches have to end cleanly when the server stops, before their connections are closed."""
+"""Seconds that watches have to end cleanly when the server stops, before their connections are closed."""
 
 
 class HttpFrontend:
-    """Serves HTTP for one API server in an event loop until `close`. `log` receives a record of each request."""
+    """Serves HTTP for one API server until `close`. `log` receives a record of each request."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request with its complete body. Look up headers in lower case. `raw_query` is the query as it was sent."""
+    """A request with its complete body. Header names are in lower case. `raw_query` is the query as it was sent."""
 
     method: str
     path: str
@@ -34,10 +34,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """The log entry of one request. `query` is the query string as the client sent it.
-
-    `at` is the time of the entry, from `time.monotonic`. `code` is 0 if the entry was written before the response.
-    """
+    """`at` is a `time.monotonic` value. `code` is 0 if the record was written before the response."""
 
     method: str
     path: str

@@ -1,9 +1,8 @@
 """A TCP port that can stop listening and start again, and stays reserved while it does not listen.
 
-A test stops a server, so that it refuses connections, and later starts it again at the same address. If the socket were
-closed, another program could take the port, and opening the port again in another network namespace would need
-privileges. So the socket stays open. On Linux, `shutdown(SHUT_RD)` makes it stop listening and resets connections that
-wait to be accepted. The socket can then listen again.
+If the socket were closed, another program could take the port, and opening the port again in another network namespace
+would need privileges. So the socket stays open. On Linux, `shutdown(SHUT_RD)` makes it stop listening and resets
+connections that wait to be accepted. The socket can then listen again.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ class _Listener(socket.socket):
 
 
 class ListeningPort:
-    """The port of one bound TCP socket. The object owns the socket and must be used in one event loop only."""
+    """The port of a bound TCP socket, which the object owns. Use it in one event loop only."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -55,7 +54,6 @@ class ListeningPort:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that it can be bound twice
 
     async def listen(self, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext) -> None:
-        """Accept connections. `protocol` is called for each connection."""
         loop = asyncio.get_running_loop()
         listener = _Listener(self._socket, self._accepted)  # a copy, because the loop closes the listening socket
         server = await loop.create_server(protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
@@ -79,11 +77,10 @@ class ListeningPort:
                 raise
 
     async def hang_up(self) -> None:
-        """Close all accepted connections, in any state, and wait until their sockets are closed."""
         await hang_up(self._accepted)
 
     def close(self) -> None:
-        """Close the socket and free the port. Call `stop_listening` first."""
+        """Free the port. Call `stop_listening` first."""
         self._socket.close()
 
 

@@ -83,13 +83,11 @@ def shown(path: FieldPath) -> str:
 
 
 def item_key(item: Object, rule: ListRule) -> str:
-    """Return the path element of a keyed list item."""
     defaults = dict(rule.defaults)
     return "k:" + orjson.dumps({key: item.get(key, defaults.get(key)) for key in rule.map_keys}).decode()
 
 
 def value_key(value: Any) -> str:
-    """Return the path element of a set item."""
     return "v:" + orjson.dumps(value).decode()
 
 
@@ -193,7 +191,6 @@ def write(owners: Iterable[FieldOwner]) -> list[Object]:
 
 
 def before_first_apply(live: Object, rules: ListRules) -> FieldOwner:
-    """Return the entry that owns all fields of an object before its first server-side apply."""
     return new_owner("before-first-apply", "Update", "", flatten(live, rules), live)
 
 

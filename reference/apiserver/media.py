@@ -1,4 +1,4 @@
-"""The media types that a client accepts and sends.
+"""The media types of requests and responses.
 
 Responses are JSON: objects, Tables (for kubectl) or metadata only. Clients that prefer protobuf also accept JSON
 (`application/vnd.kubernetes.protobuf, */*`), so they receive JSON. Request bodies may be protobuf.
@@ -36,11 +36,10 @@ _FORMS: dict[str, Form] = {
 
 @dataclass(frozen=True, slots=True)
 class ResponseForm:
-    """The form of a response: an object (or list), a Table, or metadata only."""
+    """The form of a response. `meta_version` is the version of `meta.k8s.io`, for Tables and metadata."""
 
     form: Form = "object"
     meta_version: str = "v1"
-    """The version of `meta.k8s.io`, for Tables and metadata."""
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,5 @@
-"""The rules for merging lists inside objects: by a key, as a set, or not at all.
-
-In Kubernetes these rules are tags of the Go types (`patchMergeKey`, `listMapKey`). Strategic merge patches, server-side
-apply and the OpenAPI documents use the table in this module. Lists without a rule are replaced.
+"""The rules for merging lists inside objects: by a key, as a set, or not at all. Lists without a rule are replaced. In
+Kubernetes these rules are tags of the Go types (`patchMergeKey`, `listMapKey`).
 """
 
 from collections.abc import Mapping
@@ -24,7 +22,6 @@ class ListRule:
     """Default values of map keys that a client may omit."""
 
     atomic: bool = False
-    """True for an object that a server-side apply replaces as a whole."""
 
 
 ListRules = Mapping[tuple[str, ...], ListRule]

@@ -1,8 +1,7 @@
 """OpenAPI documents of all served kinds. kubectl uses them to validate manifests and explain fields.
 
 Fields, types and descriptions are read from the models of the `kubernetes` package, which are generated from
-Kubernetes' OpenAPI document. Merge keys come from `merge_rules`. The models are imported on the first request, because
-the import takes about half a second.
+Kubernetes' OpenAPI document. Their import takes half a second, so it waits for the first request.
 """
 
 import re
@@ -61,9 +60,8 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
 
 
 def document(registry: Registry, path: str) -> bytes:
-    """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. The first call takes about half a second.
-
-    The v2 document contains only definitions, and is not served as protobuf. Only kubectl before 1.27 reads it.
+    """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Only kubectl before 1.27 reads v2. The v2
+    document contains only definitions, and is not served as protobuf.
     """
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
@@ -170,8 +168,8 @@ def _media_of(operation: Operation) -> tuple[str, ...]:
 class _Models:
     """Definitions from the models of the `kubernetes` package, for served kinds and all types that they refer to.
 
-    The package describes a newer release than the served one. This class adds fields that only older releases have, and
-    drops fields that the served release lacks.
+    The package describes one release. This class adds fields that only older releases have, and drops fields that the
+    served release lacks.
     """
 
     def __init__(self, served: tuple[ServedKind, ...], release: Release, *, complete: bool = True) -> None:

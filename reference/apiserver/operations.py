@@ -1,7 +1,4 @@
-"""The operations of the server: paths, methods, parameters and bodies.
-
-The OpenAPI documents list these operations. A test compares them with the responses of the server.
-"""
+"""The operations of the server: paths, methods, parameters and bodies. The OpenAPI documents list them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -44,8 +41,6 @@ _POD_METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 
 @dataclass(frozen=True, slots=True)
 class ServedKind:
-    """A kind as served in one of its API groups and versions."""
-
     resource: Resource
     group: str
     version: str
@@ -73,7 +68,6 @@ class Operation:
     body: Body = ""
     code: int = 200
     returns_object: bool = False
-    """True if the response is an object of the kind `of`."""
 
     of: ServedKind | None = None
     """The kind that the operation is for; None for an operation of the server itself."""
@@ -88,7 +82,6 @@ def type_of(parameter: str) -> str:
 
 
 def of_resource(of: ServedKind) -> Iterator[Operation]:
-    """Yield the operations of a kind."""
     yield from (replace(each, of=of) for each in _of_resource(of.resource, f"/{of.prefix}", scales=of.scales))
 
 

@@ -1,7 +1,4 @@
-"""The patch types of Kubernetes: functions that take an object and a patch, and return the patched object.
-
-This module implements JSON patch (RFC 6902) and JSON merge patch (RFC 7386). See also `strategic_merge` and `apply`.
-"""
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), and the choice between all patch types of Kubernetes."""
 
 from typing import Any
 

@@ -2,7 +2,7 @@
 
 A freed address is not reused while the pool has unreserved addresses that were never used. Rules, conntrack entries and
 caches may still map the freed address to its old Service. If a new Service got the address, a test of the new Service
-could reach the old one and still pass. The strategy of a kind decides which addresses and ports an object needs.
+could reach the old one and still pass.
 """
 
 import ipaddress
@@ -135,7 +135,6 @@ class Pools:
         return ledger
 
     def release(self, strategy: Strategy, old: Object) -> None:
-        """Free all addresses and ports of a removed object."""
         Reservation(self, _held(strategy, old)).commit()
 
 

@@ -1,8 +1,7 @@
 """Decoder for objects that clients send as protobuf. Go clients such as kubectl have preferred protobuf since 1.32.
 
-Responses are JSON, which these clients also read. A client sends four magic bytes and then a message `Unknown`: field 1
-contains the kind, and field 2 contains the object. `wire.json` describes the fields;
-`tests/reference/apiserver/wire_table.py` generates it.
+A client sends four magic bytes and then a message `Unknown`: field 1 contains the kind, and field 2 contains the
+object. `tests/reference/apiserver/wire_table.py` generates `wire.json`, which describes the fields.
 """
 
 import base64

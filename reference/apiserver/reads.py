@@ -1,7 +1,7 @@
 """Answers list requests: with selectors, in pages with continue tokens, and at older revisions.
 
 A continue token contains the revision of the first page and the key of the last object sent, so the server keeps no
-state. All pages show the objects of that revision. If the store has forgotten it, the server answers 410 Expired.
+state. If the store has forgotten the revision, the server answers 410 Expired.
 """
 
 import base64

@@ -1,6 +1,5 @@
-"""The registry: the store, the strategy of each kind and the pools of one API server.
-
-Code that reads and then writes must hold `store.lock` during both operations. Writes are short, so one lock suffices.
+"""The registry: the store, the strategy of each kind and the pools of one API server. Code that reads and then writes
+must hold `store.lock` during both operations.
 """
 
 from collections.abc import Iterable

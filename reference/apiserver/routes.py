@@ -22,8 +22,6 @@ class Route(ObjectRef):
 
 
 class Routes:
-    """Finds the routes of paths, also for kinds that are added to the registry later."""
-
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._known: object = None

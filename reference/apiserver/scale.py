@@ -15,7 +15,6 @@ _INT32 = 1 << 31
 
 
 def read(stored: StoredObject, scale: Scale) -> Object:
-    """Return the Scale of an object."""
     obj = stored.object
     found: Object = {
         "kind": "Scale",

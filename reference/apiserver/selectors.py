@@ -1,7 +1,5 @@
-"""Label and field selectors, parsed into predicates for one object.
-
-A selector is parsed only once, into functions, because it is matched against every object and event. Syntax and the
-meaning of absent keys are the same as in apimachinery's packages `labels` and `fields`.
+"""Label and field selectors, parsed once into predicates for one object. Syntax and the meaning of absent keys are the
+same as in apimachinery's packages `labels` and `fields`.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The API server over HTTPS, for clients in other processes: kubectl, client libraries, real proxies.
 
-The server listens on a loopback address, and on sockets that a caller created elsewhere, for example in a network
-namespace. It has its own thread and event loop. Writes in other threads do not wait for watches.
+The server has its own thread and event loop. It listens on a loopback address, and on sockets that a caller created
+elsewhere, for example in a network namespace.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""The Status objects of responses.
-
-Programs use `reason` and `code`, and people read `message`. All three are the same as in kube-apiserver.
-"""
+"""The Status objects of responses, with the same `reason`, `code` and `message` as in kube-apiserver."""
 
 from collections.abc import Sequence
 

@@ -1,12 +1,10 @@
 """The stored objects, one revision counter, and the recent changes of every resource.
 
-Stored objects are shared and immutable, and a write stores a new dict. So readers need no copies, a watch event is only
-a reference, and an object is encoded at most once for all watchers.
+Stored objects are shared and immutable, so readers need no copies, a watch event is only a reference, and an object is
+encoded at most once for all watchers.
 
 Each resource has a bounded list of changes. Watches resume from this list. Reading it backwards reconstructs older
 revisions for lists with continue tokens. Requests for a revision that is older than the list receive 410 Expired.
-
-Clients may write any amount of data, so the size of all objects and of each list of changes is limited.
 
 Objects outlive the server. The next server's release may lack some fields. These fields stay stored, separately from
 the served object, until that server writes the object.

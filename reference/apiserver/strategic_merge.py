@@ -1,8 +1,7 @@
-"""Strategic merge patch: a merge patch that treats some lists as maps or sets.
+"""Strategic merge patch (apimachinery's strategicpatch package): a merge patch that treats some lists as maps or sets.
 
-kubectl sends such patches for `patch` and `apply`. In addition to values, a patch may contain directives: `$patch:
-replace|delete|merge`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD` and `$retainKeys` (apimachinery's
-strategicpatch package).
+In addition to values, a patch may contain directives: `$patch: replace|delete|merge`, `$setElementOrder/FIELD`,
+`$deleteFromPrimitiveList/FIELD` and `$retainKeys`.
 """
 
 from typing import Any

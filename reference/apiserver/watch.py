@@ -1,8 +1,7 @@
 """Watches over HTTP: sends each change in the store to clients, as a line of JSON that contains one watch event.
 
 A write only queues its change, so its cost does not depend on the number of clients. The server's thread takes the
-whole queue, creates each line once, and sends it to all clients that selected the object. A burst of changes is sent as
-one write.
+whole queue, creates each line once, and sends it to all clients that selected the object.
 
 Unread lines wait in the small buffer of the client's connection. A client whose buffer is full gets no more lines from
 the queue. When it reads again, it catches up from the changes that the store remembers, as if it had started a new
@@ -31,14 +30,12 @@ MAX_WAITING_BYTES_OF_ALL = 64 * 1024 * 1024
 """The maximum number of unread bytes of all clients together."""
 
 MAX_WATCHES = 2000
-"""The maximum number of watches of a server."""
 
 CHUNK = 64 * 1024
 """The approximate number of bytes per write to a client that catches up. Writing single lines would be slow."""
 
 PAUSE = 0.002
-"""Seconds between deliveries. A write after a pause is delivered immediately. In a burst, all writes within
-this time are delivered together, because each delivery costs a TLS record and a system call for every watcher."""
+"""Seconds between deliveries, because each delivery costs a TLS record and a system call for every watcher."""
 
 _PREFIX = {
     each: b'{"type":"%s","object":' % each.encode() for each in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -56,10 +53,8 @@ class WatchQuery:
 
 
 class Watcher:
-    """One client's watch: its selection and its connection. Only the server's thread uses it.
-
-    Lines are written directly to the transport, as chunks of HTTP/1.1. A task and a buffer for each client would cost
-    more than the rest of the delivery.
+    """One client's watch: its selection and its connection. Only the server's thread uses it. Lines are written
+    directly to the transport, as chunks of HTTP/1.1, because a task for each client would cost more.
     """
 
     def __init__(self, selection: Selection, renderer: Renderer, since: int, transport: asyncio.Transport) -> None:
@@ -192,10 +187,8 @@ class WatchHub:
                 self.count(watcher)
 
     def missed(self, watcher: Watcher) -> bytes | None:
-        """Return the next lines for a watcher that is behind, or None if it has caught up.
-
-        The lines come from the store, so slow clients need no queues. Raises `ApiError` (410) if the store no longer
-        remembers the changes.
+        """Return the next lines for a watcher that is behind, or None if it has caught up. The lines come from the
+        store, so slow clients need no queues. Raises `ApiError` (410) if the store has forgotten the changes.
         """
         lines, resource = bytearray(), watcher.renderer.route.resource
         with self._store.lock:
@@ -226,7 +219,6 @@ class WatchHub:
         return bytes(lines) if changes else None
 
     def end_all(self) -> None:
-        """End every watch; clients may start new watches."""
         for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.end()
@@ -269,7 +261,6 @@ def line(type_: str, json: bytes) -> bytes:
 
 
 def error_line(error: ApiError) -> bytes:
-    """Return the ERROR event that ends a watch."""
     return line("ERROR", orjson.dumps(error.status))
 
 

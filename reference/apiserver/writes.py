@@ -1,9 +1,5 @@
-"""Creates and updates objects and their status, in the same order of steps as Kubernetes.
-
-    decode → identity → default → prepare → validate → allocate → store
-
-Strategies contain the rules of each kind. This module handles the common parts: names, uids, resourceVersions,
-generation, dry runs, and updates without a change, which are not written.
+"""Creates and updates objects and their status, in the same order of steps as Kubernetes: decode, check the identity,
+default, prepare, validate, allocate and store. An update without a change is not written.
 """
 
 import secrets
@@ -64,9 +60,8 @@ def create(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> S
 
 
 def update(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> StoredObject:
-    """Replace an object. For the subresource `status`, replace only the status and the metadata that the kind allows.
-
-    The caller must not change `obj` later. Raises `ApiError`: 400, 404, 409, 413, 422, 500.
+    """Replace an object, or for the subresource `status` only the status and the metadata that the kind allows. The
+    caller must not change `obj` later. Raises `ApiError`: 400, 404, 409, 413, 422, 500.
     """
     strategy, features = registry.strategy(target.resource).rules(target.view), registry.features
     of_status = target.subresource == "status" and strategy.resource.has_status

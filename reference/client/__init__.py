@@ -1,7 +1,4 @@
-"""The protocol that components use to access the API server, and two clients that implement it.
-
-`reconnecting_client` uses an API server in this process. `remote` connects to another process over HTTPS.
-"""
+"""The `Client` protocol for access to the API server, a client that survives server restarts, and one over HTTPS."""
 
 from reference.client.client import ApiError, Client, Event, Key, Object, Subscription, delete_if_there, key_of
 

@@ -1,7 +1,5 @@
-"""A Python protocol with the API server operations that components need.
-
-The in-memory API server is a `Client` without HTTP, so a watch event costs only a queue operation. Objects are
-Kubernetes JSON as plain dicts. All readers share these dicts, so copy an object before you change it.
+"""A Python protocol with the API server operations that components need. Objects are Kubernetes JSON as plain dicts.
+All readers share these dicts, so copy an object before you change it.
 """
 
 from collections.abc import Callable, Collection
@@ -32,7 +30,6 @@ class ApiError(Exception):
 
     @property
     def code(self) -> int:
-        """The HTTP status code, for example 404 or 409."""
         return int(self.status.get("code", 500))
 
     @property
@@ -79,7 +76,6 @@ def key_of(obj: Object) -> Key:
 
 
 def delete_if_there(client: Client, resource: str, key: Key) -> None:
-    """Delete an object, if it exists. Raises `ApiError`."""
     try:
         client.delete(resource, *key)
     except ApiError as error:

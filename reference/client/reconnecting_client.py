@@ -1,8 +1,7 @@
 """A client that survives restarts of its API server and catches up with changes that it missed.
 
-A component keeps its client when the API server restarts. While the client has no server, every read and write fails
-as if the connection were refused. After the client is connected again, each subscription receives the differences since
-its last event, like a Kubernetes controller that lists objects again after its watch failed.
+While the client has no server, every read and write fails as if the connection were refused. After the client is
+connected again, each subscription receives the differences since its last event.
 """
 
 import threading

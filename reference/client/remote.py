@@ -1,8 +1,7 @@
 """A `Client` for an API server in another process. All components in this process share its HTTPS connections.
 
-All proxies share one watch connection for each resource, because all nodes of an embedded cluster watch the same
-objects. When a watch ends, the client continues it from the last revision. If the API server rejects the watch, for
-example because the revision is too old, the client lists all objects again, and subscribers receive the differences.
+All subscriptions share one watch connection for each resource. If the API server rejects a watch, for example because
+the revision is too old, the client lists all objects again, and subscribers receive the differences.
 """
 
 import base64
@@ -140,7 +139,6 @@ class RemoteClient:
             self._send_if_complete()
 
     def watched(self, reflector: "_Reflector", event: EventType, obj: Object) -> None:
-        """Store one changed object, and send the change to the subscribers."""
         with self._lock:
             if event == "DELETED":
                 reflector.known.pop(key_of(obj), None)

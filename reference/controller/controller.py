@@ -1,7 +1,5 @@
-"""The base class of controllers.
-
-Events go into an unbounded queue, so a writer never waits for a controller. If an object changes five times in a
-burst, the controller syncs it once.
+"""The base class of controllers. Events go into an unbounded queue, so a writer never waits for a controller. If an
+object changes five times in a burst, the controller syncs it once.
 """
 
 import logging

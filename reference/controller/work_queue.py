@@ -1,6 +1,5 @@
-"""The queue of keys that a controller has to process.
-
-Callers pass the current time. Only the controller's thread changes a queue, but any thread may read `is_idle`.
+"""The queue of keys that a controller has to process. Callers pass the current time. Only the controller's thread
+changes a queue, but any thread may read `is_idle`.
 """
 
 import heapq
@@ -36,7 +35,6 @@ class WorkQueue:
         return not self._unfinished
 
     def add(self, key: Key) -> None:
-        """Queue `key` for processing now."""
         self._unfinished.add(key)
         self._due.pop(key, None)
         self._ready[key] = None
@@ -69,7 +67,6 @@ class WorkQueue:
         return self._later[0][0] if self._later else None
 
     def done(self, key: Key) -> None:
-        """Record that the work on `key` succeeded."""
         self._failures.pop(key, None)
         if key not in self._ready and key not in self._due:
             self._unfinished.discard(key)

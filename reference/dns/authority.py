@@ -55,7 +55,6 @@ class ZoneAuthority:
         self._find = find
 
     def apply(self, event: Event) -> None:
-        """Apply a change to a cluster object. All later answers reflect the change."""
         self._index.apply(event)
 
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
@@ -127,7 +126,7 @@ class ZoneAuthority:
         return [each for name, ips in hosts for each in messages.addresses(name, self._ttl, ips)]
 
     def _soa(self) -> dns.rrset.RRset:
-        """Return the SOA record. Its last field is the TTL of negative answers (RFC 2308, 5)."""
+        """The last field of the SOA record is the TTL of negative answers (RFC 2308, 5)."""
         server, mailbox = dns.name.from_text("ns.dns", self._zone), dns.name.from_text("hostmaster", self._zone)
         numbers: Sequence[int] = (1, 7200, 1800, 86400, self._ttl)
         return dns.rrset.from_rdata(self._zone, self._ttl, rdata(dns.rdtypes.ANY.SOA.SOA, server, mailbox, *numbers))

@@ -1,15 +1,8 @@
-"""Parses names in the cluster's DNS zone, and finds the records for a name. All functions are pure.
-
-A name refers to a Service, a port of a Service, or an endpoint of a Service, whether or not the Service exists:
-
-    web.shop.svc                  a Service, or all endpoints of a headless one
-    _http._tcp.web.shop.svc       one port of the Service
-    a1.web.shop.svc               one endpoint of a headless Service. `a1` is its hostname, or its address with dashes
+"""Parses names in the cluster's DNS zone, and finds the records for a name (Kubernetes, DNS-Based Service Discovery,
+version 1.1.0). All functions are pure.
 
 Records depend on the client in only one case: for a headless Service, its topology keys and the client's node select
 the endpoints (KEP-536, DNS server changes). The name of a single endpoint has the same records for every client.
-
-Source: Kubernetes, DNS-Based Service Discovery, version 1.1.0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,14 +36,18 @@ class ParentName:
 
 @dataclass(frozen=True, slots=True)
 class ServiceName:
-    """The name of a Service."""
+    """The name of a Service, for example `web.shop.svc`."""
 
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class PortName:
-    """The name of a port of a Service, or of all ports of a protocol if `port` is ""."""
+    """The name of a port (`_http._tcp.web.shop.svc`), or of all ports of a protocol if `port` is "".580 = Return the
+    endpoints of one IP family that a client on a node with the labels `client` may use.
+
+    If the client's node is unknown (None) or the Service has no topology keys, return all endpoints.
+    """
 
     key: Key
     port: str
@@ -59,7 +56,7 @@ class PortName:
 
 @dataclass(frozen=True, slots=True)
 class EndpointName:
-    """The name of one endpoint of a headless Service."""
+    """The name `a1.web.shop.svc` of a headless Service's endpoint. `a1` is its hostname, or its address with dashes."""
 
     key: Key
     hostname: str

@@ -1,7 +1,4 @@
-"""The DNS server: one thread that processes watch events, and answers queries between the events, without locks.
-
-After `synced` has returned True, every answer reflects all events that were delivered before the call.
-"""
+"""The DNS server: one thread that processes watch events, and answers queries between the events, without locks."""
 
 import asyncio
 import logging
@@ -31,10 +28,8 @@ _LENGTH = struct.Struct("!H")
 
 
 class DnsServer:
-    """Answers queries for the DNS zone of a cluster, on sockets in any network namespace.
-
-    Source: KEP-536, DNS server changes. Names and records follow Kubernetes' DNS-Based Service Discovery. Call `start`
-    once and then `stop`, from the same thread. Any thread may call `listen` and `synced`.
+    """Answers queries for the DNS zone of a cluster, on sockets in any network namespace (KEP-536, DNS server changes).
+    Call `start` once and then `stop`, from the same thread. Any thread may call `listen` and `synced`.
     """
 
     def __init__(
@@ -91,7 +86,6 @@ class DnsServer:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """The thread, which runs from `start` to `stop`."""
         return (self._thread,)
 
     def synced(self) -> bool:

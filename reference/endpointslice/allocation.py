@@ -2,12 +2,12 @@
 
 The overload of a zone is the percentage by which its share of the CPU exceeds its share of the endpoints. Released
 Kubernetes has one threshold: the overload of a zone may reach 20 %. The KEP has two thresholds: hints are added only
-below 20 %, and are removed at 30 %. The gap between them prevents frequent changes for a Service near the limit.
+below 20 %, and are removed at 30 %.
 
 All numbers are integers, even with `--follow released`. kube-controller-manager uses floating point, so it sometimes
 refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the CPU, they
-should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in such
-cases, and no requirement for releases depends on them. `floating_point_refuses` detects them, for explanations.
+should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. No requirement for releases
+depends on such cases. `floating_point_refuses` detects them, for explanations.
 """
 
 import math
@@ -63,7 +63,6 @@ class Allocation:
 
 
 def rules(features: Features) -> HintRules:
-    """Return the rules of a controller with these `features`."""
     ready_only = features.at_least(23)
     if features.follows == "released":
         only = Threshold(20, may_be_reached=True)

@@ -2,8 +2,7 @@
 
 Source: KEP-4444, Status Reporting, which proposes these conditions as a later addition. No release has them. `Accepted`
 means that the value is known. `Programmed` means that the stored slices contain the hints for the value. `Honored`
-means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, whose types have a
-domain prefix, stay unchanged.
+means that the proxies of all nodes have these hints in the kernel.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -25,8 +24,6 @@ _MOST_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition, without lastTransitionTime and observedGeneration."""
-
     type: str
     status: Literal["True", "False", "Unknown"]
     reason: str
@@ -37,7 +34,7 @@ def accepted(by_field: Mechanism) -> Condition:
     """Return the condition Accepted: whether the value of `trafficDistribution` is known.
 
     `by_field` is the result of `mechanism_of_field`, because the KEP sets Accepted to True for each value that the
-    controller recognizes. If an annotation decides, Programmed is False.
+    controller recognizes, even if an annotation decides.
     """
     if isinstance(by_field, NoHints):
         return Condition(ACCEPTED, "False", "Unsupported", by_field.reason)

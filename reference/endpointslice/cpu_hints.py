@@ -1,9 +1,9 @@
 """Sets hints in proportion to the CPU of zones, for all endpoints of one address family (topology annotation).
 
 Each zone receives its share of the endpoints, starting with the endpoints in the zone. Slices with valid hints stay
-unchanged, unless they are written for another reason. All other slices receive new allocations, in the order of slices
-and endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are the same as in
-released Kubernetes. With the KEP's rules, a last step gives each zone its minimum (`allocation.HintRules.evens_out`).
+unchanged, unless they are written for another reason. Source: KEP-2433, EndpointSlice Controller. The steps are the
+same as in released Kubernetes. With the KEP's rules, a last step gives each zone its minimum
+(`allocation.HintRules.evens_out`).
 """
 
 import heapq
@@ -134,9 +134,8 @@ def _stands(draft: SliceDraft, allocation: Allocation, counts: Counter[str], rul
 
 
 def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
-    """Return the number of endpoints that each zone gives to other zones and receives from other zones.
-
-    Each move is from the zone with the largest surplus to the zone with the largest deficit.
+    """Return the number of endpoints that each zone gives to other zones and receives from other zones. Each move is
+    from the zone with the largest surplus to the zone with the largest deficit.
     """
     unit = allocation.unit
     over = {zone: counts[zone] * unit - portion.desired for zone, portion in allocation.portions.items()}

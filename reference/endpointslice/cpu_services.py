@@ -19,8 +19,6 @@ _ENABLED = "Enabled"
 
 
 class EventContent(NamedTuple):
-    """The content of an Event about a Service."""
-
     kind: Literal["Normal", "Warning"]
     reason: str
     message: str
@@ -33,17 +31,12 @@ class _Service:
 
 
 class CpuServices:
-    """Records the last sync of each Service with the topology annotation."""
-
     def __init__(self, rules: HintRules) -> None:
         self._rules = rules
         self._services: dict[Key, _Service] = {}
 
     def note(self, key: Key, plan: SlicePlan, *, first_look: bool) -> list[EventContent]:
-        """Record the outcome of a sync. Return the Events to write.
-
-        Hints that existed before the first sync of this controller cause no Event.
-        """
+        """Record a sync and return its Events. Hints from before the first sync of this controller cause no Event."""
         outcomes = {
             family: each.outcome for family, each in plan.families.items() if isinstance(each.outcome, CpuOutcome)
         }

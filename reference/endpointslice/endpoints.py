@@ -1,6 +1,5 @@
-"""Computes the endpoints that the slices of a Service should contain in one address family, grouped by ports.
-
-Endpoints are EndpointSlice JSON without hints. `packing` distributes them over slices, and `hints` sets their hints.
+"""The endpoints that the slices of a Service should contain in one address family, grouped by ports. Endpoints are
+EndpointSlice JSON without hints. `packing` distributes them over slices, and `hints` sets their hints.
 """
 
 import ipaddress
@@ -197,8 +196,6 @@ class PortGroup:
 
 @dataclass(slots=True)
 class DesiredEndpoints:
-    """The endpoints that the slices of one Service should contain in one address family."""
-
     groups: dict[PortKey, PortGroup] = field(default_factory=dict)
     missing_nodes: list[ExcludedPod] = field(default_factory=list)
 

@@ -1,8 +1,8 @@
 """Selects the mechanism that determines the topology hints of a Service, and sets the hints.
 
-There are four cases: the annotation of KEP-2433 (hints in proportion to the CPU of zones), `trafficDistribution` of
-KEP-4444 and KEP-3015 (each endpoint is hinted for its own zone and node), a plug-in that the field selects, or no
-mechanism. The annotation takes precedence over the field.
+The mechanisms are the annotation of KEP-2433 (hints in proportion to the CPU of zones), `trafficDistribution` of
+KEP-4444 and KEP-3015 (each endpoint is hinted for its own zone and node), and a plug-in that the field selects. The
+annotation takes precedence over the field.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -67,9 +67,8 @@ Hinter = Callable[[Sequence[SliceDraft], Sequence[Object]], Outcome]
 
 
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
-    """Return the mechanism that determines the hints of `service` in a controller with `features`.
-
-    `heuristics` contains the values of trafficDistribution that select plug-ins. Values without a domain are ignored.
+    """Return the mechanism that determines the hints of `service` in a controller with `features`. `heuristics`
+    contains the values of trafficDistribution that select plug-ins. Values without a domain are ignored.
     """
     annotation, requested = topology_annotation(service, features)
     if requested in {"Auto", "auto"}:

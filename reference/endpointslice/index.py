@@ -1,11 +1,8 @@
 """The cluster state that the controller has received, with indexes that map each event to the affected Services.
 
-A pod change must not iterate over all Services, and a sync must not iterate over all pods. So selectors and pods are
-indexed by label, and each event updates the pods of the affected Services. Objects come from the client and are
-immutable. An index has no locks, and only one thread may use it.
-
-Slices that this controller writes are recorded before their events arrive. So a sync never creates a slice twice, and
-only changes by other clients cause a sync.
+Objects come from the client and are immutable. An index has no locks, and only one thread may use it. Slices that this
+controller writes are recorded before their events arrive. So a sync never creates a slice twice, and only changes by
+other clients cause a sync.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,8 +20,6 @@ Member = TypeVar("Member")
 
 
 class SliceIndex:
-    """Managed slices by Service, namespace and name."""
-
     def __init__(self) -> None:
         self._slices: dict[Key, Object] = {}
         self._by_service: dict[Key, dict[str, Object]] = {}
@@ -45,7 +40,6 @@ class SliceIndex:
         self._by_service.setdefault(_service(endpoint_slice), {})[key[1]] = endpoint_slice
 
     def deleted(self, endpoint_slice: Object) -> None:
-        """Record that this controller has deleted a slice."""
         self._deleted.add(endpoint_slice["metadata"]["uid"])
         self._drop(key_of(endpoint_slice))
 
@@ -87,10 +81,7 @@ class SliceIndex:
 
 
 class ClusterIndex:
-    """Services, pods, nodes and managed slices, with the links between them.
-
-    `zones` contains the total CPU of each zone; `features` determines which nodes are included.
-    """
+    """Services, pods, nodes and managed slices. `features` determines which nodes are included in `zones`."""
 
     def __init__(self, features: Features | None = None) -> None:
         self.services: dict[Key, Object] = {}
@@ -118,7 +109,6 @@ class ClusterIndex:
         return self._take[event.resource](key_of(event.object), None if event.type == "DELETED" else event.object)
 
     def keys(self) -> Collection[Key]:
-        """Return all existing Services, and all Services to which managed slices belong."""
         return {*self.services, *self.slices.services()}
 
     def pods_of(self, service: Key) -> Iterable[Object]:
@@ -211,7 +201,6 @@ def _selector(service: Object | None) -> Mapping[str, str]:
 
 
 def _relevant_parts(service: Object) -> tuple[object, ...]:
-    """Return the parts of a Service that slices depend on."""
     metadata = service["metadata"]
     parts = ("uid", "deletionTimestamp", "labels", "annotations")
     return service["spec"], *(metadata.get(part) for part in parts)

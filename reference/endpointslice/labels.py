@@ -1,7 +1,4 @@
-"""The labels and annotations of EndpointSlices, Services and Nodes that the controller uses.
-
-Source: `k8s.io/api/discovery/v1` and `k8s.io/api/core/v1`.
-"""
+"""Labels and annotations (`k8s.io/api/discovery/v1`, `k8s.io/api/core/v1`) that the controller reads or writes."""
 
 from reference.client import Object
 
@@ -35,7 +32,6 @@ def is_headless(service: Object) -> bool:
 
 
 def is_managed(endpoint_slice: Object) -> bool:
-    """Return whether this controller manages the slice."""
     labels = endpoint_slice["metadata"].get("labels") or {}
     return bool(labels.get(MANAGED_BY) == CONTROLLER)
 
@@ -46,5 +42,4 @@ def service_name(endpoint_slice: Object) -> str:
 
 
 def node_zone(node: Object) -> str:
-    """Return the zone of a Node, or "" if it has no zone."""
     return str((node["metadata"].get("labels") or {}).get(ZONE, ""))

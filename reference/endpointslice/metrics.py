@@ -1,7 +1,6 @@
 """The controller's metrics, with the names and labels that kube-controller-manager uses in the same release.
 
-With `--follow kep`, changed slices also have the label `approach` (KEP-2433, Observability). Values are plain
-attributes, converted to samples on collection, so a sync spends little time on metrics. Sources:
+With `--follow kep`, changed slices also have the label `approach` (KEP-2433, Observability). Sources:
 `endpoint_slice_controller_*` of kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
 """
 
@@ -84,7 +83,6 @@ class Metrics(Collector):
         self._distribute(key, "")
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics of this Kubernetes release."""
         for name, histogram in (("added", self._added), ("removed", self._removed)):
             text = f"Number of endpoints {name} on each Service sync"
             yield _histograms(f"endpoints_{name}_per_sync", text, {(): histogram})

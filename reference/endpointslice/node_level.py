@@ -71,8 +71,6 @@ class NodeLevel:
 
 
 class NodeHints:
-    """Sets node hints for one Service in one sync."""
-
     def __init__(
         self,
         service: Object,

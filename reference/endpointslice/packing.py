@@ -1,8 +1,7 @@
-"""Distributes endpoints over slices with as few writes as possible.
+"""Distributes endpoints over slices with as few writes as possible, because each write is sent to every node.
 
-Each write to a slice is sent to every node of the cluster, so a slice is rewritten only if its content changes. New
-endpoints are added first to slices that must be rewritten for other reasons, then to a single slice with space for all
-the remaining endpoints, and last to new slices. Slices are never rebalanced.
+New endpoints are added first to slices that must be rewritten for other reasons, then to a single slice with space for
+all the remaining endpoints, and last to new slices. Slices are never rebalanced.
 """
 
 from collections.abc import Mapping, Sequence

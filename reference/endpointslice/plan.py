@@ -1,7 +1,5 @@
-"""Plans one sync: which slices to create, update and delete, and why.
-
-A plan is a pure function of the Service, its pods, the nodes and the existing slices. So parametrized tests can cover
-all decisions of the controller. After a plan is applied, the next plan must be empty.
+"""Plans one sync: which slices to create, update and delete, and why. A plan is a pure function of the Service, its
+pods, the nodes and the existing slices. After a plan is applied, the next plan must be empty.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,9 +30,7 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
-    """The plan for one address family.
-
-    `slices` contains the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of
+    """`slices` contains the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of
     slices. `outcome` is the result of the `Hinter`.
     """
 

@@ -1,8 +1,8 @@
 """Sets the hints of a plug-in heuristic: prepares the heuristic's input and validates its result.
 
-A faulty plug-in affects only hints. If the plug-in fails or its result is invalid, the slices of the address family are
-correct but have no hints, and the sync reports the plug-in and the error. Hints that the API server would refuse count
-as invalid, because the API server would refuse the whole slice (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
+If the plug-in fails or its result is invalid, the slices of the address family have no hints, and the sync reports the
+error. Hints that the API server would refuse count as invalid, because the API server would refuse the whole slice
+(`k8s.io/kubernetes/pkg/apis/discovery/validation`).
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Writes Events about Services.
-
-Reasons and messages are the same as in Kubernetes' controller, so that existing alerts also work with this controller.
-"""
+"""Writes Events about Services. Reasons and messages are those of Kubernetes' controller, so alerts work with both."""
 
 import logging
 import time

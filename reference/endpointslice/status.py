@@ -4,7 +4,7 @@ This module runs in the thread that syncs slices. It has its own queue, because 
 without a sync. Conditions are based on the objects that the API server stores. Services that never had
 `trafficDistribution` are skipped. A Service that loses its trafficDistribution without a new resourceVersion is also
 skipped: the API server's release lacks the field, and a write would delete the stored value. Acknowledgements are
-processed in batches. Without batches, each change of hints would cost one write for each node.
+processed in batches, because otherwise each change of hints would cost one write for each node.
 """
 
 import logging

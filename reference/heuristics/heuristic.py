@@ -1,7 +1,4 @@
-"""The input and output of a heuristic, independent of the Kubernetes API.
-
-A heuristic never receives an EndpointSlice, because its result must not depend on how endpoints are split into slices.
-"""
+"""The input and output of a heuristic. Its result must not depend on how endpoints are split into slices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

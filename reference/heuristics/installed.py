@@ -1,7 +1,5 @@
-"""Finds and loads the heuristics in installed packages, through their entry points.
-
-Finding heuristics reads the metadata of every installed package, and loading a heuristic imports it. Both happen only
-when the first Service requests a heuristic, because a controller must start within milliseconds.
+"""Finds and loads the heuristics in installed packages, through their entry points. Both happen only when the first
+Service requests a heuristic, because a controller must start within milliseconds.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """An example heuristic: clients in a zone without endpoints use the endpoints of one other zone instead of all zones.
-
-With PreferSameZone, clients in a zone without endpoints use all endpoints of the Service. With this heuristic, they use
-the next zone that has endpoints, in cyclic alphabetical order. So the capacity of that zone can be planned in advance.
+They use the next zone that has endpoints, in cyclic alphabetical order, so that its capacity can be planned.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The name and content of the Lease with which a node's proxy acknowledges changes.
 
 Proxies write the Lease and controllers read it, possibly in different versions, so its format must stay compatible.
-Other proxies may also write it. KEP-4444, Status Reporting, requires feedback to users, but defines no format.
+KEP-4444, Status Reporting, requires feedback to users, but defines no format.
 """
 
 import hashlib
@@ -39,7 +39,6 @@ def revision_of(lease: Object) -> int | None:
 
 
 def with_revision(lease: Object, revision: int) -> Object:
-    """Return a copy of the Lease that acknowledges `revision`."""
     metadata: dict[str, Any] = lease["metadata"]
     annotations = {**(metadata.get("annotations") or {}), ANNOTATION: str(revision)}
     return {**lease, "metadata": {**metadata, "annotations": annotations}}

@@ -1,7 +1,4 @@
-"""Reads the endpoints of EndpointSlices and applies the API's defaults for missing fields.
-
-Controllers, proxies and explanations share this module. Source: `k8s.io/api/discovery/v1`, Endpoint.
-"""
+"""Reads endpoints of EndpointSlices, and adds the API's defaults (`k8s.io/api/discovery/v1`, Endpoint)."""
 
 from reference.client import Object
 

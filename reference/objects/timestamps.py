@@ -1,7 +1,4 @@
-"""The current time in the format of Kubernetes: RFC 3339 in UTC.
-
-Source: `k8s.io/apimachinery` `metav1.Time` for nearly all fields, `metav1.MicroTime` for the times of Leases.
-"""
+"""The current time as `metav1.Time` (`k8s.io/apimachinery`, RFC 3339), and as `metav1.MicroTime`, which Leases use."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,5 +9,4 @@ def timestamp(*, ahead: int = 0) -> str:
 
 
 def micro_timestamp() -> str:
-    """Return the current time with a precision of microseconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

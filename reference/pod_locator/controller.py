@@ -1,7 +1,5 @@
-"""The PodLocator controller: maintains a PodLocator for each pod (KEP-536, New PodLocator controller).
-
-KEP-536 requires little churn in PodLocators. Most events are irrelevant, because a pod's conditions change often, and a
-node reports its status every few seconds. An event is ignored if it changes no relevant field.
+"""The PodLocator controller: maintains a PodLocator for each pod (KEP-536, New PodLocator controller). KEP-536 requires
+little churn in PodLocators, so an event is ignored if it changes no relevant field.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -49,7 +47,6 @@ class PodLocatorIndex:
         self._locators[key_of(locator)] = locator
 
     def deleted(self, locator: Object) -> None:
-        """Record that this controller has deleted a PodLocator."""
         self._deleted.add(locator["metadata"]["uid"])
         self._locators.pop(key_of(locator), None)
 

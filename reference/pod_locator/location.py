@@ -1,8 +1,7 @@
 """The content of a pod's PodLocator, as a function of the pod and its Node (KEP-536, New PodLocator controller).
 
-The content depends only on these two objects and not on their history, so a restart of the controller causes no
-additional writes. If the pod's Node does not exist, `nodeName` is empty, whether the Node was deleted (as in the KEP)
-or has not been created yet (a case that the KEP does not mention).
+If the pod's Node does not exist, `nodeName` is empty, whether the Node was deleted (as in the KEP) or has not been
+created yet (a case that the KEP does not mention).
 """
 
 from collections.abc import Mapping
@@ -45,5 +44,4 @@ def labels(node: Object) -> Mapping[str, str]:
 
 
 def node_name(pod: Object) -> str:
-    """Return the name of a pod's node, or "" if the pod is not scheduled."""
     return str(pod.get("spec", {}).get("nodeName") or "")

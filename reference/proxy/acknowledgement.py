@@ -1,8 +1,8 @@
-"""A thread that writes a Lease to show which changes are in this node's kernel.
+"""A thread that writes a Lease with the resource version of the newest change in this node's kernel.
 
-KEP-4444 requires that users can see when a change is in effect, and only the proxies know this. So each proxy writes
-the resource version of the newest change in its kernel. The controller that writes the status of Services reads the
-Leases. Only changes of slices with hints cause writes, at most one per 50 ms. Slow writes block only this thread.
+KEP-4444 requires that users can see when a change is in effect, and only the proxies know this. The controller that
+writes the status of Services reads the Leases. Only changes of slices with hints cause writes, at most one per 50 ms.
+Slow writes block only this thread.
 """
 
 import threading

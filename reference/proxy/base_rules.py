@@ -1,7 +1,5 @@
 """The part of a ruleset that does not depend on Services: sets, chains and rules, each as nft text and as expressions.
 
-A test loads the expressions into the kernel and compares the output of `nft` with the text.
-
 All chains that make decisions have the type nat, so they see only the first packet of a connection. Since Linux 5.9,
 they can drop and reject packets in prerouting and output. These packets leave no conntrack entry, because an entry is
 confirmed only when its packet passes. A packet whose endpoint is not found is dropped. If such a packet passed, its
@@ -71,8 +69,6 @@ _OUTPUT = uapi.NF_INET_LOCAL_OUT, "output"
 
 
 class Rule(NamedTuple):
-    """A rule, as nft text and as expressions."""
-
     text: str
     expressions: bytes
 

@@ -1,12 +1,9 @@
 """The elements of the kernel's maps, and the changes that replace one action of a service address with another.
 
-Changes have two parts, because each packet makes two lookups, which may use two generations of the ruleset:
-
-- `first_delete` and `first_add` contain additions, in-place replacements, changed counts, and removed service
-  addresses. They are applied atomically. Every index that a packet selected before this change still has an endpoint;
-- `later_delete` contains the endpoints that packets no longer select after their count is reduced.
-
-An increased count needs no second part: a packet that reads the new count also finds the new endpoint.
+Changes have two parts, because each packet makes two lookups, which may use two generations of the ruleset.
+`first_delete` and `first_add` are applied atomically, so that every index that a packet selected before still has an
+endpoint. `later_delete` contains the endpoints that packets no longer select after their count is reduced. An increased
+count needs no second part: a packet that reads the new count also finds the new endpoint.
 """
 
 from dataclasses import dataclass, field
@@ -28,8 +25,6 @@ from reference.proxy.ruleset import (
 
 
 class MarkElement(NamedTuple):
-    """An element of the map `services` or `external`."""
-
     name: MapName
     service: ServiceAddress
     mark: int
@@ -44,22 +39,16 @@ class EndpointElement(NamedTuple):
 
 
 class IdentityElement(NamedTuple):
-    """An element of the map `identities`."""
-
     service: ServiceAddress
     slot: int
     identity: int
 
 
 class HairpinElement(NamedTuple):
-    """An element of the set `hairpin`."""
-
     address: str
 
 
 class RangesElement(NamedTuple):
-    """An element of the map `ranges`."""
-
     service: ServiceAddress
     ranges: SourceRanges
 

@@ -6,9 +6,9 @@ before the rules were loaded, its packets are never translated. TCP needs no del
 entry of a closed connection.
 
 Linux 6.8 and newer can delete entries that match a filter. A deletion takes 0.5 ms, or 10 ms with 50,000 connections in
-all network namespaces, which share one table and block each other. If this netns has no entries, no deletion is sent.
-On older kernels, and for many deletions, this module dumps and searches the table. A dump takes 16 ms even for an empty
-table, because the kernel locks 262,144 buckets. So `KernelWriter` requests deletions only for tags in the set `tags`.
+all network namespaces, which share one table and block each other. On older kernels, and for many deletions, this
+module dumps and searches the table. A dump takes 16 ms even for an empty table, because the kernel locks 262,144
+buckets. So `KernelWriter` requests deletions only for tags in the set `tags`.
 """
 
 import errno

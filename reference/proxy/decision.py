@@ -79,7 +79,6 @@ class ServicePort:
 
     @property
     def addresses(self) -> str:
-        """The addresses of the service port, formatted for messages."""
         kinds = (
             ("cluster IP", self.cluster_ips),
             ("node port", (str(self.node_port),) if self.node_port else ()),
@@ -187,7 +186,6 @@ class Decision:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """An explanation of the decision, as lines of text."""
         lines = [f"cluster IP: {describe(self.cluster_ip)}"]
         if self.outside is not None and self.inside is not None:
             lines.append(f"external addresses, from external clients: {describe(self.outside)}")

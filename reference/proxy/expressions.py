@@ -1,7 +1,4 @@
-"""nftables expressions as netlink attributes.
-
-Expressions use registers. Registers 1 to 4 have 16 bytes; registers 8 to 23 are the same memory in 4-byte units.
-"""
+"""nftables expressions as netlink attributes. Registers 8 to 23 are the memory of registers 1 to 4 in 4-byte units."""
 
 import struct
 from enum import IntEnum
@@ -14,8 +11,6 @@ NFPROTO = {"IPv4": uapi.NFPROTO_IPV4, "IPv6": uapi.NFPROTO_IPV6}
 
 
 class Verdict(IntEnum):
-    """The verdicts that can end a rule."""
-
     DROP = uapi.NF_DROP
     ACCEPT = uapi.NF_ACCEPT
     GOTO = uapi.NFT_GOTO
@@ -23,7 +18,6 @@ class Verdict(IntEnum):
 
 
 def expression(name: str, *attributes: bytes) -> bytes:
-    """Return an expression as an element of a rule's list of expressions."""
     return nested(uapi.NFTA_LIST_ELEM, text(uapi.NFTA_EXPR_NAME, name), nested(uapi.NFTA_EXPR_DATA, *attributes))
 
 
@@ -167,6 +161,5 @@ def verdict(code: Verdict, chain: str = "") -> bytes:
 
 
 def verdict_data(code: Verdict, chain: str = "") -> bytes:
-    """Return a verdict as data, for a rule or an element of a verdict map."""
     goto = text(uapi.NFTA_VERDICT_CHAIN, chain) if chain else b""
     return nested(uapi.NFTA_DATA_VERDICT, number(uapi.NFTA_VERDICT_CODE, code), goto)

@@ -1,13 +1,12 @@
 """UDP connections in conntrack: their keys and destinations, and whether they await a reply.
 
-The kernel can find UDP connections by their conntrack mark in half a millisecond, without a dump. A mark has two parts:
-
-- The tag (31 bits) is a hash of the original and the translated destination, both with their ports, because all node
-  ports of a node share an address. Filters for addresses would work only for IPv4, because for IPv6 the kernel
-  inverts the comparison (seen on Linux 6.18). The rules also record each tag in the set `tags`, so that `KernelWriter`
-  can find out which connections may exist.
-- One bit is set by each packet of the client and cleared by each reply. If a connection that awaits a reply were
-  deleted, the reply would not reach the client, so such a connection is kept for a short time.
+The kernel can find UDP connections by their conntrack mark in half a millisecond, without a dump. A mark has two parts.
+The tag (31 bits) is a hash of the original and the translated destination, both with their ports, because all node
+ports of a node share an address. Filters for addresses would work only for IPv4, because for IPv6 the kernel inverts
+the comparison (seen on Linux 6.18). The rules also record each tag in the set `tags`, so that `KernelWriter` can find
+out which connections may exist. The other bit is set by each packet of the client and cleared by each reply. If a
+connection that awaits a reply were deleted, the reply would not reach the client, so such a connection is kept for a
+short time.
 """
 
 import socket
@@ -52,7 +51,6 @@ class Flow(NamedTuple):
 
     @property
     def tag(self) -> int:
-        """The tag that the rules put into the mark of this connection."""
         return self.mark & TAGS
 
     @property

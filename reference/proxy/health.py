@@ -57,7 +57,6 @@ class Health:
         self._eligible = not (self._watches_node and (deleted or leaving))
 
     def healthy(self) -> bool:
-        """Return True unless a change has waited for longer than the timeout."""
         since = self._since
         return since is None or self._clock() - since < TIMEOUT_SECONDS
 

@@ -1,7 +1,4 @@
-"""Writes the rules of both IP families to the kernel, and deletes stale UDP connections.
-
-The constructor opens the sockets in the network namespace of the calling thread.
-"""
+"""Writes the rules of both IP families to the kernel of the calling thread's netns; deletes stale UDP connections."""
 
 import time
 from collections import defaultdict, deque
@@ -66,7 +63,6 @@ class KernelWriter:
             self._forget_wrong()
 
     def delete(self) -> None:
-        """Delete all rules."""
         for table in self._kernel.values():
             table.delete()
 
@@ -76,7 +72,6 @@ class KernelWriter:
         self._nft.close()
 
     def rulesets(self) -> list[Ruleset]:
-        """Return the desired rules of each IP family."""
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:

@@ -2,7 +2,6 @@
 
 Load balancers probe a health check node port to find the nodes that have endpoints of a Service with
 externalTrafficPolicy Local. Only the number of local *ready* endpoints matters; hints and terminating endpoints do not.
-
 The proxy's own thread must call all methods, because a socket is in the netns of the thread that creates it.
 """
 

@@ -1,8 +1,8 @@
 """The proxy's metrics under kube-proxy's names (prefix `kubeproxy_`), for Prometheus.
 
-Metrics are plain numbers until collection. Handling an endpoint change takes 0.1 ms. The counters of prometheus_client
-would slow this down, and would expose a `_created` series that kube-proxy does not have. The label `ip_family` was
-added in Kubernetes 1.33. In earlier releases, one series covers both IP families.
+Metrics are plain numbers until collection, because the counters of prometheus_client would slow down the proxy, and
+would expose a `_created` series that kube-proxy does not have. In releases before 1.33, which lack the label
+`ip_family`, one series covers both IP families.
 """
 
 from collections.abc import Callable, Iterator, Mapping

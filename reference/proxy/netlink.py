@@ -1,8 +1,7 @@
 """Netlink messages packed by hand, and sockets that send them to netfilter.
 
-With thousands of map elements, packing takes most of the time, and byte templates are 300 times as fast as message
-classes. The kernel processes a batch during `send`. When `send` returns, the batch is committed or the errors are
-queued, so the caller does not need to wait for an acknowledgement.
+Byte templates are 300 times as fast as message classes. The kernel processes a batch during `send`. When `send`
+returns, the batch is committed or the errors are queued, so the caller does not need to wait for an acknowledgement.
 """
 
 import errno
@@ -26,7 +25,6 @@ _code = struct.Struct("=i")
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """Return one attribute, padded to 4 bytes."""
     return _attribute.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 

@@ -1,7 +1,4 @@
-"""Loads the kernel's table of one IP family from a complete ruleset, or updates it with changes.
-
-The netlink messages depend on the ruleset but not on the node. Each node has its own socket.
-"""
+"""Loads the kernel's table of one IP family from a complete ruleset, or updates it with changes."""
 
 import struct
 from collections import defaultdict
@@ -225,7 +222,6 @@ class KernelTable:
         self._nft.commit_all(self._messages.delete_tags(tags))
 
     def delete(self) -> None:
-        """Delete the table, if it exists."""
         for build in (self._messages, self._staging):
             if self._nft.exists(uapi.NFT_MSG_GETTABLE, build.table):
                 self._nft.commit(build.delete_table())

@@ -1,8 +1,8 @@
 """The labels of all nodes, for Services with topology keys (KEP-536, Kube-proxy changes).
 
-An EndpointSlice contains the node and zone of an endpoint, but a topology key may be any label, for example a rack. So
-the labels are read from the Nodes. Only a reference to the labels is stored, and they are converted to a set on demand,
-so a cluster without topology keys has almost no overhead.
+An EndpointSlice contains only the node and zone of an endpoint, so other labels are read from the Nodes. Only a
+reference to the labels is stored, and they are converted to a set on demand, so a cluster without topology keys has
+almost no overhead.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Reads the data that the proxy needs from Kubernetes objects, once for each event.
+"""Reads the data that the proxy needs from Kubernetes objects, once for each event. Objects are never changed.
 
 This module applies Kubernetes' defaults (a missing `ready` means true, a missing port name means ""), so that no other
-module reads JSON. Objects are never changed.
+module reads JSON.
 """
 
 import ipaddress
@@ -38,8 +38,8 @@ PortName = tuple[str, str]
 class Slice:
     """An EndpointSlice: its Service, its port numbers by name and protocol, and its endpoints as decoded JSON.
 
-    Endpoints are read on demand. In a large cluster, the garbage collector would otherwise traverse some 100,000
-    objects, which would take a quarter of the time that the proxy needs to load all its rules.
+    Endpoints are read on demand, because in a large cluster the garbage collector would otherwise traverse 100,000
+    objects.
     """
 
     service: tuple[str, str]
@@ -49,7 +49,6 @@ class Slice:
 
     def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
         """Return the endpoints of a port, or [] if there is no such port. Raises `ValueError` for an invalid address.
-
         `labels`, if given, returns the node labels of an endpoint.
         """
         number = self.numbers.get(port)
@@ -73,7 +72,6 @@ class Node:
 
 
 def family_of(address: str) -> Family:
-    """Return the IP family of an address or CIDR."""
     return "IPv6" if ":" in address else "IPv4"
 
 

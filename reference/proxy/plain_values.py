@@ -13,10 +13,7 @@ _PORT = ServicePort("default", "web", "", "TCP", 80, 30080, ("10.96.0.1",), ("19
 
 
 def answering(decide: Callable[..., Decision] = decide) -> Callable[[Any], Answer]:
-    """Return a function that takes a state and returns the endpoints that its client can use, or "drop" or "reject".
-
-    One decision contains the answers for many clients and addresses, so answers are cached until the endpoints change.
-    """
+    """Return a function that takes a state and returns the endpoints that its client can use, or "drop" or "reject"."""
     known: Any = None
     read: list[Endpoint] = []
     answers: dict[tuple[str, str, str], tuple[Answer, Answer, Answer]] = {}

@@ -142,12 +142,10 @@ class ServiceProxy:
             return self._state.decisions()
 
     def explain(self, namespace: str, name: str) -> str:
-        """Return an explanation of how this node handles a Service."""
         with self._lock:
             return self._state.explain(namespace, name)
 
     def ruleset_text(self) -> str:
-        """Return the rules as nft text."""
         with self._lock:
             return "".join(text(each) for each in self._kernel.rulesets())
 

@@ -102,10 +102,7 @@ NOTHING = PortEntries({}, {}, frozenset())
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """All rules of one IP family on one node.
-
-    `pods` are the cluster's pod CIDRs. `own` contains this node's pod CIDRs and addresses.
-    """
+    """All rules of one IP family on one node. `pods` are all pod CIDRs. `own` are this node's CIDRs and addresses."""
 
     family: Family
     pods: tuple[str, ...]
@@ -135,10 +132,7 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
 
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
-    """Return the addresses of the endpoints that traffic may use and that may be on this node.
-
-    An endpoint without nodeName may be on any node.
-    """
+    """Return the addresses of endpoints in use that may be on this node, because they have its name or no nodeName."""
     actions = {id(each): each for each in (decision.cluster_ip, decision.outside, decision.inside)}.values()
     endpoints = [each for action in actions if isinstance(action, Forward) for each in action.endpoints]
     return frozenset([each.address for each in endpoints if each.node in (node, "")])
@@ -189,7 +183,6 @@ class DecodedMark(NamedTuple):
 
 
 def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
-    """Return the endpoints to which an action forwards."""
     match action:
         case StickyEndpoints(endpoints):
             return endpoints
@@ -200,10 +193,7 @@ def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
 
 
 def identities(name: MapName, endpoints: Iterable[Endpoint]) -> list[int]:
-    """Number the endpoints for session affinity. An endpoint has the same number on all nodes and after restarts.
-
-    Two endpoints never have the same number.
-    """
+    """Return a unique number for each endpoint, the same on all nodes and after restarts, for session affinity."""
     found: dict[int, None] = {}
     for address, port in endpoints:
         number = crc32(f"{address} {port}".encode()) & ~LOCAL_LIST | first_index(name)

@@ -1,7 +1,4 @@
-"""The state of one node's proxy: Services, their slices, the proxy's Node, and the tables computed from these objects.
-
-There are no side effects: the state receives objects and computes tables. A slice event affects only its Service.
-"""
+"""The state of one node's proxy: Services, slices, the proxy's Node, and the tables computed from these objects."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +20,6 @@ from reference.proxy.table import Table
 FAMILIES: Final[tuple[Family, ...]] = ("IPv4", "IPv6")
 
 Name = tuple[str, str]
-"""A namespace and a name."""
 
 PortKey = tuple[str, str, str, Protocol, Family]
 """The owner of table entries: the namespace and name of a Service, a port name, a protocol and an IP family."""
@@ -43,9 +39,8 @@ class LocalEndpoints:
 
 @dataclass(slots=True)
 class _Service:
-    """A Service, its slices, and its ports. There are no ports if the slices arrived before the Service.
-
-    Decisions are not stored. They can be computed again, and storing them would mean another copy of 100,000 endpoints.
+    """There are no ports if the slices arrived before the Service. Decisions are not stored, because they can be
+    computed again, and storing them would mean another copy of 100,000 endpoints.
     """
 
     ports: Mapping[Family, list[ServicePort]] = field(default_factory=dict)
@@ -115,7 +110,6 @@ class State:
         return base_changed
 
     def ruleset(self, family: Family, pods: tuple[str, ...]) -> Ruleset:
-        """Return the rules of one IP family."""
         own = (*self._node.pod_cidrs, *(f"{each}/{32 if family == 'IPv4' else 128}" for each in self._node.addresses))
         return self.tables[family].ruleset(pods, tuple(each for each in own if objects.family_of(each) == family))
 
@@ -128,7 +122,6 @@ class State:
         return found
 
     def explain(self, namespace: str, name: str) -> str:
-        """Return the decisions about one Service as text."""
         place = self._node.place
         lines = [f"node {place.node}, zone {place.zone or '(none)'}"]
         service = self._services.get((namespace, name))

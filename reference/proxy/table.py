@@ -182,7 +182,6 @@ _MAPS: tuple[MapName, ...] = ("services", "external")
 
 
 def actions(ruleset: Ruleset) -> list[tuple[MapName, ServiceAddress, RuleAction]]:
-    """Return the action of each service address, together with the map that contains it."""
     found: list[tuple[MapName, ServiceAddress, RuleAction]] = []
     for name, services in zip(_MAPS, (ruleset.services, ruleset.external), strict=True):
         found += [(name, service, action) for service, action in services.items()]

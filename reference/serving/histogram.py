@@ -1,7 +1,5 @@
-"""Histograms for metrics that change often and are rarely read.
-
-An observation increments a number in a list, without the locks and labelled children of prometheus_client. The
-cumulative buckets are computed on collection. Only one thread may observe values, and any thread may read.
+"""Histograms for metrics that change often and are rarely read. An observation only increments a number, without the
+locks of prometheus_client. Only one thread may observe values, and any thread may read.
 """
 
 from bisect import bisect_left
@@ -32,7 +30,6 @@ class Histogram:
         return both
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Add this histogram to `family`, with these label values."""
         buckets, below = [], 0
         for bound, count in zip((*self._bounds, None), list(self._counts), strict=True):
             below += count

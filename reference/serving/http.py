@@ -1,9 +1,7 @@
 """An HTTP server for GET and HEAD on any number of sockets: health checks, metrics, health check node ports.
 
-One daemon thread serves all sockets, even from different network namespaces. Sockets may be added and removed while it
-runs. An embedded cluster has about twenty nodes with three ports each. Other servers would need a thread for each port.
-
-Each connection carries one request without a body and is closed after the response. Handlers must not block.
+One daemon thread serves all sockets, even from different network namespaces. Other servers would need a thread for each
+port. Each connection carries one request without a body and is closed after the response. Handlers must not block.
 """
 
 import asyncio
@@ -31,12 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 def plain(code: int, body: str) -> Response:
-    """Return a response in plain text."""
     return code, {"Content-Type": "text/plain; charset=utf-8"}, body.encode()
 
 
 def not_found(path: str) -> Response:
-    """Return the response for a path that does not exist."""
     return plain(404, f"there is nothing at {path}\n")
 
 

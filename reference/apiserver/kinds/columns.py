@@ -1,8 +1,4 @@
-"""The columns of `kubectl get`, and the format of their cells.
-
-kubectl prints the Table that the server returns. Columns, order and wording are the same as in kube-apiserver
-(pkg/printers/internalversion).
-"""
+"""The columns of `kubectl get`, with the order, wording and cells of kube-apiserver (pkg/printers/internalversion)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,7 +16,7 @@ Cell = Callable[[Object], Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the Table that `kubectl get` prints. A column of priority 1 appears only with `-o wide`."""
+    """A column with priority 1 appears only with `kubectl get -o wide`."""
 
     name: str
     type: Literal["string", "integer", "date"]
@@ -31,7 +27,6 @@ class Column:
 
 
 def text(name: str, description: str, cell: Cell, *, wide: bool = False) -> Column:
-    """Return a string column. A `wide` column appears only with `-o wide`."""
     return Column(name, "string", "", description, int(wide), cell)
 
 

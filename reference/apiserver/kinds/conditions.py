@@ -1,7 +1,5 @@
-"""Validates status conditions according to meta/v1. KEP-4444 proposes conditions that report on trafficDistribution.
-
-Released servers do not validate conditions of Services. This server rejects malformed conditions, as released servers
-do for other kinds (apimachinery's ValidateConditions).
+"""Validates status conditions like apimachinery's ValidateConditions. KEP-4444 proposes conditions of Services that
+report on trafficDistribution. Released servers do not validate conditions of Services, but this server does.
 """
 
 import re
@@ -31,7 +29,6 @@ _REASON_RULE = (
 
 
 def validate(conditions: Sequence[Mapping[str, Any]], path: str) -> Iterator[FieldError]:
-    """Yield the errors in a list of conditions, whose types must be unique."""
     seen: set[str] = set()
     for index, each in enumerate(conditions):
         at, kind = f"{path}[{index}]", each.get("type") or ""

@@ -131,7 +131,7 @@ class CustomResourceDefinitions(Strategy):
 
 
 def _status(obj: Object, before: Mapping[str, Any]) -> Object:
-    """Return the status of a new or updated definition: `Established`, because its kind is served immediately."""
+    """Return the status of a definition: `Established`, because its kind is served immediately."""
     wanted = (
         ("NamesAccepted", "NoConflicts", "no conflicts found"),
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
@@ -197,7 +197,6 @@ def _versions(versions: list[Object]) -> Iterator[FieldError]:
 
 
 def _paths(version: Object, path: str) -> Iterator[FieldError]:
-    """Yield the errors in the JSONPath expressions of a version."""
     scale = (version.get("subresources") or {}).get("scale")
     if scale is not None:
         for name in ("specReplicasPath", "statusReplicasPath"):

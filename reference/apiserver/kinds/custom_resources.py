@@ -32,8 +32,6 @@ def strategy_of(definition: Object) -> Strategy:
 
 
 class CustomResources(Strategy):
-    """The strategy of one version of a custom kind."""
-
     generation_since = 0
 
     def __init__(self, definition: Object, version: Object, stored: str, views: tuple[OtherVersion, ...] = ()) -> None:

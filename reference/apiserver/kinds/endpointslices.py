@@ -60,7 +60,7 @@ _TABLE = (
 
 
 class EndpointSlices(Strategy):
-    """The strategy of discovery.k8s.io/v1 EndpointSlices. Slices without the service-name label are valid."""
+    """The strategy of EndpointSlices. Slices without the service-name label are valid."""
 
     resource = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
     shape = of_object(addressType=STRING, endpoints=[_ENDPOINT], ports=[_PORT])

@@ -1,7 +1,4 @@
-"""Field errors with the messages of Kubernetes.
-
-Clients compare these messages and paths, so both are the same as in apimachinery's field.Error.
-"""
+"""Field errors. Their messages and paths are those of apimachinery's field.Error, because clients compare them."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -29,7 +26,7 @@ _WITHOUT_VALUE = ("Required", "Forbidden", "TooLong")
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One invalid field: its path (`spec.ports[0].port`), the value and the reason."""
+    """One invalid field. `field` is its path, for example `spec.ports[0].port`."""
 
     type: ErrorType
     field: str
@@ -65,7 +62,7 @@ def wrong_type(field: str, value: Any, wanted: str, shown: str) -> FieldError:
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """Return the error for a value that is not in `supported`. The message lists `supported` in the given order."""
+    """Return the error for a value that is not in `supported`. The message keeps the order of `supported`."""
     return FieldError("NotSupported", field, value, "supported values: " + ", ".join(f'"{each}"' for each in supported))
 
 

@@ -1,7 +1,4 @@
-"""Events, in the form of core/v1 and of events.k8s.io/v1.
-
-Both forms represent the same stored objects; events.k8s.io renamed most fields. The store keeps the core form.
-"""
+"""Events, stored as core/v1. A view for events.k8s.io/v1 renames most fields."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -80,8 +77,6 @@ _TABLE = (
 
 
 class Events(Strategy):
-    """The strategy of Events. A view converts between the events.k8s.io/v1 form and the stored form."""
-
     resource = Resource("", "v1", "Event", "events", "event", ("ev",))
     shape = of_object(
         involvedObject=OBJECT_REFERENCE,

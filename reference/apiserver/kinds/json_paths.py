@@ -25,7 +25,6 @@ def parse(path: str) -> tuple[Step, ...]:
 
 
 def find(obj: Any, path: str) -> list[Any]:
-    """Return all values that a JSONPath expression selects in an object."""
     found = [obj]
     for step in parse(path):
         found = [value for each in found for value in step(each)]

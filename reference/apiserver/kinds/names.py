@@ -1,7 +1,4 @@
-"""Validation rules for names. A rule is a function that returns the errors in a string.
-
-As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print the errors.
-"""
+"""Validation rules for names: functions that return the errors in a string, with the messages of Kubernetes."""
 
 import re
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """PodLocators: the node of each pod, for components that would otherwise watch all Pods and all Nodes.
 
-KEP-536 (New PodLocator resource) does not say whether the resource is built in or a CustomResourceDefinition, and names
-no API group and no feature gate. No Kubernetes release implements it. So this server always serves PodLocators, in an
-API group of this project, with the schema of `reference/pod_locator/crd.yaml`.
+KEP-536 (New PodLocator resource) names no API group and no feature gate, and no Kubernetes release implements it. So
+this server always serves PodLocators, in an API group of this project, with the schema of
+`reference/pod_locator/crd.yaml`.
 """
 
 from reference.apiserver.kinds import addresses, columns, errors, names

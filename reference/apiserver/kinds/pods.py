@@ -1,7 +1,5 @@
-"""Pods: their nodes, addresses, ports and readiness.
-
-This server has no scheduler and no kubelet. The client that creates a pod may set its node, and the client that runs
-the pod writes its status. Of a container's fields, only the name, image and ports are validated.
+"""Pods. This server has no scheduler and no kubelet, so clients set the node of a pod and write its status. Of a
+container's fields, only the name, image and ports are validated.
 """
 
 from collections.abc import Iterator, Mapping

@@ -136,7 +136,6 @@ def _junctors(schema: Mapping[str, Any], path: str) -> Iterator[tuple[Mapping[st
 
 
 def _common(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Yield an error for each keyword or value that is refused in every schema."""
     for name in _REFUSED:
         if schema.get(name):
             yield errors.forbidden(f"{path}.{name}", f"{name} is not supported")

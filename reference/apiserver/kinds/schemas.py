@@ -1,12 +1,8 @@
-"""The OpenAPI schemas of custom resources: validation, defaults and pruning of objects.
+"""The OpenAPI schemas of custom resources: validation (with the messages of Kubernetes), defaults and pruning.
 
-Each version of a definition has a schema, which is compiled once. `schema_rules` accepts only structural schemas, in
-which each value is described in one place, so one walk over an object is enough. The messages are the same as in
-Kubernetes, because clients compare them.
-
-Clients write the schemas, and clients may be hostile. So the work for one object is limited: the number of schema nodes
-that are compared with its values, the size of its defaults, and the work of matching patterns. Patterns have the syntax
-of Go (RE2), and matching takes linear time.
+Clients may be hostile, so the work for one object is limited: the number of schema nodes that are compared with its
+values, the size of its defaults, and the work of matching patterns. Patterns have the syntax of Go (RE2), and matching
+takes linear time.
 """
 
 import ipaddress
@@ -58,7 +54,7 @@ def compiled(pattern: str) -> Any:
 
 
 class Schema:
-    """One compiled schema. `document` must be a structural schema."""
+    """One compiled schema. `document` must be a structural schema, in which one place describes each value."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -90,8 +86,6 @@ class Schema:
 
 
 class _SchemaNode:
-    """A schema or nested schema, prepared for validation."""
-
     __slots__ = (
         "additional", "defaults", "document", "enum", "has_defaults", "items", "junctors", "not_supported",
         "nullable", "pattern", "preserves", "properties", "types",
@@ -132,8 +126,6 @@ class _SchemaNode:
 
 @dataclass(slots=True)
 class ValidationRun:
-    """The validation of one object: the errors that it found, and the work that it has done so far."""
-
     found: list[FieldError] = field(default_factory=list)
     steps: int = 0
     pattern_work: int = 0

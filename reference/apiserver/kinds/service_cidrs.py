@@ -9,7 +9,7 @@ from reference.features import Features
 
 
 class ServiceCIDRs(Strategy):
-    """The strategy of networking.k8s.io/v1 ServiceCIDRs. They do not affect the ranges that this server uses."""
+    """The strategy of ServiceCIDRs. They do not affect the ranges that this server uses."""
 
     resource = Resource(
         "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr", namespaced=False, has_status=True

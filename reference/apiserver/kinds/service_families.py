@@ -1,7 +1,4 @@
-"""Validates `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` of a Service.
-
-These fields overlap, so most rules check that the fields agree with each other and with the Service CIDRs.
-"""
+"""Validates the overlapping fields `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` of a Service."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,8 +1,4 @@
-"""Predicates and defaults for the spec of a Service.
-
-`set_defaults` sets the defaults that are the same in every cluster. `choose_families` sets the IP families, which
-depend on the Service CIDRs. The module `pools` allocates addresses and ports later.
-"""
+"""Predicates and defaults for the spec of a Service. The module `pools` allocates addresses and ports later."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +18,6 @@ AFFINITY_SECONDS = 10800
 
 
 def spec_of(service: Object) -> Spec:
-    """Return the spec of a Service. Create it if it is missing."""
     spec: Spec = service.setdefault("spec", {})
     return spec
 
@@ -33,7 +28,6 @@ def needs_cluster_ip(spec: Mapping[str, Any]) -> bool:
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
-    """Return whether the Service is headless: its `clusterIP` is "None"."""
     return needs_cluster_ip(spec) and (spec.get("clusterIPs") or [spec.get("clusterIP")])[0] == HEADLESS
 
 
@@ -86,9 +80,9 @@ def set_defaults(service: Object) -> None:
 def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
     """Set `ipFamilies` and `ipFamilyPolicy`. `cluster` contains the IP families of the Service CIDRs.
 
-    Families are derived from the requested addresses, or else from the first Service CIDR. A policy other than
-    SingleStack adds the second family if the cluster has a second family. A headless Service without a selector may
-    have a family that the cluster lacks, because users choose the addresses of its endpoints.
+    The requested addresses, or else the first Service CIDR, determine the families. A policy other than SingleStack
+    adds the second family if the cluster has one. A headless Service without a selector may have a family that the
+    cluster lacks, because users choose the addresses of its endpoints.
     """
     if not needs_cluster_ip(spec):
         return
@@ -107,7 +101,6 @@ def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
 
 
 def set_cluster_ips(spec: Spec) -> None:
-    """Set `clusterIPs` from `clusterIP`, if only `clusterIP` is set."""
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
 

@@ -1,7 +1,4 @@
-"""Validates Services, in the same order and with the same messages as kube-apiserver.
-
-Validation runs before addresses and ports are allocated, so it does not require values that are still missing.
-"""
+"""Validates Services in kube-apiserver's order and with its messages, before addresses and ports are allocated."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,8 +1,7 @@
 """Shapes: the fields of objects and their JSON types, like the Go structs of kube-apiserver.
 
-Without shapes, the server would store misspelled fields, and values of a wrong type would crash later code. As in the
-released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type causes a 400
-response. An older server drops the fields of newer releases in the same way (`versioned_fields`).
+As in the released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type
+causes a 400 response. An older server drops the fields of newer releases in the same way (`versioned_fields`).
 """
 
 import functools
@@ -33,7 +32,6 @@ OTHERS = "*"
 
 
 def fields(shape: Shape, *names: str) -> Mapping[str, Shape]:
-    """Return a mapping from each field name to `shape`, as a part of a larger shape."""
     return dict.fromkeys(names, shape)
 
 
@@ -81,7 +79,6 @@ _EXACT: Mapping[str, type] = {"string": str, "int32": int, "bool": bool}
 
 
 def of_object(**fields: Shape) -> Mapping[str, Shape]:
-    """Return the shape of an object that has these fields and the fields that all objects have."""
     return {"apiVersion": STRING, "kind": STRING, "metadata": METADATA, **fields}
 
 

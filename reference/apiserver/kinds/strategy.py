@@ -1,9 +1,8 @@
-"""The strategy of a kind: defaults, validation and table columns.
+"""The strategy of a kind: defaults, validation and table columns. The method names are from Kubernetes.
 
 For each write, the module `writes` calls these methods in order: `decode` (with the data that a client sent),
 `default`, `prepare_for_create` (or `prepare_for_update`, `prepare_for_status_update`), and `validate` (or
-`validate_update`, `validate_status_update`). Then `writes` allocates the addresses and ports that `allocations`
-returns. The method names are from Kubernetes.
+`validate_update`, `validate_status_update`). Then `writes` allocates what `allocations` returns.
 """
 
 import functools
@@ -58,7 +57,6 @@ class Resource:
     has_status: bool = False
     categories: tuple[str, ...] = ()
     custom: bool = False
-    """True for a kind that a CustomResourceDefinition defines."""
 
     @property
     def api_version(self) -> str:
@@ -83,8 +81,8 @@ class Scale:
 class Allocations:
     """The addresses and ports that an object takes from the cluster's pools. Only Services need any.
 
-    `cluster_ips` has an entry for each of `ip_families`, in the same order: the requested address, or "" for any
-    address. `node_ports` are indexes into `spec.ports`. Ports without a `nodePort` accept any number.
+    `cluster_ips` has an entry for each of `ip_families`: the requested address, or "" for any address. `node_ports` are
+    indexes into `spec.ports`. Ports without a `nodePort` accept any number.
     """
 
     ip_families: tuple[str, ...] = ()
@@ -95,9 +93,8 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """Another group and version that serves the same stored objects, possibly with renamed fields.
-
-    `strategy` has the rules for writes through this view, if they differ from those of the stored version.
+    """Another group and version that serves the same stored objects, possibly with renamed fields. `strategy` has the
+    rules for writes through this view, if they differ from those of the stored version.
     """
 
     group: str
@@ -121,10 +118,9 @@ class Strategy:
     """The fields that field selectors support, besides `metadata.name` and `metadata.namespace`."""
 
     kept_by_status: ClassVar[tuple[tuple[str, ...], ...]] = (("spec",),)
-    """The fields that a write to the status subresource does not change. By default, this is only `spec`."""
+    """The fields that a write to the status subresource does not change."""
 
     scale: Scale | None = None
-    """The fields of the scale subresource, or None if the kind has no scale subresource."""
 
     grace_seconds: ClassVar[int] = 0
     """The default grace period of a deletion in seconds. With 0, the object is removed immediately."""
@@ -158,10 +154,8 @@ class Strategy:
         return functools.partial(versioned_fields.without, paths=paths) if paths else None
 
     def decode(self, obj: Object, features: Features) -> list[str]:
-        """Remove the fields that this kind does not have in this release, and return their paths.
-
-        The server warns about these fields (`unknown field "spec.x"`), or answers 400 in strict mode. Raises
-        `ValueError` with the message for a 400 response if a value has the wrong JSON type.
+        """Remove the fields that this kind does not have in this release, and return their paths. Raises `ValueError`
+        with the message for a 400 response if a value has the wrong JSON type.
         """
         shape = _shape_in(type(self), features.version, features.asked_for)  # type: ignore[arg-type]  # classes hash
         return shapes.conform(obj, shape)
@@ -195,7 +189,6 @@ class Strategy:
         return found + metadata.validate(new, namespaced=self.resource.namespaced, valid_name=self.valid_name)
 
     def warnings(self, obj: Object, features: Features) -> list[str]:
-        """Return the messages for `Warning` headers of the response to a write."""
         return []
 
     def spec_changed(self, new: Object, old: Object) -> bool:

@@ -1,7 +1,5 @@
-"""A table of the fields that releases added or removed, for shapes, gates, stored objects and OpenAPI documents.
-
-The table lists only fields that this project tests. A server whose release lacks a field drops it from writes, does not
-serve it, and omits it from OpenAPI documents.
+"""The fields that releases added or removed, as far as this project tests them. A server whose release lacks a field
+drops it from writes, does not serve it, and omits it from OpenAPI documents.
 """
 
 import functools
@@ -71,9 +69,7 @@ def absent(kind: str, version: Version, asked_for: AbstractSet[str] = frozenset(
 
 
 def without(value: T, paths: tuple[Path, ...]) -> T:
-    """Return an object or a shape (which has the same nesting) without the fields at `paths`.
-
-    Return the value itself if it has none of these fields. Otherwise copy only the parts that contain them.
+    """Return an object or a shape (which has the same nesting) without the fields at `paths`. `value` stays unchanged.
     """
     for path in paths:
         value = _without(value, path)

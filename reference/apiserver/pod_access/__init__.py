@@ -1,4 +1,3 @@
-"""The subresources that connect to pods. `proxy` connects to the pod; `log` and `exec` connect to its kubelet.
-
-Test runs with `--backend kubeconfig` use `proxy` to reach client pods. No KEP needs these subresources.
+"""The subresources that connect to pods (`proxy`) or to their kubelets (`log` and `exec`). No KEP needs them. Test runs
+with `--backend kubeconfig` use `proxy` to reach client pods.
 """

@@ -1,7 +1,7 @@
 """The `log` and `exec` subresources of pods, forwarded to the kubelet of the pod's node.
 
-A log request is ordinary HTTP. `exec` upgrades the connection to a WebSocket. The server does not interpret the data,
-and copies bytes in both directions until one side closes the connection.
+A log request is ordinary HTTP. `exec` upgrades the connection to a WebSocket, and the server copies bytes in both
+directions until one side closes the connection.
 """
 
 import asyncio
@@ -40,15 +40,13 @@ _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotF
 
 
 class KubeletForwarder(Forwarder):
-    """Forwards requests to kubelets."""
-
     def __init__(self, registry: Registry, open_socket: OpenSocket | None, tls: ssl.SSLContext | None) -> None:
         super().__init__(registry, open_socket)
         self._tls = tls
         self._running: set[asyncio.Task[Any]] = set()
 
     async def forward(self, request: web.BaseRequest, asked: PodRequest) -> web.StreamResponse:
-        """Forward one request and return its complete response. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
+        """Return the complete response of the kubelet. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
         methods = {"GET"} if asked.subresource == "log" else {"GET", "POST"}
         if request.method not in methods:
             raise status.method_not_allowed(request.method)

@@ -1,7 +1,7 @@
 """Finds the address of the pod to which a request is forwarded, and opens connections into the cluster's network.
 
 Pods are in a different network from the API server, so the caller passes a function that creates sockets in that
-network. Rules and error messages are the same as in Kubernetes (pkg/registry/core/pod).
+network. Rules and error messages are those of Kubernetes (pkg/registry/core/pod).
 """
 
 import ipaddress
@@ -110,7 +110,6 @@ class Forwarder:
         await hang_up(self._sockets)
 
     def _connected(self, *, tls: ssl.SSLContext | bool, **options: Any) -> aiohttp.ClientSession:
-        """Return the HTTP session, which opens a new connection for each request."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls, socket_factory=self._socket)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS)

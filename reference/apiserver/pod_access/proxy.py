@@ -1,8 +1,5 @@
-"""The `proxy` subresource of pods: requests that are forwarded to a server in a pod.
-
-The proxy forwards the method, query, body and headers of a request, and streams the response back. Upgrades, and
-rewriting of links in HTML, are not implemented. Each request uses its own connection, because an open connection would
-still reach a pod that has been deleted.
+"""The `proxy` subresource of pods. Upgrades, and rewriting of links in HTML, are not implemented. Each request uses its
+own connection, because an open connection would still reach a pod that has been deleted.
 """
 
 from urllib.parse import quote
@@ -30,8 +27,6 @@ _UNESCAPED = "/~!$&'()*+,;=:@"
 
 
 class PodProxy(Forwarder):
-    """Forwards requests to pods."""
-
     async def forward(self, request: web.BaseRequest, asked: PodRequest) -> web.StreamResponse:
         """Return the response of the server in the pod. Raises `ApiError`: 400, 404, 405, 503."""
         if request.method not in METHODS:
