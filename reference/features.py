@@ -1,8 +1,4 @@
-"""Kubernetes versions and feature gates, with the defaults of each release.
-
-To test version skew, two components in one process are created with different `Features`. `GATES` lists the gates that
-this project tests, and the releases that changed them.
-"""
+"""Kubernetes versions and feature gates, with the defaults of each release, for components of different versions."""
 
 import re
 from collections.abc import Mapping
@@ -21,11 +17,7 @@ Reading = Literal["kep", "released"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The minor versions in which a gate was added, enabled by default, locked, removed, or disabled by default again.
-
-    With `on_request`, the gate can be set in any release since it was added, even after its removal, so that a KEP can
-    be tested together with later releases.
-    """
+    """The minor versions in which a gate changed. An `on_request` gate can still be set after its removal."""
 
     introduced: int
     on_by_default: int | None = None

@@ -1,6 +1,4 @@
-"""Discovery documents: /version, /api, /apis, and the resources of each group and version. Clients since Kubernetes
-1.26 first request aggregated discovery, which this server lacks, and fall back to these documents.
-"""
+"""Discovery documents. Aggregated discovery, which clients since Kubernetes 1.26 try first, is not implemented."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,4 @@
-"""Serves watches, and forwards other requests to the handlers, to pods and to kubelets. This module uses aiohttp's
-low-level server, without a router, because all paths of this API have the same few forms.
-"""
+"""Serves watches, and forwards other requests to the handlers, to pods and to kubelets, with aiohttp."""
 
 import asyncio
 import functools

@@ -1,8 +1,4 @@
-"""The media types of requests and responses.
-
-Responses are JSON: objects, Tables (for kubectl) or metadata only. Clients that prefer protobuf also accept JSON
-(`application/vnd.kubernetes.protobuf, */*`), so they receive JSON. Request bodies may be protobuf.
-"""
+"""Media types. Responses are JSON, which clients that prefer protobuf also accept. Request bodies may be protobuf."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress

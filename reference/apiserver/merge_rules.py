@@ -1,6 +1,4 @@
-"""The rules for merging lists inside objects: by a key, as a set, or not at all. Lists without a rule are replaced. In
-Kubernetes these rules are tags of the Go types (`patchMergeKey`, `listMapKey`).
-"""
+"""The rules for merging lists: by a key (Go tags `patchMergeKey`, `listMapKey`), as a set, or not at all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -60,9 +60,7 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
 
 
 def document(registry: Registry, path: str) -> bytes:
-    """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Only kubectl before 1.27 reads v2. The v2
-    document contains only definitions, and is not served as protobuf.
-    """
+    """Return the JSON at /openapi/v2 (definitions only, for kubectl before 1.27), /openapi/v3 or /openapi/v3/PREFIX."""
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
     with _importing:  # two threads must not import the models at the same time
@@ -166,11 +164,7 @@ def _media_of(operation: Operation) -> tuple[str, ...]:
 
 
 class _Models:
-    """Definitions from the models of the `kubernetes` package, for served kinds and all types that they refer to.
-
-    The package describes one release. This class adds fields that only older releases have, and drops fields that the
-    served release lacks.
-    """
+    """Definitions from the `kubernetes` package's models, adapted to the fields of the served release."""
 
     def __init__(self, served: tuple[ServedKind, ...], release: Release, *, complete: bool = True) -> None:
         """`complete` selects OpenAPI 3 with full schemas of custom resources, instead of OpenAPI 2."""

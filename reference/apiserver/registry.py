@@ -1,6 +1,4 @@
-"""The registry: the store, the strategy of each kind and the pools of one API server. Code that reads and then writes
-must hold `store.lock` during both operations.
-"""
+"""The store, strategies and pools of an API server. Code that reads and then writes must hold `store.lock`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

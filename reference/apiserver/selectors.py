@@ -1,6 +1,4 @@
-"""Label and field selectors, parsed once into predicates for one object. Syntax and the meaning of absent keys are the
-same as in apimachinery's packages `labels` and `fields`.
-"""
+"""Label and field selectors as predicates, with the syntax and meaning of apimachinery's `labels` and `fields`."""
 
 import re
 from collections.abc import Callable, Mapping

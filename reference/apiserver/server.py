@@ -1,8 +1,4 @@
-"""The API server over HTTPS, for clients in other processes: kubectl, client libraries, real proxies.
-
-The server has its own thread and event loop. It listens on a loopback address, and on sockets that a caller created
-elsewhere, for example in a network namespace.
-"""
+"""The API server over HTTPS, in its own thread, on a loopback address and on sockets that callers pass to `listen`."""
 
 import asyncio
 import base64
@@ -83,21 +79,13 @@ class HttpServer:
         self._call(self._listen(ListeningPort(sock)))
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Forward requests to pods and kubelets (`pods/NAME:PORT/proxy`, `pods/NAME/log` and others).
-
-        `open_socket` creates a socket inside the cluster's network. The server's thread calls it with an address family
-        and a socket type, like `socket.socket`. Before this call, these requests receive 503.
-        """
+        """Forward requests to pods and kubelets (503 before this call). The server's thread calls `open_socket`."""
         self._open_socket = open_socket
         if (frontend := self._frontend) is not None:
             frontend.reach_pods(open_socket)
 
     def replace(self, api: ApiServer | None) -> None:
-        """Serve `api` from now on, with the same ports, certificate and token. If `api` is None, stop serving.
-
-        All watches and connections end. With None, connections are refused, but the ports stay reserved. The
-        replacement takes a few milliseconds.
-        """
+        """Serve `api`, or nothing if None, with the same ports, certificate and token. All connections end."""
         if self.thread.is_alive():
             self._call(self._replace(api))
         else:

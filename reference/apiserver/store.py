@@ -130,10 +130,7 @@ class Store:
         self._tables = {resource: _Table() for resource in resources}
 
     def hand_over(self, served: Mapping[str, Served]) -> "Store":
-        """Return the store of the next server, with the same objects and revisions, but without history.
-
-        `served` contains the next release's filter for each resource. Afterwards, this store raises 503 errors.
-        """
+        """Return the next server's store, filtered by `served`, without history. Then this store raises 503 errors."""
         with self.lock:
             successor = type(self)((), window=self._window)
             successor.lock, successor.revision, successor.bytes = self.lock, self.revision, self.bytes

@@ -53,9 +53,7 @@ class WatchQuery:
 
 
 class Watcher:
-    """One client's watch: its selection and its connection. Only the server's thread uses it. Lines are written
-    directly to the transport, as chunks of HTTP/1.1, because a task for each client would cost more.
-    """
+    """One client's watch, used only in the server's thread. It writes HTTP/1.1 chunks directly to the transport."""
 
     def __init__(self, selection: Selection, renderer: Renderer, since: int, transport: asyncio.Transport) -> None:
         self.selection, self.renderer, self.since = selection, renderer, since
@@ -99,9 +97,7 @@ class Watcher:
 
 
 def _send(watcher: Watcher, changes: list[Change], known: dict[object, bytes]) -> None:
-    """Send changes of a resource to a watcher. If the watcher is behind afterwards, none of them were sent.
-
-    `known` caches the lines for other watchers with the same selection and response form.
+    """Send changes to a watcher. If it is behind afterwards, none were sent. `known` caches lines for other watchers.
     """
     # A watch that began in the middle of the changes gets lines of its own.
     key = watcher.sees if watcher.since < changes[0].revision else watcher
@@ -187,9 +183,7 @@ class WatchHub:
                 self.count(watcher)
 
     def missed(self, watcher: Watcher) -> bytes | None:
-        """Return the next lines for a watcher that is behind, or None if it has caught up. The lines come from the
-        store, so slow clients need no queues. Raises `ApiError` (410) if the store has forgotten the changes.
-        """
+        """Return the next lines for a watcher that is behind, or None if it has caught up. Raises `ApiError` (410)."""
         lines, resource = bytearray(), watcher.renderer.route.resource
         with self._store.lock:
             try:
@@ -265,10 +259,7 @@ def error_line(error: ApiError) -> bytes:
 
 
 def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
-    """Return the watch event that a change causes for a client with this selection, or b"" if there is none.
-
-    An object that leaves the selection is sent as DELETED.
-    """
+    """Return the event of a change, or b"" if there is none. An object that leaves the selection is sent as DELETED."""
     seen = _seen(change, selection)
     return b"" if seen is None else line(seen[0], renderer.json(seen[1]))
 

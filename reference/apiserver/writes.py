@@ -1,6 +1,4 @@
-"""Creates and updates objects and their status, in the same order of steps as Kubernetes: decode, check the identity,
-default, prepare, validate, allocate and store. An update without a change is not written.
-"""
+"""Creates and updates objects: decode, identify, default, prepare, validate, allocate and store, as in Kubernetes."""
 
 import secrets
 import uuid
@@ -21,11 +19,7 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no characters t
 _MAX_PREFIX = 58  # a generated name is at most 63 characters
 _ATTEMPTS = 8
 MAX_OBJECT_BYTES = 1536 * 1024
-"""The maximum size of an object as JSON. etcd has the same limit, but stores the smaller protobuf form.
-
-The limit also bounds the length of lists. Kubernetes limits few lists: a Service may have any number of ports
-(`ValidateService`), and an EndpointSlice may have 20,000.
-"""
+"""The maximum size of an object as JSON (etcd: as protobuf). It also bounds lists, few of which Kubernetes limits."""
 
 _SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
@@ -60,8 +54,9 @@ def create(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> S
 
 
 def update(registry: Registry, target: ObjectRef, obj: Object, call: Write) -> StoredObject:
-    """Replace an object, or for the subresource `status` only the status and the metadata that the kind allows. The
-    caller must not change `obj` later. Raises `ApiError`: 400, 404, 409, 413, 422, 500.
+    """Replace an object, or for the subresource `status` only the status and the metadata that the kind allows.
+
+    The caller must not change `obj` later. Raises `ApiError`: 400, 404, 409, 413, 422, 500.
     """
     strategy, features = registry.strategy(target.resource).rules(target.view), registry.features
     of_status = target.subresource == "status" and strategy.resource.has_status
@@ -204,10 +199,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: StoredObj
 
 
 def _share(new: Object, old: Object) -> None:
-    """Make `new` share the fields that are equal in `old`, except metadata. This is safe: stored fields are immutable.
-
-    The store remembers thousands of versions. With copies, the garbage collector would repeatedly traverse all of them.
-    """
+    """Make `new` share unchanged, immutable fields with `old`: copies would slow down the garbage collector."""
     for name, value in old.items():
         if name != "metadata" and name in new and same(new[name], value):
             new[name] = value

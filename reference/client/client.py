@@ -1,6 +1,4 @@
-"""A Python protocol with the API server operations that components need. Objects are Kubernetes JSON as plain dicts.
-All readers share these dicts, so copy an object before you change it.
-"""
+"""A protocol with the API server operations that components need. Readers share objects, so never change them."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -1,8 +1,4 @@
-"""A client that survives restarts of its API server and catches up with changes that it missed.
-
-While the client has no server, every read and write fails as if the connection were refused. After the client is
-connected again, each subscription receives the differences since its last event.
-"""
+"""A client that survives restarts of its API server. Subscribers then receive the changes that they missed."""
 
 import threading
 from collections.abc import Collection, Iterator

@@ -1,8 +1,4 @@
-"""A `Client` for an API server in another process. All components in this process share its HTTPS connections.
-
-All subscriptions share one watch connection for each resource. If the API server rejects a watch, for example because
-the revision is too old, the client lists all objects again, and subscribers receive the differences.
-"""
+"""A `Client` over HTTPS. Subscriptions share one watch of each resource. If it is rejected, the client lists again."""
 
 import base64
 import contextlib

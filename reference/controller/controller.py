@@ -1,6 +1,4 @@
-"""The base class of controllers. Events go into an unbounded queue, so a writer never waits for a controller. If an
-object changes five times in a burst, the controller syncs it once.
-"""
+"""The base class of controllers. Writers never wait for it, and a burst of changes to an object causes one sync."""
 
 import logging
 import threading

@@ -1,6 +1,4 @@
-"""The queue of keys that a controller has to process. Callers pass the current time. Only the controller's thread
-changes a queue, but any thread may read `is_idle`.
-"""
+"""The queue of a controller's keys. Only the controller's thread changes it, but any thread may read `is_idle`."""
 
 import heapq
 

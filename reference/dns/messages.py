@@ -29,9 +29,7 @@ _QUESTION_END = 4  # type and class
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A valid query: its name and type, and the parts of the answer that do not depend on records.
-
-    `head` is the header (without its id) and the question, `tail` the EDNS record, `limit` the UDP size limit in bytes.
+    """`head` is the header (without id) and the question, `tail` the EDNS record, `limit` the UDP size limit in bytes.
     """
 
     name: dns.name.Name
@@ -43,10 +41,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class AnswerBody:
-    """The records of an answer as bytes.
-
-    `size` is the size of each address record, if all answers are address records. Otherwise it is 0.
-    """
+    """Encoded records. `size` is the size of each address record, or 0 if there are other answer records."""
 
     rcode: int = dns.rcode.NOERROR
     answers: bytes = b""

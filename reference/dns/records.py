@@ -43,11 +43,7 @@ class ServiceName:
 
 @dataclass(frozen=True, slots=True)
 class PortName:
-    """The name of a port (`_http._tcp.web.shop.svc`), or of all ports of a protocol if `port` is "".580 = Return the
-    endpoints of one IP family that a client on a node with the labels `client` may use.
-
-    If the client's node is unknown (None) or the Service has no topology keys, return all endpoints.
-    """
+    """The name of a port (`_http._tcp.web.shop.svc`), or of all ports of a protocol if `port` is ""."""
 
     key: Key
     port: str
@@ -146,11 +142,7 @@ Record = Address | Srv | Cname
 
 
 def select(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
-    """Return the endpoints of one IP family that a client on a node with the labels `client` may use.
-
-    If the client's node is unknown (None) or the Service has no topology keys, return all endpoints. As in a proxy, the
-    keys are applied to each address family separately.
-    """
+    """Return the endpoints of one IP family for a client whose node has the labels `client` (all endpoints if None)."""
     endpoints = (service.endpoints or {}).get(family, ())
     if not service.keys or client is None:
         return endpoints

@@ -29,6 +29,7 @@ _LENGTH = struct.Struct("!H")
 
 class DnsServer:
     """Answers queries for the DNS zone of a cluster, on sockets in any network namespace (KEP-536, DNS server changes).
+
     Call `start` once and then `stop`, from the same thread. Any thread may call `listen` and `synced`.
     """
 

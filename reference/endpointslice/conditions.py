@@ -31,11 +31,7 @@ class Condition:
 
 
 def accepted(by_field: Mechanism) -> Condition:
-    """Return the condition Accepted: whether the value of `trafficDistribution` is known.
-
-    `by_field` is the result of `mechanism_of_field`, because the KEP sets Accepted to True for each value that the
-    controller recognizes, even if an annotation decides.
-    """
+    """Return the condition Accepted, from the result of `mechanism_of_field`, even if an annotation overrides it."""
     if isinstance(by_field, NoHints):
         return Condition(ACCEPTED, "False", "Unsupported", by_field.reason)
     return Condition(ACCEPTED, "True", "Supported", by_field.reason)
@@ -72,11 +68,7 @@ def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
 
 
 def honored(is_programmed: Condition, behind: Collection[str], silent: Collection[str]) -> Condition:
-    """Return the condition Honored: whether all nodes have the latest hints.
-
-    `behind` contains the nodes whose proxies acknowledged an older revision. `silent` contains the nodes whose proxies
-    have not acknowledged any revision.
-    """
+    """Return the condition Honored. `behind` nodes acknowledged an older revision, `silent` nodes none."""
     if is_programmed.status != "True":
         return Condition(HONORED, "False", "NotProgrammed", is_programmed.message)
     if behind:

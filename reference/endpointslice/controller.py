@@ -24,9 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class SyncError(Exception):
-    """A sync failed completely or in part. If `retriable` is true, a retry can succeed without other changes.
-
-    Successive failures of a Service with the same `topic` cause only one Event, even if their messages differ.
+    """If `retriable`, a retry can succeed without other changes. Successive failures with one `topic` cause one Event.
     """
 
     def __init__(self, message: str, *, topic: str, retriable: bool) -> None:

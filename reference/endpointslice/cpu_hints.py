@@ -52,10 +52,7 @@ class _HintState:
 def hint_by_cpu(
     drafts: Sequence[SliceDraft], existing: Iterable[Object], shares: ZoneShares | NoHintsReason, rules: HintRules
 ) -> CpuOutcome:
-    """Set hints on the endpoints of all `drafts` in one address family, or remove all hints.
-
-    `existing` contains the stored slices of the family. The threshold depends on whether these slices have hints.
-    """
+    """Set or remove hints in one address family. The threshold depends on whether the slices `existing` have hints."""
     had_hints = any("hints" in endpoint for each in existing for endpoint in each.get("endpoints") or ())
     endpoints = sum(_counts(endpoint, rules) for draft in drafts for endpoint in draft.endpoints)
     found = allocate(shares, endpoints, rules.to_keep if had_hints else rules.to_add)
@@ -134,8 +131,9 @@ def _stands(draft: SliceDraft, allocation: Allocation, counts: Counter[str], rul
 
 
 def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
-    """Return the number of endpoints that each zone gives to other zones and receives from other zones. Each move is
-    from the zone with the largest surplus to the zone with the largest deficit.
+    """Return the number of endpoints that each zone gives to other zones and receives from other zones.
+
+    Each move is from the zone with the largest surplus to the zone with the largest deficit.
     """
     unit = allocation.unit
     over = {zone: counts[zone] * unit - portion.desired for zone, portion in allocation.portions.items()}

@@ -1,6 +1,4 @@
-"""The endpoints that the slices of a Service should contain in one address family, grouped by ports. Endpoints are
-EndpointSlice JSON without hints. `packing` distributes them over slices, and `hints` sets their hints.
-"""
+"""The endpoints that a Service's slices should contain in one address family, without hints, grouped by ports."""
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
@@ -215,19 +213,13 @@ class _Result:
 
 @dataclass(slots=True)
 class EndpointCache:
-    """A cache of the endpoints of unchanged pods, for one Service.
-
-    Objects from a client are immutable, so a pod object yields the same endpoint until its Service or zone changes.
-    """
+    """A cache for one Service. Objects are immutable, so a pod's endpoint changes only with its Service or zone."""
 
     service: Object | None = None
     results: dict[AddressType, dict[str, _Result]] = field(default_factory=dict)
 
     def renew(self, service: Object, address_type: AddressType) -> tuple[dict[str, _Result], dict[str, _Result]]:
-        """Return the results of the last sync by pod name, and an empty dict for the results of this sync.
-
-        There are no old results if the spec of the Service has changed.
-        """
+        """Return the last results by pod name (none if the Service's spec has changed), and a dict for new results."""
         if self.service is not service:
             if self.service is not None and self.service["spec"] != service["spec"]:
                 self.results.clear()

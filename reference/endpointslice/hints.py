@@ -67,8 +67,9 @@ Hinter = Callable[[Sequence[SliceDraft], Sequence[Object]], Outcome]
 
 
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
-    """Return the mechanism that determines the hints of `service` in a controller with `features`. `heuristics`
-    contains the values of trafficDistribution that select plug-ins. Values without a domain are ignored.
+    """Return the mechanism that determines the hints of `service` in a controller with `features`.
+
+    `heuristics` contains the values of trafficDistribution that select plug-ins. Values without a domain are ignored.
     """
     annotation, requested = topology_annotation(service, features)
     if requested in {"Auto", "auto"}:

@@ -51,10 +51,7 @@ class NodeLevel:
 
     @classmethod
     def parse(cls, text: str) -> "NodeLevel":
-        """Parse an approach, optionally with criteria: "automatic", or "opt-in:missing=10%,daemonset".
-
-        Raises `ValueError`, which describes the syntax.
-        """
+        """Parse "automatic", or "opt-in:missing=10%,daemonset". Raises `ValueError`, which describes the syntax."""
         approach, colon, listed = text.partition(":")
         criteria = listed.split(",") if colon else []
         numbers = [found for each in criteria if (found := re.fullmatch(r"missing=(\d+)(%?)", each))]

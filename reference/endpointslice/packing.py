@@ -42,10 +42,7 @@ class SliceDraft:
 
 @dataclass(slots=True)
 class Packing:
-    """Drafts for all existing and new slices that have endpoints, and the existing slices that are now empty.
-
-    `added` and `removed` are numbers of endpoints.
-    """
+    """Drafts for slices with endpoints; `spare` slices are now empty. `added` and `removed` count endpoints."""
 
     drafts: list[SliceDraft] = field(default_factory=list)
     spare: list[Object] = field(default_factory=list)

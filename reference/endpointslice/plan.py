@@ -1,6 +1,4 @@
-"""Plans one sync: which slices to create, update and delete, and why. A plan is a pure function of the Service, its
-pods, the nodes and the existing slices. After a plan is applied, the next plan must be empty.
-"""
+"""Plans one sync: which slices to create, update and delete. After a plan is applied, the next plan must be empty."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,9 +28,7 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
-    """`slices` contains the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of
-    slices. `outcome` is the result of the `Hinter`.
-    """
+    """`slices` has the endpoints of each slice, and `ideal_slices` is the smallest possible number of slices."""
 
     slices: tuple[Sequence[Object], ...]
     ideal_slices: int

@@ -42,10 +42,7 @@ class NodeView(Mapping[str, Node]):
 def hint_by_plugin(
     drafts: Sequence[SliceDraft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
 ) -> HeuristicError | None:
-    """Set hints on the endpoints of all `drafts` of one address family, with the heuristic for `value`.
-
-    If the heuristic fails, remove all hints and return its error.
-    """
+    """Set hints with the heuristic for `value`. If it fails, remove all hints and return its error."""
     known = [_known(endpoint) for draft in drafts for endpoint in draft.endpoints]
     ready = [each for each in known if each is not None]
     try:

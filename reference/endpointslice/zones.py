@@ -1,8 +1,4 @@
-"""The CPU of a cluster by zone (KEP-2433, Assumptions; `kube-controller-manager` 1.21 and newer).
-
-Thousands of nodes update their status every few seconds, and hardly any update changes the CPU of a zone, so this
-module stores the totals and updates them for each node event.
-"""
+"""The CPU of each zone, updated for each node event (KEP-2433, Assumptions; kube-controller-manager 1.21 and newer)."""
 
 from collections import Counter
 from collections.abc import Mapping

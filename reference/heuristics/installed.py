@@ -1,6 +1,4 @@
-"""Finds and loads the heuristics in installed packages, through their entry points. Both happen only when the first
-Service requests a heuristic, because a controller must start within milliseconds.
-"""
+"""Finds the heuristics in installed packages, which is slow, only when a Service first requests a heuristic."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

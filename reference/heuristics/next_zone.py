@@ -1,6 +1,4 @@
-"""An example heuristic: clients in a zone without endpoints use the endpoints of one other zone instead of all zones.
-They use the next zone that has endpoints, in cyclic alphabetical order, so that its capacity can be planned.
-"""
+"""An example heuristic: clients in a zone without endpoints use one other zone, whose capacity can then be planned."""
 
 from collections.abc import Mapping, Sequence
 

@@ -20,10 +20,7 @@ T = TypeVar("T")
 def first_match(
     keys: Sequence[str], mine: Labels, endpoints: Sequence[T], labels: Callable[[T], Labels]
 ) -> tuple[str, tuple[T, ...]]:
-    """Return the first key that matches and all endpoints that match it, or "" and () if no key matches.
-
-    `mine` contains the labels of the client's node. `labels` returns the labels of an endpoint's node.
-    """
+    """Return the first key that matches and its endpoints, or "" and (). `mine` are the labels of the client's node."""
     own = dict(mine)
     for key in keys:
         if key == ANY:

@@ -1,6 +1,4 @@
-"""The PodLocator controller: maintains a PodLocator for each pod (KEP-536, New PodLocator controller). KEP-536 requires
-little churn in PodLocators, so an event is ignored if it changes no relevant field.
-"""
+"""The PodLocator controller (KEP-536, New PodLocator controller), which skips events that change no PodLocator."""
 
 from collections.abc import Callable, Collection, Mapping
 

@@ -1,7 +1,6 @@
 """The content of a pod's PodLocator, as a function of the pod and its Node (KEP-536, New PodLocator controller).
 
-If the pod's Node does not exist, `nodeName` is empty, whether the Node was deleted (as in the KEP) or has not been
-created yet (a case that the KEP does not mention).
+If the pod's Node does not exist, `nodeName` is empty. The KEP mentions only deleted Nodes, not Nodes that come later.
 """
 
 from collections.abc import Mapping

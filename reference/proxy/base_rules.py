@@ -274,11 +274,7 @@ def _awaited() -> tuple[Rule, ...]:
 
 
 def _masquerading(family: Family) -> tuple[Rule, ...]:
-    """Return the rules that masquerade connections whose replies would otherwise not return through this node.
-
-    They masquerade connections of an endpoint to itself, and all connections except those from this node and its pods,
-    whose replies return through this node, and those whose client address must be preserved.
-    """
+    """Return the rules that masquerade connections whose replies would otherwise not return through this node."""
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)
     return (

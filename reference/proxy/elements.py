@@ -48,10 +48,7 @@ class ElementPacker:
         self._last: tuple[ServiceAddress | None, bytes] = None, b""
 
     def pack(self, element: Element) -> tuple[str, bytes]:
-        """Return the name of the element's set or map, and the packed element.
-
-        This method uses `isinstance`, because pattern matching would take longer than the packing.
-        """
+        """Return the set's or map's name and the packed element. Pattern matching would be slower than `isinstance`."""
         if isinstance(element, EndpointElement):
             service, slot, (address, port) = element
             head, between = self._endpoint_heads
@@ -70,10 +67,7 @@ class ElementPacker:
         return "hairpin", self._hairpin_heads[0] + packed + packed
 
     def endpoints(self, service: ServiceAddress, first: int, endpoints: Iterable[Endpoint]) -> list[bytes]:
-        """Pack the elements of the map `endpoints` for one service address, with slots that begin at `first`.
-
-        This method is for loading whole tables. Creating an `EndpointElement` for each endpoint would double the time.
-        """
+        """Pack elements of the map `endpoints`, without an `EndpointElement` for each, which would double the time."""
         head, between = self._endpoint_heads
         head += self.service(service)
         family, to_bytes = self._family, socket.inet_pton
@@ -159,10 +153,7 @@ def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
 
 
 def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:
-    """Pack the elements of an interval set: the first address of each range, and the first address after it.
-
-    Raises `ValueError` for an invalid CIDR. Ranges that touch or overlap are merged, as the kernel requires.
-    """
+    """Pack an interval set; merge touching ranges, as the kernel requires. Raises `ValueError` for an invalid CIDR."""
     networks = [ipaddress.ip_network(each, strict=False) for each in cidrs]
     four = [each for each in networks if isinstance(each, ipaddress.IPv4Network)]
     six = [each for each in networks if isinstance(each, ipaddress.IPv6Network)]

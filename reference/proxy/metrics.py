@@ -1,8 +1,6 @@
-"""The proxy's metrics under kube-proxy's names (prefix `kubeproxy_`), for Prometheus.
+"""The proxy's metrics under kube-proxy's names. Before 1.33, one series covers both IP families.
 
-Metrics are plain numbers until collection, because the counters of prometheus_client would slow down the proxy, and
-would expose a `_created` series that kube-proxy does not have. In releases before 1.33, which lack the label
-`ip_family`, one series covers both IP families.
+They are plain numbers until collection: prometheus_client's counters are slow and add a `_created` series.
 """
 
 from collections.abc import Callable, Iterator, Mapping

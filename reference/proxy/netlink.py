@@ -1,7 +1,6 @@
 """Netlink messages packed by hand, and sockets that send them to netfilter.
 
-Byte templates are 300 times as fast as message classes. The kernel processes a batch during `send`. When `send`
-returns, the batch is committed or the errors are queued, so the caller does not need to wait for an acknowledgement.
+Byte templates are 300 times as fast as message classes. After `send`, a batch is committed or its errors are queued.
 """
 
 import errno
@@ -67,10 +66,7 @@ class KernelError(Exception):
 
 
 class NetlinkSocket:
-    """A socket to one subsystem of netfilter, in the network namespace of the thread that creates it.
-
-    Any thread may use it. Raises `OSError` if the process may not use netlink.
-    """
+    """A socket to a subsystem of netfilter, in the creating thread's netns. Any thread may use it. Raises `OSError`."""
 
     def __init__(self, subsystem: int) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, uapi.NETLINK_NETFILTER)
@@ -101,10 +97,7 @@ class NetlinkSocket:
 
 
 class NftSocket(NetlinkSocket):
-    """A socket to nftables.
-
-    A proxy keeps its socket open, because closing a socket after deletions waits for the kernel (12 to 20 ms).
-    """
+    """A proxy keeps its socket open, because closing a socket after deletions waits for the kernel (12 to 20 ms)."""
 
     def __init__(self) -> None:
         super().__init__(uapi.NFNL_SUBSYS_NFTABLES)

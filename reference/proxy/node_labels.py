@@ -1,9 +1,4 @@
-"""The labels of all nodes, for Services with topology keys (KEP-536, Kube-proxy changes).
-
-An EndpointSlice contains only the node and zone of an endpoint, so other labels are read from the Nodes. Only a
-reference to the labels is stored, and they are converted to a set on demand, so a cluster without topology keys has
-almost no overhead.
-"""
+"""The labels of all nodes, for topology keys (KEP-536, Kube-proxy changes): slices have only node names and zones."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet

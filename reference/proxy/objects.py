@@ -1,8 +1,4 @@
-"""Reads the data that the proxy needs from Kubernetes objects, once for each event. Objects are never changed.
-
-This module applies Kubernetes' defaults (a missing `ready` means true, a missing port name means ""), so that no other
-module reads JSON.
-"""
+"""Reads the data that the proxy needs, with Kubernetes' defaults, so that no other module reads JSON."""
 
 import ipaddress
 import socket
@@ -36,11 +32,7 @@ PortName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An EndpointSlice: its Service, its port numbers by name and protocol, and its endpoints as decoded JSON.
-
-    Endpoints are read on demand, because in a large cluster the garbage collector would otherwise traverse 100,000
-    objects.
-    """
+    """An EndpointSlice. Its endpoints are read on demand, to spare the garbage collector 100,000 objects."""
 
     service: tuple[str, str]
     family: Family
@@ -48,8 +40,7 @@ class Slice:
     raw: Sequence[Object]
 
     def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
-        """Return the endpoints of a port, or [] if there is no such port. Raises `ValueError` for an invalid address.
-        `labels`, if given, returns the node labels of an endpoint.
+        """Return the endpoints of a port, with node labels from `labels`. Raises `ValueError` for an invalid address.
         """
         number = self.numbers.get(port)
         found = [] if number is None else _read_endpoints(self.raw, number)
@@ -188,10 +179,7 @@ def read_slice(obj: Object) -> Slice | None:
 
 
 def _read_endpoints(endpoints: Iterable[Object], port: int) -> list[Endpoint]:
-    """Read all endpoints of a slice for one port. Only the first address of each endpoint is used.
-
-    This is a single loop because a reload reads all endpoints of the cluster, and function calls would be slower.
-    """
+    """Read all endpoints for one port (first addresses only), in one loop, because function calls would be slower."""
     found = []
     for each in endpoints:
         conditions = (each.get("conditions") or NO_FIELDS).get

@@ -1,8 +1,6 @@
 """The service proxy of one node: it watches the API and keeps the kernel's rules up to date.
 
-One thread takes all events from one queue, recomputes the affected Services, and writes the differences to the kernel
-immediately. The cost of a Service or slice event does not depend on the number of other Services. The constructor
-starts the thread, so the thread and all its sockets are in the network namespace of the constructor's caller.
+One thread handles all events. The constructor starts the thread, so its sockets are in the caller's network namespace.
 """
 
 import logging

@@ -39,9 +39,7 @@ class LocalEndpoints:
 
 @dataclass(slots=True)
 class _Service:
-    """There are no ports if the slices arrived before the Service. Decisions are not stored, because they can be
-    computed again, and storing them would mean another copy of 100,000 endpoints.
-    """
+    """There are no ports if the slices arrived before the Service. Decisions are not stored, to save memory."""
 
     ports: Mapping[Family, list[ServicePort]] = field(default_factory=dict)
     slices: dict[str, Slice] = field(default_factory=dict)

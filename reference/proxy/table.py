@@ -1,8 +1,4 @@
-"""The desired rules of one IP family on one node, and their differences from the rules in the kernel.
-
-Entries belong to an owner (a service port). Changes are the differences since the last call of `take_changes`, so the
-cost of a burst of events depends only on the final differences.
-"""
+"""The desired rules of one IP family on one node, and their changes since the last call of `take_changes`."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -46,7 +42,7 @@ class Table:
         self._touched_ranges: dict[ServiceAddress, SourceRanges | None] = {}
 
     def put(self, owner: Hashable, entries: PortEntries) -> None:
-        """Replace the entries of `owner`. If several owners claim a service address, the first one keeps it."""
+        """Replace the entries of `owner` (a service port). The first owner that claims a service address keeps it."""
         before = self._entries.get(owner, NOTHING)
         if entries == NOTHING:
             self._entries.pop(owner, None)

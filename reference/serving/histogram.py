@@ -1,6 +1,4 @@
-"""Histograms for metrics that change often and are rarely read. An observation only increments a number, without the
-locks of prometheus_client. Only one thread may observe values, and any thread may read.
-"""
+"""Histograms without the locks of prometheus_client: only one thread may observe values, and any thread may read."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -1,8 +1,4 @@
-"""An HTTP server for GET and HEAD on any number of sockets: health checks, metrics, health check node ports.
-
-One daemon thread serves all sockets, even from different network namespaces. Other servers would need a thread for each
-port. Each connection carries one request without a body and is closed after the response. Handlers must not block.
-"""
+"""An HTTP server for GET and HEAD: one thread serves sockets in any network namespace. Handlers must not block."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,4 @@
-"""Validates status conditions like apimachinery's ValidateConditions. KEP-4444 proposes conditions of Services that
-report on trafficDistribution. Released servers do not validate conditions of Services, but this server does.
-"""
+"""Validates status conditions like apimachinery. Released servers do not do so for Services (KEP-4444)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,4 @@
-"""CustomResourceDefinitions. The registry serves the kind of each definition as soon as the definition is stored.
-
-Definitions with conversion webhooks are refused. CEL rules (`x-kubernetes-validations`) are not evaluated, and a
-write of a definition with CEL rules returns a warning.
-"""
+"""CustomResourceDefinitions. Conversion webhooks are refused. CEL rules are not evaluated, and cause a warning."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,4 @@
-"""Custom resources: the strategies of the kinds that CustomResourceDefinitions define, one for each version.
-
-All versions of a kind share the stored objects. The schema of a request's version prunes, defaults and validates the
-object. Conversion between versions changes only `apiVersion` (`strategy: None`).
+"""Custom resources: a strategy for each version of a CustomResourceDefinition. All versions share the stored objects.
 """
 
 import functools

@@ -1,6 +1,4 @@
-"""Pods. This server has no scheduler and no kubelet, so clients set the node of a pod and write its status. Of a
-container's fields, only the name, image and ports are validated.
-"""
+"""Pods. Clients set their nodes and status. Of a container's fields, only the name, image and ports are validated."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar

@@ -1,8 +1,4 @@
-"""The rules for the schemas of CustomResourceDefinitions: allowed keywords, and structural schemas.
-
-A structural schema specifies the type of each value in one place. `allOf`, `anyOf`, `oneOf` and `not` may only restrict
-values. As in Kubernetes, other schemas and some keywords (`$ref`, `uniqueItems`, ...) are refused.
-"""
+"""The rules for schemas of CustomResourceDefinitions, which must be structural, as in Kubernetes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

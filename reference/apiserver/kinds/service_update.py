@@ -1,9 +1,4 @@
-"""Updates of a Service: the fields that are kept, cleared or immutable.
-
-Clients omit fields that the server has set. Clients also change the type without removing fields that the new type
-cannot have. So allocated values that a client omits are kept while the type needs them, and values that a client leaves
-unchanged are cleared when the type no longer needs them.
-"""
+"""Updates of a Service: which omitted values are kept, which unneeded values are cleared, and which are immutable."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -179,10 +179,7 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 
 
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
-    """Return whether an update may keep the stored trafficDistribution, even if its gate is disabled now.
-
-    KEP-3015 lets users disable the feature, but released Kubernetes then refuses updates that keep the value.
-    """
+    """Return whether an update may keep trafficDistribution with its gate disabled: yes in KEP-3015, no in releases."""
     was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
     return features.follows == "kep" and was == now
 

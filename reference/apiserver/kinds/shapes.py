@@ -1,8 +1,4 @@
-"""Shapes: the fields of objects and their JSON types, like the Go structs of kube-apiserver.
-
-As in the released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type
-causes a 400 response. An older server drops the fields of newer releases in the same way (`versioned_fields`).
-"""
+"""Shapes: the fields of objects and their JSON types, like the Go structs of kube-apiserver."""
 
 import functools
 import re
@@ -70,10 +66,7 @@ CONDITION: Shape = {
 _NESTED = (dict, list)
 ITEM_WEIGHT = 4
 MAX_WEIGHT = 200_000
-"""The maximum weight of an object's items: 50,000 objects in lists, 100,000 map entries, or 200,000 strings.
-
-The largest valid EndpointSlice (endpoints, addresses and hints) has a weight of 170,000.
-"""
+"""At most 50,000 objects in lists, or 200,000 strings. The largest valid EndpointSlice has a weight of 170,000."""
 
 _EXACT: Mapping[str, type] = {"string": str, "int32": int, "bool": bool}
 
@@ -88,10 +81,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
-    """Remove nulls and unknown fields from `obj`, and return the paths of the unknown fields.
-
-    `shape` is for the served version. Raises `ValueError` for a wrong type (with Go's message) or too many items.
-    """
+    """Remove nulls and unknown fields, and return the unknown fields' paths. Raises `ValueError` with Go's message."""
     unknown: list[str] = []
     path: Path = []  # the path of the current value, for messages
     try:

@@ -93,9 +93,7 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """Another group and version that serves the same stored objects, possibly with renamed fields. `strategy` has the
-    rules for writes through this view, if they differ from those of the stored version.
-    """
+    """Another group and version of the same stored objects. `strategy` has the rules for writes, if they differ."""
 
     group: str
     version: str
@@ -154,9 +152,7 @@ class Strategy:
         return functools.partial(versioned_fields.without, paths=paths) if paths else None
 
     def decode(self, obj: Object, features: Features) -> list[str]:
-        """Remove the fields that this kind does not have in this release, and return their paths. Raises `ValueError`
-        with the message for a 400 response if a value has the wrong JSON type.
-        """
+        """Remove fields that this release lacks, and return their paths. Raises `ValueError` for a wrong JSON type."""
         shape = _shape_in(type(self), features.version, features.asked_for)  # type: ignore[arg-type]  # classes hash
         return shapes.conform(obj, shape)
 

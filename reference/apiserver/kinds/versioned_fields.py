@@ -1,6 +1,4 @@
-"""The fields that releases added or removed, as far as this project tests them. A server whose release lacks a field
-drops it from writes, does not serve it, and omits it from OpenAPI documents.
-"""
+"""The fields that releases added or removed, as far as this project tests them."""
 
 import functools
 from collections.abc import Set as AbstractSet
@@ -69,7 +67,7 @@ def absent(kind: str, version: Version, asked_for: AbstractSet[str] = frozenset(
 
 
 def without(value: T, paths: tuple[Path, ...]) -> T:
-    """Return an object or a shape (which has the same nesting) without the fields at `paths`. `value` stays unchanged.
+    """Return an object or a shape (both have the same nesting) without the fields at `paths`. Copy only what changes.
     """
     for path in paths:
         value = _without(value, path)

@@ -1,3 +1,1 @@
-"""The subresources that connect to pods (`proxy`) or to their kubelets (`log` and `exec`). No KEP needs them. Test runs
-with `--backend kubeconfig` use `proxy` to reach client pods.
-"""
+"""The pod subresources `proxy` (with which `--backend kubeconfig` reaches client pods), `log` and `exec`."""

@@ -1,8 +1,4 @@
-"""The `log` and `exec` subresources of pods, forwarded to the kubelet of the pod's node.
-
-A log request is ordinary HTTP. `exec` upgrades the connection to a WebSocket, and the server copies bytes in both
-directions until one side closes the connection.
-"""
+"""The `log` (HTTP) and `exec` (WebSocket) subresources of pods, forwarded to the kubelet of the pod's node."""
 
 import asyncio
 import contextlib
@@ -172,10 +168,7 @@ async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse)
 async def _switched(
     request: web.BaseRequest, headers: Mapping[str, str]
 ) -> tuple[asyncio.StreamReader, web.StreamResponse]:
-    """Switch protocols. Return a reader for the data that the client sends next, and the response to write to.
-
-    Raises `ConnectionError` if the client has disconnected.
-    """
+    """Switch protocols. Return a reader for the client's data, and the response. Raises `ConnectionError`."""
     if request.transport is None:
         raise ConnectionResetError("the client has disconnected")
     client = asyncio.StreamReader()

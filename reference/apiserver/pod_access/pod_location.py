@@ -1,8 +1,4 @@
-"""Finds the address of the pod to which a request is forwarded, and opens connections into the cluster's network.
-
-Pods are in a different network from the API server, so the caller passes a function that creates sockets in that
-network. Rules and error messages are those of Kubernetes (pkg/registry/core/pod).
-"""
+"""Finds the address to which a request for a pod is forwarded (rules of pkg/registry/core/pod), and connects to it."""
 
 import ipaddress
 import os

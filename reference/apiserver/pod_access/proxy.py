@@ -1,6 +1,4 @@
-"""The `proxy` subresource of pods. Upgrades, and rewriting of links in HTML, are not implemented. Each request uses its
-own connection, because an open connection would still reach a pod that has been deleted.
-"""
+"""The `proxy` subresource of pods. Each request uses a new connection: an open one would still reach a deleted pod."""
 
 from urllib.parse import quote
 
