@@ -29,8 +29,7 @@ _QUESTION_END = 4  # type and class
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`head` is the header (without id) and the question, `tail` the EDNS record, `limit` the UDP size limit in bytes.
-    """
+    """`head` is the header (without id) and the question, `tail` the EDNS record, `limit` the UDP limit in bytes."""
 
     name: dns.name.Name
     type: dns.rdatatype.RdataType

@@ -24,8 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class SyncError(Exception):
-    """If `retriable`, a retry can succeed without other changes. Successive failures with one `topic` cause one Event.
-    """
+    """If `retriable`, a retry can succeed without other changes. Successive failures of one `topic` cause one Event."""
 
     def __init__(self, message: str, *, topic: str, retriable: bool) -> None:
         super().__init__(message)

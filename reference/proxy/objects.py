@@ -40,8 +40,7 @@ class Slice:
     raw: Sequence[Object]
 
     def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
-        """Return the endpoints of a port, with node labels from `labels`. Raises `ValueError` for an invalid address.
-        """
+        """Return the endpoints of a port, with node labels from `labels`. Raises `ValueError` for bad addresses."""
         number = self.numbers.get(port)
         found = [] if number is None else _read_endpoints(self.raw, number)
         if labels is None:

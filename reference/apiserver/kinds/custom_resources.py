@@ -1,5 +1,4 @@
-"""Custom resources: a strategy for each version of a CustomResourceDefinition. All versions share the stored objects.
-"""
+"""Custom resources: a strategy for each version of a CustomResourceDefinition. Versions share the stored objects."""
 
 import functools
 from collections.abc import Callable, Mapping
