@@ -67,8 +67,7 @@ def absent(kind: str, version: Version, asked_for: AbstractSet[str] = frozenset(
 
 
 def without(value: T, paths: tuple[Path, ...]) -> T:
-    """Return an object or a shape (which has the same nesting) without the fields at `paths`. Copy only changed ones.
-    """
+    """Return an object or a shape (with the same nesting) without the fields at `paths`. Copy only what changes."""
     for path in paths:
         value = _without(value, path)
     return value
