@@ -124,7 +124,6 @@ def _function(name: str) -> Callable[[Any], Any]:
 
 
 def describe(counterexample: Counterexample) -> str:
-    """Return a counterexample as a table."""
     state = counterexample.state
     clients = {"pod": "a pod on", "node": "the host network of", "external": "external, via"}
     facts = [

@@ -28,8 +28,6 @@ _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class ExclusionReason(enum.StrEnum):
-    """The reason why no requirement tests a statement."""
-
     NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission, which cannot be violated
     NOT_OBSERVABLE = "not-observable"  # not externally observable within the stated error rates
     SUPERSEDED = "superseded"  # contradicted by a later document
@@ -107,7 +105,6 @@ class Document:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """All statements of the document, in order."""
         return tuple(statement for section in self.sections for statement in section.statements)
 
 
@@ -119,12 +116,10 @@ class Coverage:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """All statements of all documents, in order."""
         return tuple(statement for document in self.documents for statement in document.statements)
 
     @property
     def requirements(self) -> frozenset[str]:
-        """The ids of all requirements listed for any statement."""
         return frozenset(name for statement in self.statements for name in statement.requirements)
 
 

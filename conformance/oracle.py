@@ -27,8 +27,7 @@ By = Literal["all endpoints", "zone hints", "node hints", "the node", "terminati
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint of a Service for one port and one IP family, from any slice. A condition that is None is absent from
-    the slice."""
+    """An endpoint of a Service for one port and one IP family, from any slice. None stands for an absent condition."""
 
     pod: str
     node: str

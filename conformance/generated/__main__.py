@@ -47,8 +47,7 @@ def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycl
 
 
 def shown(lifecycle: Lifecycle) -> Iterator[Hashable]:
-    """Yield the behaviour that a scenario exercises: rules that select endpoints, and steps that make one change and
-    affect clients."""
+    """Yield the rules that select endpoints in a scenario, and its steps that make one change and affect clients."""
     for state, node in itertools.product(lifecycle.states, lifecycle.nodes):
         found = outcome(lifecycle, state, node)
         by = getattr(found, "by", found)
@@ -97,7 +96,6 @@ def _differences(was: Slice, now: Slice, *, gone: bool) -> Iterator[Hashable]:
 
 
 def main(words: list[str]) -> int:
-    """Write the file of fixed scenarios."""
     if len(words) != 3 or words[0] != "corpus" or not all(each.isdecimal() for each in words[1:]):
         sys.stderr.write("error: expected arguments: corpus SEED COUNT\n")
         return 4

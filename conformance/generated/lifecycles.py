@@ -45,12 +45,10 @@ class SliceEndpoint:
 
     @property
     def node(self) -> str:
-        """The node of the server."""
         return SERVERS[self.server]
 
     @property
     def written(self) -> CellEndpoint:
-        """The endpoint as written to the API."""
         return CellEndpoint(self.server, self.zones, self.nodes, CONDITIONS[self.condition])
 
 
@@ -208,8 +206,8 @@ def _usable(lifecycle: Lifecycle, state: State, node: str, both: tuple[State, St
 
 
 def may_not_lose(lifecycle: Lifecycle, before: State, after: State, node: str) -> bool:
-    """Return whether every connection during a change must get an answer: True if only hints change and some
-    endpoint stays allowed.
+    """Return whether every connection during a change needs an answer: only hints change, and an endpoint stays
+    allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

@@ -36,13 +36,11 @@ def check(asked: GenerationSettings) -> None:
 
 @functools.cache
 def corpus() -> tuple[Lifecycle, ...]:
-    """Return the fixed scenarios."""
     return tuple(yaml_format.read(str(CORPUS)))
 
 
 def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
-    """Check the scenarios of a group: the fixed ones, those of --replay, or generated ones. Raises `AssertionError`,
-    whose message contains failing scenarios as YAML."""
+    """Check the fixed, replayed or generated scenarios of a group. `AssertionError` contains failing ones as YAML."""
     group, asked = (name, hints), cluster.generation
     runner = _ScenarioRunner(cluster, run_servers(cluster))
     if asked is None or asked.replay:

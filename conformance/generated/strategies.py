@@ -74,8 +74,7 @@ def _generated(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V
 
 @st.composite
 def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
-    """Generate the zone labels in each state: at most one node changes or loses its zone label, and may get it back
-    later."""
+    """Generate the zone labels in each state: at most one node changes or loses its zone, and may get it back later."""
     changed = draw(st.sampled_from(((), (), *NODES)))
     if not changed:
         return ((),) * STATES
@@ -241,7 +240,6 @@ def _moved(draw: Draw[Any], state: State, _: bool) -> State:
 
 @st.composite
 def _added(draw: Draw[Any], state: State, _: bool) -> State:
-    """Add an endpoint to a slice."""
     if not state.slices:
         return state
     chosen = draw(st.sampled_from(state.slices))

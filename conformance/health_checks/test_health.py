@@ -47,13 +47,11 @@ def _create_service(cluster: Cluster, **fields: Any) -> Service:
 
 
 def _expect_local(cluster: Cluster, service: Service, codes: Mapping[str, int]) -> None:
-    """Expect the health check node port of each of these nodes to answer with the node's code in `codes`."""
     _expect_at(cluster, service.object["spec"]["healthCheckNodePort"], codes)
 
 
 def _expect_at(cluster: Cluster, port: int, codes: Mapping[str, int | None]) -> None:
-    """Expect a port of each of these nodes to answer with the node's code in `codes`. None means any code but 200, or
-    no answer."""
+    """Expect each node's port to answer with the node's code in `codes`. None means any code but 200, or no answer."""
     for node, code in codes.items():
         expect_http_answer(cluster, external_client(node), (node, port), "/", code=code)
 

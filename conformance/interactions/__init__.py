@@ -1,2 +1,1 @@
-"""A grid of scenarios: each cell combines values of the dimensions of routing, and `conformance.oracle` computes the
-expected answers."""
+"""A grid of scenarios: cells combine values of the dimensions of routing. `conformance.oracle` computes the answers."""

@@ -74,7 +74,6 @@ def families(cell: Cell) -> list[str]:
 
 
 def target(cell: Cell) -> int | str:
-    """Return the target port of a cell's Service."""
     return ports_of(cell)[0] if cell["target"] == "number" else "web"
 
 

@@ -198,8 +198,7 @@ def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
 
 
 def _tells(transition: Transition, values: Mapping[str, Any]) -> bool:
-    """Return whether both readings of the KEPs ("kep" and "released") define the same outcome, and clients can observe
-    the change."""
+    """Return whether both readings of the KEPs define the same outcome, and clients can observe the change."""
     dimension, *pair = transition
     many = changes.MANY in {*pair, values.get("endpoints")}
     rest = {**values, **({"target": "name"} if many else {})}

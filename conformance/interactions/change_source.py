@@ -11,9 +11,7 @@ from conformance.interactions.dimensions import Cell
 
 
 def as_text(change: Change, name: str = "change") -> str:
-    """Return the source of a scenario for one change. It needs only imports from `trafficdist`, and `replace` from
-    `dataclasses`.
-    """
+    """Return the source of a scenario for one change, which imports only from `trafficdist` and `dataclasses`."""
     before, after = change.cells
     text = _TestSource(change)
     port = scenario_source.port(before["protocol"], cells.target(before))

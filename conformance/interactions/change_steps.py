@@ -32,8 +32,6 @@ class SetAddresses:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """A step that creates or updates a slice."""
-
     name: str
     family: str
     port: Port
@@ -42,8 +40,6 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Unpublish:
-    """A step that deletes a slice."""
-
     name: str
     family: str
 
@@ -102,7 +98,6 @@ def _pends(cell: Cell) -> bool:
 
 
 def slices(cell: Cell) -> Iterator[Publish]:
-    """Yield the slices of a cell."""
     for family in cells.families(cell):
         for number, (port, endpoints) in enumerate(_of_slices(cell)):
             yield Publish(str(number), family, Port(PORT, cell["protocol"], NAME, port), endpoints)

@@ -73,7 +73,6 @@ class Change:
 
     @property
     def cells(self) -> tuple[Cell, Cell]:
-        """The cell before the change, and the cell after the change."""
         return self._cell(self.before), self._cell(self.after)
 
     def _cell(self, value: Any) -> Cell:
@@ -86,12 +85,10 @@ class Change:
 
     @property
     def name(self) -> str:
-        """A short description of the change."""
         return f"{self.dimension} {self.before} to {self.after} and back"
 
     @property
     def text(self) -> str:
-        """A full description of the change, including its first cell."""
         return f"{self.name}; first {cells.name_of(self.cells[0])}"
 
     @property
@@ -203,8 +200,8 @@ def _usable(cell: Cell, front: ServiceAddress, node: str) -> Iterator[str]:
 
 
 def may_not_lose(change: Change, front: ServiceAddress, node: str) -> bool:
-    """Return whether every connection during a change must get an answer: True if only hints change and some
-    endpoint stays allowed.
+    """Return whether every connection during a change needs an answer: only hints change, and an endpoint stays
+    allowed.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

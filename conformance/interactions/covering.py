@@ -22,8 +22,7 @@ Combination = frozenset[tuple[str, Any]]
 
 
 WAYS = {"address", "client", "internal", "external", "family", "protocol", "affinity"}
-"""The dimensions that describe how a client reaches a Service. All triples of these dimensions are covered, and all
-triples of two of them with hints or conditions."""
+"""All triples of these dimensions are covered, and all triples of two of them with hints or conditions."""
 
 MUTE = {("endpoints", 0), ("conditions", "all start")}
 """Values with which no endpoint answers, which hides the effect of the other values of the cell."""
@@ -39,8 +38,7 @@ def combinations() -> Iterator[Combination]:
 
 
 def _asked(names: Sequence[str]) -> bool:
-    """Return whether triples of these dimensions must be covered: those with a policy and `distribution`, and those
-    that `WAYS` describes."""
+    """Return whether triples of these dimensions must be covered: see `WAYS`, or `distribution` with a policy."""
     if "distribution" in names and {"internal", "external"} & {*names}:
         return True
     return len(WAYS & {*names}) >= 2 and {*names} <= WAYS | {"hints", "conditions"}

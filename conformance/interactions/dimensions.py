@@ -70,7 +70,6 @@ BOUND = tuple(name for name in DIMENSIONS if any(name in values for _, values in
 
 
 def why_impossible(cell: Cell) -> str:
-    """Return why the values of a cell cannot be combined, or "" if they can."""
     return first_reason(_IMPOSSIBLE, cell)
 
 

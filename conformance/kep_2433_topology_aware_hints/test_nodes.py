@@ -1,5 +1,4 @@
-"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some rules come from released controllers, not from
-the KEP."""
+"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some rules come only from released controllers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""KEP-2433, Version Skew Strategy: either the controller or the proxies lack topology aware hints, because of
-their release or a disabled gate."""
+"""KEP-2433, Version Skew Strategy: only the controller or only the proxies support topology aware hints."""
 
 from __future__ import annotations
 

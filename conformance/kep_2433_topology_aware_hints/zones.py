@@ -47,8 +47,7 @@ def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) ->
 
 
 def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:
-    """Create pods p1, p2 …, one per letter, on the first node in that zone: "aab" is two pods in zone a and one in zone
-    b."""
+    """Create pods p1, p2 …, one per letter, on the first node in that zone: "aab" is two pods in a and one in b."""
     for number, zone in enumerate(zones, first):
         cluster.create_pod(f"p{number}", f"{zone}1", labels=WEB)
 

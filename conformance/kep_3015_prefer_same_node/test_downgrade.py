@@ -1,5 +1,4 @@
-"""KEP-3015, upgrade, downgrade and upgrade again while traffic flows: first by switching the gate, as in the KEP's
-manual test, then by switching the release."""
+"""KEP-3015, the KEP's manual test (upgrade, downgrade, upgrade) under traffic, by switching the gate or the release."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""KEP-3015, changes: each tier of PreferSameNode loses and regains its last endpoint; no probe is lost if
-LosslessChanges is claimed."""
+"""KEP-3015: each tier of PreferSameNode loses and regains its endpoints, without loss if LosslessChanges is claimed."""
 
 from __future__ import annotations
 
@@ -54,7 +53,6 @@ def test_node_and_zone_lose_and_regain_their_udp_servers_without_loss(three_zone
 
 
 def lose_and_regain(cluster: Cluster, port: Port, *, lossless: bool) -> None:
-    """Terminate and recreate endpoints, which moves the traffic of node a1 to its zone, to zone b, and back again."""
     service = cluster.create_service(ports=[port], traffic_distribution="PreferSameNode")
     a1, a2, b1 = cluster.run_servers(on=["a1", "a2", "b1"])
     cluster.publish(service, [same_node(a1), same_node(a2), same_node(b1)])
@@ -73,5 +71,4 @@ def lose_and_regain(cluster: Cluster, port: Port, *, lossless: bool) -> None:
 
 
 def leaving(pod: Pod) -> Endpoint:
-    """Return an endpoint that is terminating and still serving."""
     return same_node(pod, ready=False, serving=True, terminating=True)

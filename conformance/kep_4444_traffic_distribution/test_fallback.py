@@ -1,5 +1,4 @@
-"""KEP-4444, changes: the endpoints in a zone are removed and restored; no probe is lost if LosslessChanges is
-claimed."""
+"""KEP-4444: a zone loses and regains its endpoints, without loss if LosslessChanges is claimed."""
 
 from __future__ import annotations
 
@@ -88,7 +87,6 @@ def test_hints_come_and_go_slice_by_slice_without_loss(three_zones: Cluster) -> 
 
 
 def lose_and_regain(cluster: Cluster, port: Port, *, lossless: bool) -> None:
-    """Terminate, delete and replace the only endpoint in zone a, while clients in two zones send requests."""
     service = cluster.create_service(ports=[port], traffic_distribution="PreferClose")
     a1, b1 = cluster.run_servers(on=["a1", "b1"])
     cluster.publish(service, [same_zone(a1), same_zone(b1)])

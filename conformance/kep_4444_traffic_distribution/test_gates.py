@@ -117,7 +117,6 @@ def test_controller_ignores_the_field_while_its_gate_is_off(three_zones: Cluster
 
 
 def _expect_annotation_needed(cluster: Cluster, key: str) -> None:
-    """Expect the proxy to follow hints of a PreferClose Service only if it also has the topology annotation Auto."""
     annotated, *others = (
         cluster.create_service(traffic_distribution="PreferClose", annotations=each)
         for each in ({key: "Auto"}, {}, {key: "Disabled"})

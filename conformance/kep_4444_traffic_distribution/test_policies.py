@@ -79,8 +79,7 @@ def make_service(
 
 
 def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[ClientRef, Expected]:
-    """Return the servers that each client reaches if routing follows hints (`way` is "hints") or the client's node.
-    `client` returns the client on (or via) a node."""
+    """Return the servers that each client reaches if routing follows hints (`way` is "hints") or the client's node."""
     if way == "hints":
         return {client("a1"): {b1}, client("a2"): {b1}, client("b1"): {a1}}
     return {client("a1"): {a1}, client("a2"): NO_ANSWER, client("b1"): {b1}}

@@ -30,7 +30,6 @@ FOR_NODES = "endpoints[0].hints.forNodes"
 
 
 def create_service(cluster: Cluster, name: str = "web", **fields: Any) -> Response:
-    """Create a Service, and return the API server's response."""
     body = manifests.service(name, **fields)
     return cluster.api.request("POST", path_of("services", cluster.namespace), body)
 
@@ -43,18 +42,15 @@ def create_slice(cluster: Cluster, hints: Hints, name: str = "web") -> Response:
 
 
 def patch_service(cluster: Cluster, name: str, patch: dict[str, Any], subresource: str = "") -> Response:
-    """Change a Service with a merge patch, and return the API server's response."""
     path = path_of("services", cluster.namespace, name, subresource)
     return cluster.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
 
 
 def expect_accepted(cluster: Cluster, what: str, response: Response) -> None:
-    """Expect the request to succeed."""
     cluster.expect_equal(f"answer to {what}", expected="accepted", observed=response.outcome)
 
 
 def expect_refused(cluster: Cluster, what: str, response: Response, field: str) -> None:
-    """Expect a 422 Invalid response with a cause for this field."""
     cluster.expect_equal(
         f"answer to {what}",
         expected={"code": 422, "field": field},

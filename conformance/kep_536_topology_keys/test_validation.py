@@ -33,7 +33,6 @@ LOCAL = {"type": "NodePort", "externalTrafficPolicy": "Local"}
 
 
 def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
-    """Change the spec of a Service, and return the API server's response."""
     return patch_service(cluster, name, {"spec": spec})
 
 

@@ -50,7 +50,6 @@ def switch_on(cluster: Cluster, *components: Component) -> None:
 
 
 def label_nodes(cluster: Cluster) -> None:
-    """Label the nodes with regions and racks."""
     for node in NODES:
         rack = {RACK: RACKS[node]} if node in RACKS else {}
         cluster.nodes.label(node, {REGION: "s" if node == "c1" else "n", **rack})
@@ -80,7 +79,6 @@ def publish(cluster: Cluster, service: Service, pods: Iterable[Pod]) -> None:
 
 
 def change_keys(cluster: Cluster, service: Service, *keys: str) -> None:
-    """Replace the keys of an existing Service."""
     cluster.patch_service(service, {"spec": {"topologyKeys": list(keys) or None}})
 
 
@@ -90,7 +88,6 @@ def expect_reached(cluster: Cluster, service: Service, pods: Mapping[str, Pod], 
 
 
 def traffic(pods: Mapping[str, Pod], reached: Reached) -> Traffic:
-    """Convert a table of nodes to a table of pods for `expect_traffic`."""
     return {who: {pods[node] for node in nodes.split()} or NO_ANSWER for who, nodes in reached.items()}
 
 

@@ -100,7 +100,6 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
 
 
 def _address_of(cluster: Cluster, client: Client, family: str) -> str:
-    """Return the source address of a client's connections."""
     return cluster.backend.part(Probing, client=client).client_address(client, family)
 
 

@@ -253,7 +253,6 @@ def test_external_ips_of_a_live_service(three_zones: Cluster) -> None:
 
 
 def _hand_an_address_over(cluster: Cluster, kind: AddressKind, **fields: Any) -> None:
-    """Move the address that is routed to node a1 from one Service to another and back."""
     giving, taking = cluster.create_service(**fields), cluster.create_service(**fields)
     a1, b1 = cluster.run_servers(on=["a1", "b1"])
     cluster.publish(giving, [endpoint(a1)])

@@ -1,5 +1,4 @@
-"""Fields of an existing Service that determine its slices. Some tests check only the controller; others also check
-packets."""
+"""Fields of an existing Service that determine its slices. Some tests check the controller only, some also packets."""
 
 from __future__ import annotations
 

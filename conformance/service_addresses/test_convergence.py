@@ -1,5 +1,4 @@
-"""The time until a change takes effect on packets. All other requirements wait until a change has taken effect, and do
-not judge how long it takes."""
+"""The time until a change affects packets. All other requirements wait for this, and do not judge the time."""
 
 from __future__ import annotations
 
@@ -7,8 +6,7 @@ from conformance.features import CLUSTER_IP
 from trafficdist import SHOULD, Cluster, endpoint, expect_prompt_change, expect_traffic, requirement
 
 SECONDS = 5.0
-"""Our own limit: Kubernetes' SLI for network programming latency defines no limit, and its authors recommend that each
-installation choose one."""
+"""Our own limit. Kubernetes' SLI for network programming latency leaves the limit to each installation."""
 
 
 @requirement(

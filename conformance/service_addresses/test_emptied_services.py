@@ -69,8 +69,6 @@ def _write(cluster: Cluster, service: Service, endpoints: list[Endpoint] | None)
 
 def _expect_silence(cluster: Cluster, services: Sequence[Service], to: Sequence[AddressKind], pods: Sequence[Pod],
                     change: Callable[[], None]) -> None:  # fmt: skip
-    """Expect answers over TCP and UDP before a change, and none after it."""
-
     def asked(expected: Any) -> list[ExpectedTraffic]:
         return [
             ExpectedTraffic(
@@ -162,7 +160,6 @@ def test_deleted_service_gives_no_answer_at_external_addresses(three_zones: Clus
 
 
 def _expect_flows_end(cluster: Cluster, *to: AddressKind, deleted: bool = False, **fields: Any) -> None:
-    """Expect UDP flows with constant source ports to end when their Service is deleted or has no usable endpoint."""
     (a1,) = cluster.run_servers(on=["a1"])
     ways = {"": None} if deleted else _emptied([a1])
     services = [cluster.create_service(ports=[UDP], **fields) for _ in ways]

@@ -13,8 +13,7 @@ BAND = range(FIRST, FIRST + 86)
 """The ports that are reserved for explicit requests: min(max(16, 2768 / 32), 128) in a range of 2768 ports."""
 
 MANY = 100
-"""The number of ports of one Service. 300 random node ports from the whole range miss the reserved band in 1 of 10,000
-runs."""
+"""The number of ports of one Service. 300 random node ports all miss the reserved band in 1 of 10,000 runs."""
 
 
 @requirement(

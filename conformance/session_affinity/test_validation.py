@@ -1,4 +1,4 @@
-"""Session affinity, the API server: defaults and validation."""
+"""Session affinity in the API server: defaults and validation."""
 
 from __future__ import annotations
 
