@@ -1,4 +1,4 @@
-"""Kubernetes versions and feature gates, with the defaults of each release, for components of different versions."""
+"""Kubernetes versions and feature gates, with the defaults of each release, for components of any version."""
 
 import re
 from collections.abc import Mapping

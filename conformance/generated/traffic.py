@@ -194,8 +194,7 @@ class _ScenarioService:
         return of_family(self._lifecycle) if each.of == OF[2] else self._lifecycle.family
 
     def questions(self, number: int) -> Iterator[ExpectedTraffic]:
-        """Yield the expected answers in a state, or nothing for a lost address, which another Service may have by now.
-        """
+        """Yield the expected answers in a state, or nothing for a lost address, which another Service may have now."""
         before, after = self._states(number)
         if after is None or self._asked is None:
             return

@@ -18,7 +18,10 @@ from reference.client import Object
 
 
 def apply(registry: Registry, target: ObjectRef, config: Any, call: Write, *, force: bool) -> tuple[StoredObject, bool]:
-    """Apply `config`, not a copy. Return the object and whether it is new. Raises `ApiError`: 400 to 422."""
+    """Apply `config`, which the caller must not change later. Return the object, and whether it is new.
+
+    Raises `ApiError`: 400, 404, 409, 415, 422.
+    """
     strategy = registry.strategy(target.resource).rules(target.view)
     if target.view is not None and target.view.strategy is None:
         raise status.failure(415, "UnsupportedMediaType", f"apply {target.resource} as {strategy.resource.api_version}")

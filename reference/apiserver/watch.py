@@ -97,7 +97,7 @@ class Watcher:
 
 
 def _send(watcher: Watcher, changes: list[Change], known: dict[object, bytes]) -> None:
-    """Send changes to a watcher. If it is behind afterwards, none were sent. `known` caches lines for other ones."""
+    """Send changes to a watcher, or none if it is behind afterwards. `known` caches lines for other watchers."""
     # A watch that began in the middle of the changes gets lines of its own.
     key = watcher.sees if watcher.since < changes[0].revision else watcher
     lines = known.get(key)

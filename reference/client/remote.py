@@ -1,4 +1,4 @@
-"""A `Client` over HTTPS. Subscriptions share one watch of each resource. If it is rejected, the client lists again."""
+"""A `Client` over HTTPS. Subscriptions share one watch per resource. After a rejected watch, the client lists again."""
 
 import base64
 import contextlib

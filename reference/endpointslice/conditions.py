@@ -31,7 +31,7 @@ class Condition:
 
 
 def accepted(by_field: Mechanism) -> Condition:
-    """Return the condition Accepted, from the result of `mechanism_of_field`, even if an annotation overrides it."""
+    """Return the condition Accepted from the result of `mechanism_of_field`, which ignores the topology annotation."""
     if isinstance(by_field, NoHints):
         return Condition(ACCEPTED, "False", "Unsupported", by_field.reason)
     return Condition(ACCEPTED, "True", "Supported", by_field.reason)

@@ -213,7 +213,7 @@ class _Result:
 
 @dataclass(slots=True)
 class EndpointCache:
-    """A cache for one Service. Objects are immutable, so a pod's endpoint changes only with its Service or zone."""
+    """Caches a Service's endpoints by pod object. Objects are immutable, and a changed pod is a new object."""
 
     service: Object | None = None
     results: dict[AddressType, dict[str, _Result]] = field(default_factory=dict)

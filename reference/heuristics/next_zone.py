@@ -1,4 +1,5 @@
-"""An example heuristic: clients in a zone without endpoints use one other zone, whose capacity can then be planned."""
+"""An example heuristic: clients in a zone without endpoints are sent to one other zone, whose capacity can be planned.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,6 +1,6 @@
 """The content of a pod's PodLocator, as a function of the pod and its Node (KEP-536, New PodLocator controller).
 
-If the pod's Node does not exist, `nodeName` is empty. The KEP mentions only deleted Nodes, not Nodes that come later.
+If the pod's Node does not exist, `nodeName` is empty. The KEP mentions this only for Nodes that were deleted.
 """
 
 from collections.abc import Mapping

@@ -67,7 +67,7 @@ class ElementPacker:
         return "hairpin", self._hairpin_heads[0] + packed + packed
 
     def endpoints(self, service: ServiceAddress, first: int, endpoints: Iterable[Endpoint]) -> list[bytes]:
-        """Pack elements of the map `endpoints`, without an `EndpointElement` for each, which would double the time."""
+        """Pack elements of `endpoints` without an `EndpointElement` for each endpoint, which would double the time."""
         head, between = self._endpoint_heads
         head += self.service(service)
         family, to_bytes = self._family, socket.inet_pton

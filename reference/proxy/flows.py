@@ -4,9 +4,10 @@ The kernel can find UDP connections by their conntrack mark in half a millisecon
 The tag (31 bits) is a hash of the original and the translated destination, both with their ports, because all node
 ports of a node share an address. Filters for addresses would work only for IPv4, because for IPv6 the kernel inverts
 the comparison (seen on Linux 6.18). The rules also record each tag in the set `tags`, so that `KernelWriter` can find
-out which connections may exist. The other bit is set by each packet of the client and cleared by each reply. If a
-connection that awaits a reply were deleted, the reply would not reach the client, so such a connection is kept for a
-short time.
+out which connections may exist.
+
+The other part is one bit, which each packet of the client sets and each reply clears. If a connection that awaits a
+reply were deleted, the reply would not reach the client, so such a connection is kept for a short time.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""Writes the rules of both IP families to the kernel of the calling thread's netns; deletes stale UDP connections."""
+"""Writes the rules of both IP families to the kernel, and deletes stale UDP connections."""
 
 import time
 from collections import defaultdict, deque
@@ -25,7 +25,7 @@ BATCH = 0.01
 
 
 class KernelWriter:
-    """Writes the state of one proxy to the kernel. The methods raise `KernelError` or `OSError`."""
+    """The constructor opens sockets in the calling thread's netns. All methods raise `KernelError` or `OSError`."""
 
     def __init__(
         self,

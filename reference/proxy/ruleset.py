@@ -132,7 +132,7 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
 
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
-    """Return the addresses of endpoints in use that may be on this node, because they have its name or no nodeName."""
+    """Return the addresses of the endpoints in use on this node, including endpoints without nodeName."""
     actions = {id(each): each for each in (decision.cluster_ip, decision.outside, decision.inside)}.values()
     endpoints = [each for action in actions if isinstance(action, Forward) for each in action.endpoints]
     return frozenset([each.address for each in endpoints if each.node in (node, "")])
