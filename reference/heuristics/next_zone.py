@@ -1,5 +1,4 @@
-"""An example heuristic: clients in a zone without endpoints are sent to one other zone, whose capacity can be planned.
-"""
+"""An example heuristic: clients in a zone without endpoints go to one other zone, so you can plan its capacity."""
 
 from collections.abc import Mapping, Sequence
 
