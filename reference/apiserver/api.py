@@ -71,8 +71,6 @@ class ApiServer:
         deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Write())
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> "Subscription":
-        """See `reference.client.Client.subscribe`."""
-
         def observe(change: Change) -> None:
             sink(Event(change.type, change.resource, change.new.object))
 

@@ -43,7 +43,6 @@ class Renderer:
         return stored.json if self.plain else orjson.dumps(self._value(stored))
 
     def page_json(self, page: ListPage) -> bytes:
-        """Return a page of a list as JSON."""
         if not self.plain:
             return orjson.dumps(self._page(page))
         head = orjson.dumps({**self._list_head(), "metadata": _list_metadata(page)})

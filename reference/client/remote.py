@@ -190,8 +190,6 @@ class _Subscription:
 
 @dataclass(eq=False)
 class _Reflector:
-    """Mirrors the objects of one resource, in a separate thread."""
-
     client: RemoteClient
     resource: str
     known: dict[Key, Object] = field(default_factory=dict)

@@ -66,7 +66,6 @@ class Controller:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """The thread, which runs from `start` to `stop`."""
         return (self._thread,)
 
     @property

@@ -133,8 +133,6 @@ class Srv:
 
 @dataclass(frozen=True, slots=True)
 class Cname:
-    """A CNAME record to a name outside the cluster."""
-
     name: str
 
 

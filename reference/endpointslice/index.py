@@ -33,7 +33,6 @@ class SliceIndex:
         return tuple(self._by_service)
 
     def written(self, endpoint_slice: Object) -> None:
-        """Record the result of a create or update by this controller."""
         key = key_of(endpoint_slice)
         self._drop(key)
         self._slices[key] = endpoint_slice
@@ -103,7 +102,6 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Apply one event of any type except SYNCED. Return the Services whose slices may need a change."""
         if event.resource == "endpointslices":
             return self.slices.apply(event)
         return self._take[event.resource](key_of(event.object), None if event.type == "DELETED" else event.object)

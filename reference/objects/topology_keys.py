@@ -12,7 +12,6 @@ from typing import TypeVar
 ANY = "*"
 
 Labels = frozenset[tuple[str, str]]
-"""Labels of a node, as pairs of key and value."""
 
 T = TypeVar("T")
 

@@ -25,7 +25,6 @@ class PodLocatorIndex:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Apply one event of any type except SYNCED. Return the keys of the PodLocators that may need a change."""
         return self._take[event.resource](event.object, event.type == "DELETED")
 
     def keys(self) -> Collection[Key]:

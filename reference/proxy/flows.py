@@ -113,7 +113,6 @@ def _compared(original: int, reply: int | None = None) -> bytes:
 
 _IS_UDP = nested(uapi.CTA_TUPLE_PROTO, attribute(uapi.CTA_PROTO_NUM, bytes([UDP])))
 ONLY_UDP = nested(uapi.CTA_TUPLE_ORIG, _IS_UDP) + _compared(_PROTOCOL)
-"""A filter that limits a dump to UDP connections."""
 
 
 class _TupleLayout(NamedTuple):

@@ -25,7 +25,7 @@ BATCH = 0.01
 
 
 class KernelWriter:
-    """The constructor opens sockets in the calling thread's netns. All methods raise `KernelError` or `OSError`."""
+    """The constructor opens sockets in the calling thread's netns. The methods raise `KernelError` or `OSError`."""
 
     def __init__(
         self,

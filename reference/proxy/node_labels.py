@@ -30,7 +30,6 @@ class NodeLabels:
         return {key for key, _ in before.items() ^ after.items()}
 
     def of_node(self, name: str) -> Labels:
-        """Return the labels of a node, or an empty set if the node does not exist."""
         found = self._sets.get(name)
         if found is None:
             found = self._sets[name] = frozenset(self._known.get(name, {}).items())

@@ -66,7 +66,6 @@ class StaleUdp(NamedTuple):
 
     @property
     def untranslated(self) -> bool:
-        """True for connections that were never translated."""
         return self.endpoint == self.service[::2]
 
 
@@ -102,7 +101,7 @@ NOTHING = PortEntries({}, {}, frozenset())
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """All rules of one IP family on one node. `pods` are all pod CIDRs. `own` are this node's CIDRs and addresses."""
+    """All rules of one IP family on one node. `pods` are all pod CIDRs, `own` this node's CIDRs and addresses."""
 
     family: Family
     pods: tuple[str, ...]

@@ -143,7 +143,6 @@ class Strategy:
         return self if view is None or view.strategy is None else view.strategy
 
     def list_rules(self) -> ListRules:
-        """Return the rules that patches and server-side apply use to merge lists."""
         return merge_rules.list_rules(self.resource.kind)
 
     def served(self, features: Features) -> Callable[[Object], Object] | None:
