@@ -93,7 +93,7 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """Another group and version of the same stored objects. `strategy` has the rules for writes, if they differ."""
+    """Another group and version of the same stored objects. `strategy` is None if the stored rules apply to writes."""
 
     group: str
     version: str
