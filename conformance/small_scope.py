@@ -131,7 +131,8 @@ class Counterexample:
 
 Group = tuple[object, Policy, Policy]
 """A group of similar counterexamples, which have the same expected rule (or the same `NoReply`) and the same
-policies."""
+policies.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,8 @@ RARE = [
     if each not in COMMON
 ]
 """Values that occur with at most two endpoints: absent conditions, unusual combinations of conditions, several hints,
-hints for other nodes and zones, and no node name."""
+hints for other nodes and zones, and no node name.
+"""
 
 ALL = [
     EndpointValues(node, frozenset(zones), frozenset(nodes), *conditions)

@@ -30,7 +30,8 @@ UPGRADES = {"Cilium": "upgrade Cilium to 1.20 or newer", "Calico eBPF": "upgrade
 
 Follows = Literal["all", "each", "zone", "strict", "name", "none", ""]
 """How a program chooses endpoints: as kube-proxy does ("all"), by zone hints only ("zone"), by hints even if endpoints
-lack them ("each"), by nodeName ("name"), or never those that are hinted for other zones only ("strict")."""
+lack them ("each"), by nodeName ("name"), or never those that are hinted for other zones only ("strict").
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from collections.abc import Mapping
 
 class HarnessError(Exception):
     """The suite could not do its work. The message describes the problem and how to fix it. `logs` contains the logs of
-    programs that have ended, by file name, because they cannot be gathered later."""
+    programs that have ended, by file name, because they cannot be gathered later.
+    """
 
     logs: Mapping[str, str] = {}
 
@@ -46,7 +47,8 @@ class InconclusiveError(HarnessError):
 
 class EndedError(InconclusiveError):
     """A judged component has ended unexpectedly or stopped processing changes. Later observations would prove nothing.
-    `component` is the component's name, or "" if it is unknown. The message states how the component ended."""
+    `component` is the component's name, or "" if it is unknown. The message states how the component ended.
+    """
 
     def __init__(self, message: str, component: str = "") -> None:
         super().__init__(message)

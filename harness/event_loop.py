@@ -67,7 +67,8 @@ class EventLoop:
 
 async def close_server(server: asyncio.Server) -> None:
     """Close a server after its accepted connections have a transport. `Server.close` alone would leave connections open
-    that asyncio has just accepted."""
+    that asyncio has just accepted.
+    """
     for each in server.sockets:
         asyncio.get_running_loop().remove_reader(each)
     await asyncio.sleep(0)

@@ -2,7 +2,8 @@
 proxy that does not converge violates its requirement (`NotYetError`). A cluster that does not boot proves nothing about
 the proxy (`error=InconclusiveError`). A limit counts only the time in which all programs of the run could run
 (`harness.run_delay`). A wait that does not get this time, even if it takes `MOST` times as long, is inconclusive for
-every caller (`StarvedError`). The wait ends earlier if the judged programs on one node keep the machine busy."""
+every caller (`StarvedError`). The wait ends earlier if the judged programs on one node keep the machine busy.
+"""
 
 import contextlib
 import time
@@ -96,7 +97,8 @@ def eventually(
 
 def is_over(begin: float, within: float) -> bool:
     """Return whether a wait since `begin` (monotonic seconds) has lasted `within` seconds (times the time scale).
-    Raises `StarvedError` if the programs got too little time to run."""
+    Raises `StarvedError` if the programs got too little time to run.
+    """
     now = time.monotonic()
     left, had_limit = _left(begin, now, within * _scale)
     if left <= 0 and not had_limit:
@@ -128,7 +130,8 @@ def last_value(
     look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
 ) -> V:
     """Call `look` until `is_right` accepts its value or the time is up. Return the last value. `look` may raise
-    `AssertionError` if there is no value yet. If the last call raises it, `NotYetError` is raised."""
+    `AssertionError` if there is no value yet. If the last call raises it, `NotYetError` is raised.
+    """
     seen: list[V] = []
 
     def right() -> bool:

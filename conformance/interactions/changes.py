@@ -43,7 +43,8 @@ ALIKE = (
 
 OWN_HINTS = {None: "none", "PreferClose": "zone", "PreferSameZone": "zone", "PreferSameNode": "both"}
 """The hints that a controller writes for each trafficDistribution. A change writes both the field and the hints,
-because a proxy may read either."""
+because a proxy may read either.
+"""
 
 MANY = 120
 OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS

@@ -102,7 +102,8 @@ class Api:
         services: Mapping[str, Any] | None = None,
     ) -> None:
         """`timeout` (in s) limits each attempt, and the time for retries after 429 responses with Retry-After. Services
-        get missing fields from `services`. Requests are appended to `asked`. Raises `UsageError`."""
+        get missing fields from `services`. Requests are appended to `asked`. Raises `UsageError`.
+        """
         # the official client is slow to import, and unnecessary for users of this module's errors and names
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
 

@@ -1,6 +1,7 @@
 """Read kubeconfig files as kubectl does, or a pod's service account. If several files set a current context, kubectl
 uses the first of them, and the official client the last. Keys and certificates are stored in memory files (memfd),
-because the client's temporary files would remain after `kill -9`."""
+because the client's temporary files would remain after `kill -9`.
+"""
 
 import copy
 import os

@@ -22,7 +22,8 @@ ContainerPorts = Sequence[tuple[str, int, str]]  # name, number and protocol of 
 class WantedPod:
     """A pod to create. With `tells_port`, its server answers "name.port" on each port. A node can have only one pod
     with `host_network`. `restart_policy` applies only to pods that exist only in the API. With `sidecar`, the pod has
-    additional containers, which exist only in the API."""
+    additional containers, which exist only in the API.
+    """
 
     name: str
     node: str
@@ -119,4 +120,5 @@ class Backend(Protocol):
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> TracedProbe:
         """Trace a probe through the rules of a node, and capture its packets at the pods `servers`. Repeat it a few
-        times, until `is_same` accepts its outcome. The result names missing evidence. Raises `UnavailableError`."""
+        times, until `is_same` accepts its outcome. The result names missing evidence. Raises `UnavailableError`.
+        """

@@ -44,7 +44,8 @@ class ComponentSync:
         hangs: Callable[[], str] = lambda: "",
     ) -> None:
         """`synced` returns whether a component has processed all events, and raises `EndedError` if it has crashed. The
-        other functions return an error text, or "". `unresponsive` takes a time limit in seconds."""
+        other functions return an error text, or "". `unresponsive` takes a time limit in seconds.
+        """
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
         self._stopped, self._checked_at = "", 0.0
@@ -58,7 +59,8 @@ class ComponentSync:
 
     def settle(self, within: float | None = None) -> float:
         """Wait until all components are idle. Return for how many seconds they had unfinished work. Raises `EndedError`
-        for the first component that crashed or timed out, and `StarvedError` if the CPU was busy."""
+        for the first component that crashed or timed out, and `StarvedError` if the CPU was busy.
+        """
         if self._stopped:
             self.check_progress()
         begin = busy_at = time.monotonic()
@@ -144,7 +146,8 @@ class LivenessCluster(Backend, Probing, Protocol):
 class ProxyLiveness:
     """Checks whether proxies process changes at all, after a requirement has failed. A hung proxy may report that it
     has processed everything. So the check creates a plain Service. If earlier Services were reachable but this Service
-    is not, the proxy has stopped working."""
+    is not, the proxy has stopped working.
+    """
 
     def __init__(self, cluster: LivenessCluster) -> None:
         self._cluster = cluster
@@ -154,7 +157,8 @@ class ProxyLiveness:
 
     def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
         """Record whether a cluster IP was reached. Return True if proxies may have stopped: a Service was reached
-        before, but one of these probes got no answer."""
+        before, but one of these probes got no answer.
+        """
         self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
             for probe, outcome in zip(probes, observed, strict=True)

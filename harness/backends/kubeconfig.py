@@ -1,5 +1,6 @@
 """Runs scenarios on any cluster with a kubeconfig. Servers and clients are agnhost pods, pinned to nodes. The backend
-uses only the API, even to make clients send probes: it installs nothing, and opens no ports on nodes."""
+uses only the API, even to make clients send probes: it installs nothing, and opens no ports on nodes.
+"""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -191,7 +192,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
         """Send probes in the background. Each client sends a probe every `interval` seconds or less often. UDP probes
-        come from other pods on the same nodes, because their flows would affect later probes of the client's pod."""
+        come from other pods on the same nodes, because their flows would affect later probes of the client's pod.
+        """
         by_whom = [self._by_another(each) if each.protocol == "UDP" else each for each in probes]
         return SteadyProbes(self._dialer, interval, by_whom)
 

@@ -1,6 +1,7 @@
 """The embedded cluster. Nodes and pods are network namespaces of this process, and they exchange real packets. The
 harness acts as kubelet and cloud provider: it assigns pod CIDRs to nodes, reports pods as running and ready, and routes
-load balancer IPs and external IPs to nodes."""
+load balancer IPs and external IPs to nodes.
+"""
 
 import contextlib
 import os

@@ -1,5 +1,6 @@
 """Sets the releases of components for scenarios, and restores the initial releases. Until a scenario uses the API or
-sends probes, it keeps the previous scenario's releases, because it may request one of them (`take_over`)."""
+sends probes, it keeps the previous scenario's releases, because it may request one of them (`take_over`).
+"""
 
 import contextlib
 from collections.abc import Sequence

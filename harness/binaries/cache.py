@@ -125,7 +125,8 @@ class Cache:
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
     """Return the path of a binary. Version "1.34" means the latest installed patch of 1.34, and "" the latest of all.
-    Raises `UsageError` for an invalid name or version, and `UnavailableError` if the binary is not installed."""
+    Raises `UsageError` for an invalid name or version, and `UnavailableError` if the binary is not installed.
+    """
     return find_entry(component, version, cache=cache).path
 
 

@@ -1,6 +1,7 @@
 """The components of real clusters that can be fetched, with their Go modules and the formats of their versions. kind,
 kubectl, `e2e` and `agnhost` are not components of a cluster, but are fetched in the same way. `e2e` runs Kubernetes'
-own networking specs with our command `e2e.go`, and `agnhost` is the program in Kubernetes' test image."""
+own networking specs with our command `e2e.go`, and `agnhost` is the program in Kubernetes' test image.
+"""
 
 import re
 import subprocess

@@ -49,7 +49,8 @@ def unusable(found: str, remedy: str = "") -> Finding:
 class Check(Generic[S_contra]):
     """One check of a machine, a cluster or settings. `ask` returns a string if it succeeds, and findings otherwise. An
     `UnavailableError` becomes a finding with state `fault`, and other errors of an API server one with state `UNKNOWN`.
-    `remedy` and `costs` are defaults for the findings. If `gates` is set, a failure ends the checks."""
+    `remedy` and `costs` are defaults for the findings. If `gates` is set, a failure ends the checks.
+    """
 
     name: str
     ask: Callable[[S_contra], str | Finding | Iterable[str | Finding]]

@@ -66,7 +66,8 @@ def gate_version(answer: Mapping[str, Any]) -> Version:
 
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
     """Check that the feature gates of traffic distribution are enabled. `seen` are the gates in the metrics, which omit
-    permanent gates. If `seen` is empty, the option `given` applies, or else the defaults of the version."""
+    permanent gates. If `seen` is empty, the option `given` applies, or else the defaults of the version.
+    """
     if version == (0, 0):
         return unknown("its version does not show which gates it has")
     off = [gate for gate in _FEATURES_OF_GATES if not is_on(gate, version[1], seen or given or {})]

@@ -1,6 +1,7 @@
 """Check whether this machine has the features that programs in a netns require, by trying to use each. A separate
 process makes the attempts. For an ordinary user, it becomes root of a user namespace, as in a run. When it ends, the
-kernel removes its mounts, but keeps loaded modules."""
+kernel removes its mounts, but keeps loaded modules.
+"""
 
 import ctypes
 import errno

@@ -7,7 +7,8 @@ from typing import Literal
 Reads = Literal["all", "zone", "field", "none", ""]
 """The hints that a program follows: "all" (as kube-proxy does), "zone", "field" (zone hints, but only for Services with
 trafficDistribution; PreferSameNode selects endpoints on the client's node, or else any endpoint), "none", or "" if the
-hints depend on the program's version or configuration."""
+hints depend on the program's version or configuration.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """`python -m harness.commands.sonobuoy RUN-OPTIONS` runs `trafficdist run` as a plugin of Sonobuoy's worker. The worker
 waits for a file `done` that contains the path of the results, and reads it only once. So this module writes `done`
 atomically as its last step, even if the run fails or is killed. The worker packs the results, a folder with a file
-`junit.xml`. Sonobuoy sets SONOBUOY_RESULTS_DIR and SONOBUOY_CONFIG_DIR, which may contain an options file."""
+`junit.xml`. Sonobuoy sets SONOBUOY_RESULTS_DIR and SONOBUOY_CONFIG_DIR, which may contain an options file.
+"""
 
 import contextlib
 import os

@@ -1,6 +1,7 @@
 """Runs etcd and kube-apiserver as local processes for one cluster. etcd does not sync to disk. The API server serves
 only the API groups that scenarios and components use, which halves its start time. Some admission plugins are disabled,
-because the harness does their work itself: service accounts, taints of unready nodes, and priorities."""
+because the harness does their work itself: service accounts, taints of unready nodes, and priorities.
+"""
 
 import base64
 import contextlib

@@ -1,5 +1,6 @@
 """Runs etcd, kube-apiserver and kube-controller-manager as local processes. The harness acts as scheduler, kubelet and
-cloud provider, as it does for the embedded control plane."""
+cloud provider, as it does for the embedded control plane.
+"""
 
 import socket
 import threading

@@ -1,5 +1,6 @@
 """Parses --control-plane and --controller together, and derives the defaults of other options from them. An explicit
-option overrides the derived default."""
+option overrides the derived default.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

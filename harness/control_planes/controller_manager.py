@@ -1,6 +1,7 @@
 """Runs kube-controller-manager as a local process. The EndpointSlice controller has one worker, which processes the
 queue in order, as `ControllerBarrier` requires. Pod changes are batched briefly. Without batching, the controller would
-read slices older than its last write and then wait for a second."""
+read slices older than its last write and then wait for a second.
+"""
 
 import base64
 import copy

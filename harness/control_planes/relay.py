@@ -1,7 +1,8 @@
 """Relays connections from sockets in other network namespaces to a loopback port. A socket remains in the netns in
 which it was created, so nodes of an embedded cluster can reach an API server process in another netns without a route.
 A patient relay keeps connections waiting while the server is unavailable, because Kubernetes components double their
-delay after each refused connection, up to 30 seconds."""
+delay after each refused connection, up to 30 seconds.
+"""
 
 import asyncio
 import contextlib
@@ -107,7 +108,8 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class EgressProxy(Relay):
     """Connects a real kube-apiserver to pods: an HTTP CONNECT proxy on a Unix socket in a folder that only this user
     can enter. kube-apiserver runs outside the embedded cluster's network. An EgressSelectorConfiguration sends its
-    requests for pods through this proxy, which creates sockets inside that network."""
+    requests for pods through this proxy, which creates sockets inside that network.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(lambda: 0)

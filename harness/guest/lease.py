@@ -48,7 +48,8 @@ def hold(
 ) -> "Iterator[HeldLease]":
     """Hold the Lease of the cluster for this run. At the end, remove the run's objects and the Lease, unless the
     cluster will be deleted (`ends`). `force` takes the Lease from a run that holds it. `sweep` removes leftovers of
-    earlier runs first. Raises `DistrustError` if another run holds the Lease or the API server denies access to it."""
+    earlier runs first. Raises `DistrustError` if another run holds the Lease or the API server denies access to it.
+    """
     held = HeldLease(api, run_id, say)
     held.take(force=force)
     thread = threading.Thread(target=held.keep, args=(every,), name="lease", daemon=True)
@@ -217,7 +218,8 @@ def _accepted(answer: Response, what: str) -> Response:
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
     """Remove the leftovers of a run, or of all runs, for example after `kill -9`. Return a line for each action. If a
     run on another machine may still be running, wait until its Lease is renewed or expires, at most half a minute.
-    Raises `RefusedError`, and `DistrustError` during another run unless `force` is set."""
+    Raises `RefusedError`, and `DistrustError` during another run unless `force` is set.
+    """
     clock = ServerClock()
     record = read_lease(api, clock)
     concerned = record is not None and run in {"", record.run}

@@ -12,7 +12,8 @@ from harness.guest import errors
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Verbs on resources of an API group in all namespaces, or on URL `paths`. `why` completes "this rule is needed to
-    …". `without` is the effect on a run without the rule, or "" if no run works without the rule."""
+    …". `without` is the effect on a run without the rule, or "" if no run works without the rule.
+    """
 
     verbs: tuple[str, ...]
     group: str = ""

@@ -1,5 +1,6 @@
 """Checks before a run that a cluster is reachable, that it accepts the user, and which permissions are missing. One
-deadline covers all checks, because the time limits of name lookups and credential programs add up to minutes."""
+deadline covers all checks, because the time limits of name lookups and credential programs add up to minutes.
+"""
 
 import contextlib
 import threading
@@ -42,7 +43,8 @@ def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
     """Check the cluster for at most `within` seconds. `denied` in the result lists missing optional permissions. Raises
-    `UnavailableError` with the problem and its fix in one line, and `UsageError` for a wrong kubeconfig."""
+    `UnavailableError` with the problem and its fix in one line, and `UsageError` for a wrong kubeconfig.
+    """
     found = reach(kubeconfig, context, rules=rules, within=within)
     needed = [str(each) for each in found.denied if not each.rule.without]
     if needed:

@@ -15,7 +15,8 @@ SETTLED = "all components have worked on what was written"
 @dataclass(slots=True)
 class WindowRecord:
     """A measuring window that began at `at` (monotonic seconds). `of` is the Service and kind of address. `flows` maps
-    each client to its requests if the window has steady traffic. Otherwise, it is empty."""
+    each client to its requests if the window has steady traffic. Otherwise, it is empty.
+    """
 
     at: float
     expectation: Expectation
@@ -38,7 +39,8 @@ class ComparedValues:
 @dataclass(slots=True)
 class CaseEvents:
     """The events of one case, in order of time. `took_up` lists when all changes were processed (monotonic s). `begun`
-    is the start of the scenario, or None in older histories."""
+    is the start of the scenario, or None in older histories.
+    """
 
     changes: list[Change] = field(default_factory=list)
     took_up: list[float] = field(default_factory=list)

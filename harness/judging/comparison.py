@@ -1,5 +1,6 @@
 """Compares an expected value with a value that a scenario has read, such as hints or metrics. Both values are converted
-to JSON first. The history stores the same JSON, so `judge` can repeat the comparison."""
+to JSON first. The history stores the same JSON, so `judge` can repeat the comparison.
+"""
 
 from itertools import accumulate
 from typing import Any, Literal
@@ -11,7 +12,8 @@ from harness.judging.verdict import Judgement, Verdict
 Relation = Literal["equal", "within", "preliminary"]
 """With "within", the expected value is a pair of bounds for the observed number, or for each number of an observed
 mapping. An upper bound of `None` means that there is no upper limit. With "preliminary", two strings must be equal. If
-they differ, the scenario is inconclusive, because it depends on a basic check that failed."""
+they differ, the scenario is inconclusive, because it depends on a basic check that failed.
+"""
 
 MOST_BYTES = 20_000
 """The maximum size of an observed value as JSON. Only the first part of a larger value is judged and recorded."""
@@ -19,7 +21,8 @@ MOST_BYTES = 20_000
 
 def excerpt(expected: Any, observed: Any) -> Any:
     """Return an observed value, or only its first part if it exceeds `MOST_BYTES` and differs from `expected`. The
-    first part ends with an ellipsis, so it differs from `expected`, too."""
+    first part ends with an ellipsis, so it differs from `expected`, too.
+    """
     text = _canonical(observed)
     if len(text) <= MOST_BYTES or text == _canonical(expected):
         return observed

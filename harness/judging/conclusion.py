@@ -1,6 +1,7 @@
 """Derives the verdict on a phase of a test from its judgements. A run and `trafficdist judge` use the same functions.
 The first judgement that did not pass ends the scenario and determines the verdict, unless a preliminary judgement
-follows, which reports the failure of a basic check that the scenario depends on."""
+follows, which reports the failure of a basic check that the scenario depends on.
+"""
 
 import enum
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Describe the difference between the observations and the expectations of a failed scenario. Requirements that fail
 with the same difference probably fail for the same reason. A difference states what happened to connections (such as
-"leave the client's zone"), and under which conditions. It names no pod or Service."""
+"leave the client's zone"), and under which conditions. It names no pod or Service.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +45,8 @@ NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP
 @dataclass(frozen=True, slots=True, order=True)
 class FailurePattern:
     """A difference as text, and the unusual conditions that all affected clients have in common. `sure` is false if the
-    scenario did not record enough to distinguish this difference from others."""
+    scenario did not record enough to distinguish this difference from others.
+    """
 
     text: str
     conditions: tuple[str, ...] = ()

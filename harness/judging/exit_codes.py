@@ -1,6 +1,7 @@
 """The exit codes of a run and their precedence. Codes 0 to 6 are pytest's. A failed requirement takes precedence over
 an inconclusive requirement. `DISTRUST` (the suite itself is faulty) precedes both. By default, the exit code depends
-only on MUST requirements, and on requirements that never began."""
+only on MUST requirements, and on requirements that never began.
+"""
 
 import enum
 from dataclasses import dataclass

@@ -119,7 +119,8 @@ class History:
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
         """Compare two JSON values (see `harness.judging.comparison`). Record them and the judgement. If `unknown` is
-        not empty, it states why the value could not be read. Raises `TypeError` for a non-JSON value."""
+        not empty, it states why the value could not be read. Raises `TypeError` for a non-JSON value.
+        """
         expected, observed = orjson.loads(orjson.dumps(expected)), orjson.loads(orjson.dumps(observed))
         if relation != "within":
             observed = comparison.excerpt(expected, observed)

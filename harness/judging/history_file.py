@@ -1,7 +1,8 @@
 """Reads the bytes of a plain or compressed history, and packs a history for publication. In a packed history
 (`run.jsonl.xz`), only the last line has a digest. Digests cannot be compressed, and would take up two thirds of the
 file. Each digest can be computed from the lines before it, so the reader restores the exact bytes of `run.jsonl`. The
-last digest shows whether any line was changed."""
+last digest shows whether any line was changed.
+"""
 
 import hashlib
 import lzma

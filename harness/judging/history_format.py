@@ -74,7 +74,8 @@ _FIRST = ord("a")  # the letter of the first outcome
 
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:
     """Return steady traffic as JSON: the time of the first request, the ms between requests, and a letter per request.
-    The letter represents the request's outcome: "a" is the first entry of `outcomes`, "b" the second, and so on."""
+    The letter represents the request's outcome: "a" is the first entry of `outcomes`, "b" the second, and so on.
+    """
     if not samples:
         return {"at": 0.0, "ms": [], "outcomes": [], "saw": ""}
     begin = samples[0][0]

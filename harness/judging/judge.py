@@ -1,6 +1,7 @@
 """Derives the verdict and message of each requirement from the history, during the run or at any later time. Verdicts
 that do not follow from observations (after a skip, an exception, or a failure of a scenario's own code) are read from
-the history together with their cause."""
+the history together with their cause.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -74,7 +74,8 @@ class Case:
 class CaseResult:
     """The result of one case. `message` is a single line, and `explanation` is the complete message. `never_began` is
     true if the case was planned but had not started when the run ended. If the case did not pass, `rerun` is the
-    command that runs it again, and the explanation ends with this command."""
+    command that runs it again, and the explanation ends with this command.
+    """
 
     nodeid: str
     requirement: str

@@ -75,7 +75,8 @@ LAXEST = Rates(leak=0.5)  # the most lenient error rates that a window of the su
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
     """The number of probes of each client in a check, and the check's error rates. `false_alarm` and `miss` are the
-    maximum probabilities that a correct proxy fails, and that a faulty proxy passes."""
+    maximum probabilities that a correct proxy fails, and that a faulty proxy passes.
+    """
 
     kind: str
     samples: int
@@ -124,7 +125,8 @@ def unseen_bound(count: int, samples: int) -> float:
 
 def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "every answer comes from these `count` endpoints, and each of them answers". A false alarm is
-    possible only for an endpoint that never answered. `clients` is how many clients would see the same faults."""
+    possible only for an endpoint that never answered. `clients` is how many clients would see the same faults.
+    """
     samples = max(rates.samples(clients), samples_for_members(count, rates.alarm))
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
 
@@ -138,7 +140,8 @@ def every_probe(kind: Literal["silence", "no-loss"], rates: Rates = DEFAULT_RATE
 def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
     """Return the plan for "each of these `count` endpoints gets an equal share". The smallest fault is one endpoint
     that gets twice, or half, the traffic of each other endpoint. The total false-alarm probability of all endpoints is
-    at most `rates.miss`. The number of probes is the smallest multiple of 10 with this bound on missing the fault."""
+    at most `rates.miss`. The number of probes is the smallest multiple of 10 with this bound on missing the fault.
+    """
     if count < 2:
         raise ValueError(f"expected at least two endpoints to compare shares, not {count}")
     fair, double, half = 1 / count, 2 / (count + 1), 1 / (2 * count - 1)
@@ -162,7 +165,8 @@ def bounded_load(count: int, percent: int) -> tuple[int, int]:
     """Return how many probes show that no endpoint of `count` gets more than `percent` % above an equal share, and the
     maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half times the allowed
     traffic. If all endpoints get exactly the allowed traffic, the total false-alarm probability is at most
-    `DEFAULT_RATES.miss`."""
+    `DEFAULT_RATES.miss`.
+    """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
         raise ValueError(f"with {count} endpoints, no number of probes can detect more than {percent} % overload")

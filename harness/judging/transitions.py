@@ -1,5 +1,6 @@
 """Measures the effects of changes on steady traffic, for each client. The first window after a change, for the same
-Service and kind of address, defines the expected state. Reaction times count from the start of the change."""
+Service and kind of address, defines the expected state. Reaction times count from the start of the change.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from harness.model.times import milliseconds
 @dataclass(frozen=True, slots=True)
 class ExpectedChange:
     """A change, and the pods that may answer before and after it. `before` is None if it is unknown. No client may
-    reach the pods in `former` any more. Times are monotonic seconds."""
+    reach the pods in `former` any more. Times are monotonic seconds.
+    """
 
     kind: str
     at: float

@@ -1,6 +1,7 @@
 """Derives a verdict from observations. The functions are pure, so a recorded run can be judged again. Most expectations
 are sets of pods: a client passes when every answer came from an allowed pod and every expected pod answered. An unknown
-outcome makes the verdict inconclusive, unless another outcome is wrong."""
+outcome makes the verdict inconclusive, unless another outcome is wrong.
+"""
 
 import enum
 from collections import Counter
@@ -104,7 +105,8 @@ Expectation = Mapping[str, Expected]  # the expectation for each client
 @dataclass(slots=True)
 class Tally:
     """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason. `gap_ms` is the
-    longest gap between answers with a lost request, or 0. `refused_by` counts refusals by error name."""
+    longest gap between answers with a lost request, or 0. `refused_by` counts refusals by error name.
+    """
 
     pods: Counter[str] = field(default_factory=Counter)
     timed_out: int = 0
@@ -149,7 +151,8 @@ class Tally:
 class Judgement:
     """A verdict, its reason in one sentence, and the grid of clients and endpoints as text. `unmet` lists the clients
     whose expectation is not met, or whose result is inconclusive. A `preliminary` judgement is about a basic check that
-    the scenario depends on, and takes precedence over all other judgements."""
+    the scenario depends on, and takes precedence over all other judgements.
+    """
 
     verdict: Verdict
     message: str
@@ -176,7 +179,8 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
     """Return the plan of each client of a window. Clients are counted together if they would all see the same fault.
     Unexpected silence and refusals affect all clients with the same kind of expectation. Wrong answers are possible
-    only for clients that may not reach all pods."""
+    only for clients that may not reach all pods.
+    """
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}
     alike = Counter((_kind(expected), narrow[client]) for client, expected in expectation.items())
@@ -214,7 +218,8 @@ def pods_of(expected: Expected) -> frozenset[str]:
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
     """Judge observations. A client with fewer observations than `planned`, none of them wrong, is inconclusive. Raises
-    `ValueError` for observations of a client without an expectation."""
+    `ValueError` for observations of a client without an expectation.
+    """
     if strangers := sorted(tallies.keys() - expectation.keys()):
         raise ValueError(f"there is no expectation for clients {', '.join(strangers)}")
     pods, clients = _clients(expectation, tallies, planned)

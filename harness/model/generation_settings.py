@@ -1,6 +1,7 @@
 """The cases that a run generates from a seed, limited by time or number, or reads from a file. A test with the marker
 `generates` runs in parts, at least one per worker, and each part generates numbered batches. A batch depends only on
-the seed and its number, so the same seed yields the same cases with any number of workers."""
+the seed and its number, so the same seed yields the same cases with any number of workers.
+"""
 
 import math
 import re

@@ -1,7 +1,8 @@
 """Make untrusted text on standard output and standard error harmless, such as log lines and names of judged programs.
 Terminals execute escape sequences, so only colours are passed on, and other control characters become Python escapes.
 Runners of CI jobs execute commands in the output: GitHub `::error::` at the start of a line, after any blanks, and
-`##[error]` anywhere; Azure `##vso[`; TeamCity `##teamcity[`. A `|` inside the prefix makes it ordinary text."""
+`##[error]` anywhere; Azure `##vso[`; TeamCity `##teamcity[`. A `|` inside the prefix makes it ordinary text.
+"""
 
 import codecs
 import contextlib

@@ -27,7 +27,8 @@ DNS_SERVER = "dns-server"  # name of the cluster's DNS server, which scenarios o
 class Release:
     """A Kubernetes version ("1.30", or "" for the latest), and the feature gates that differ from its defaults. Where
     the KEPs and released Kubernetes differ, `follows` ("kep" or "released") decides. `node_level` is how the controller
-    chooses Services for node-level topology (KEP-3015, version of 2022), or "" for its default."""
+    chooses Services for node-level topology (KEP-3015, version of 2022), or "" for its default.
+    """
 
     version: str = ""
     gates: Mapping[str, bool] = field(default_factory=dict)

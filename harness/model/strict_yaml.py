@@ -1,7 +1,8 @@
 """Read untrusted YAML. Ambiguous and very large documents are rejected, with the line of the error. Values are built
 from the parser's events. PyYAML's own constructor is recursive and crashes the process on 100 kB of brackets, uses the
 last of two equal keys, and expands aliases without limit. Values are those of JSON: numbers with colons (`10:20`) and
-dates remain strings."""
+dates remain strings.
+"""
 
 import contextlib
 import itertools

@@ -25,11 +25,13 @@ from reference.proxy.ruleset import Endpoint, ServiceAddress, StaleUdp
 
 MOST_FILTERS = 3
 """With this number of deletions or more, a dump takes no more CPU time than filters (Linux 6.18). Deletions by filter
-wait for each other across all network namespaces, but dumps do not."""
+wait for each other across all network namespaces, but dumps do not.
+"""
 
 MOST_SPARING_FILTERS = 24
 """The limit that replaces MOST_FILTERS if connections that await a reply are kept. Only a filter reliably keeps them,
-because it checks and deletes atomically. After a dump, a client may send a packet before the deletions."""
+because it checks and deletes atomically. After a dump, a client may send a packet before the deletions.
+"""
 
 MOST_AT_ONCE = 5_000
 """The number of entries above which one UDP dump per IP family is faster than one dump of all protocols."""

@@ -18,7 +18,8 @@ SECOND_CHECK = 0.1
 """The number of seconds between the two deletions of UDP connections to an endpoint that has left its Service.
 
 The first deletion keeps connections that await a reply. The second one also deletes these, and connections that are
-older than their Service, which have no tag, because no rule translated them. One dump finds all these connections."""
+older than their Service, which have no tag, because no rule translated them. One dump finds all these connections.
+"""
 
 BATCH = 0.01
 """The maximum additional delay of a second deletion, in seconds. The delay lets one search cover several deletions."""

@@ -157,7 +157,8 @@ def _places(probes: set[Probe]) -> str:
 class ZoneCanary:
     """Shows which zone a node's proxy uses after the node's zone label has changed. A proxy watches Nodes separately,
     so a canary Service has one endpoint with a hint for the new zone, and one with hints for all other zones. If the
-    proxy never uses the new zone, the scenario continues and can detect this fault."""
+    proxy never uses the new zone, the scenario continues and can detect this fault.
+    """
 
     def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api

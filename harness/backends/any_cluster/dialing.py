@@ -73,7 +73,8 @@ class Dialer:
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
         """Send probes, and return their outcomes (those of equal probes in any order). If an earlier flow may have
-        caused an outcome, repeat the probe or return `Unknown` (see `earlier_flows`). Raises `UnavailableError`."""
+        caused an outcome, repeat the probe or return `Unknown` (see `earlier_flows`). Raises `UnavailableError`.
+        """
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
         for probe, indices in _by_probe(probes).items():
@@ -313,7 +314,8 @@ class Dialer:
 class SteadyProbes:
     """Sends steady traffic: one thread per probe sends small batches until `stop` is called. The threads start one by
     one, because hundreds of simultaneous requests would delay each other's answers. While a client gets no answers,
-    each request has only one attempt, so that retransmitted SYNs do not count as lost packets of other probes."""
+    each request has only one attempt, so that retransmitted SYNs do not count as lost packets of other probes.
+    """
 
     def __init__(self, dialer: Dialer, interval: float, probes: Sequence[Probe]) -> None:
         self._dialer = dialer

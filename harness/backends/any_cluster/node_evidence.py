@@ -1,5 +1,6 @@
 """Evidence about a node's proxy from the cluster's API, and commands for evidence that needs root on the node. A run
-does not require permission to read the proxy's log, because this permission covers the logs of all pods."""
+does not require permission to read the proxy's log, because this permission covers the logs of all pods.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """Counts the lost SYNs of client pods, from the kernel's counts of retransmitted SYNs. SYNs that an unanswered attempt
 may have retransmitted do not count, nor do those of a pending request with a single attempt, which may remain
-unanswered. A request is pending until the pod responds, possibly after the harness has stopped waiting."""
+unanswered. A request is pending until the pod responds, possibly after the harness has stopped waiting.
+"""
 
 import itertools
 import threading
@@ -19,7 +20,8 @@ NETSTAT = "cat /proc/net/netstat"
 FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
 REPEATED = (1, 2, 3, 4, 5, 7, 11, 19, 35, 67)
 """The seconds after the first SYN at which SYNs can be repeated (tcp_syn_linear_timeouts, since Linux 6.5). The
-list extends beyond agnhost's timeout, because a client on a busy machine gives up late."""
+list extends beyond agnhost's timeout, because a client on a busy machine gives up late.
+"""
 
 
 @dataclass(eq=False, slots=True)

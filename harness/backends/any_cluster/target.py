@@ -29,7 +29,8 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
     """The cluster of a run. `topology` contains only nodes that match a node of the cluster. `proxies` select the pods
-    whose logs are evidence. The fields in `services` are added to each Service of the run."""
+    whose logs are evidence. The fields in `services` are added to each Service of the run.
+    """
 
     kubeconfig: str
     context: str

@@ -1,5 +1,6 @@
 """One pytest worker's part of a cluster whose nodes are containers on this machine. Sockets in the netns of clients and
-pods send the probes, as on the embedded cluster. agnhost only keeps the pods running."""
+pods send the probes, as on the embedded cluster. agnhost only keeps the pods running.
+"""
 
 import contextlib
 from collections.abc import Callable, Sequence

@@ -178,7 +178,8 @@ def fits_pool(wanted: WantedPod) -> bool:
 
 class PodPool:
     """Pods of a pytest worker that keep running between scenarios, because a kubelet needs a second to start a pod.
-    They keep no state, because servers end with their scenario and each probe uses a new source port."""
+    They keep no state, because servers end with their scenario and each probe uses a new source port.
+    """
 
     def __init__(self, runner: PodRunner, entered: OpenNetns, namespace: str) -> None:
         self._runner = runner

@@ -1,5 +1,6 @@
 """Creates one kind cluster, waits until it is ready, and deletes it at the end unless it is kept. The kind command ends
-with this process, even after `kill -9`. `remove_leftovers` deletes the containers of an interrupted command."""
+with this process, even after `kill -9`. `remove_leftovers` deletes the containers of an interrupted command.
+"""
 
 import contextlib
 import re
@@ -70,7 +71,8 @@ class KindCluster:
     ) -> None:
         """`cni` is a manifest file that replaces kind's network plugin, or "none". `image` is a text for
         `parse_images`, or a mapping from node roles to images. If there is a `proxy`, it replaces kube-proxy, and
-        `mode` is one of its modes. Raises `UsageError`."""
+        `mode` is one of its modes. Raises `UsageError`.
+        """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode
         self.wanted = KindConfig(topology, tuple(families), of_kube_proxy, dict(feature_gates or {}), images, not cni)

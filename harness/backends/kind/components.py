@@ -131,7 +131,8 @@ class KindComponents:
 
     def close(self) -> None:
         """Restore kubeadm's manifests and the proxies' DaemonSets if the cluster is kept. Scenarios leave a controller
-        manager without leader election, and DaemonSets that replace a pod only when the pod is deleted."""
+        manager without leader election, and DaemonSets that replace a pod only when the pod is deleted.
+        """
         if not self._stays:
             return
         if _SERVER in self._away:

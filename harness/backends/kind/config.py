@@ -1,5 +1,6 @@
 """Builds kind's cluster configuration, for the files in `kind-configs/` and for runs. Each node of the topology is a
-kind worker. The label `trafficdist.dev/node` contains its name in the topology, because kind chooses node names."""
+kind worker. The label `trafficdist.dev/node` contains its name in the topology, because kind chooses node names.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,8 @@ _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
 _PATCH = "{{kind: KubeProxyConfiguration, {mode}: {{minSyncPeriod: 100ms}}}}"
 """Lets kube-proxy sync up to ten times a second. The default, once a second, would delay all waits. Without a limit,
-the proxies of all nodes, which share the CPUs of one machine, would sync after each of many writes."""
+the proxies of all nodes, which share the CPUs of one machine, would sync after each of many writes.
+"""
 
 _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # the first version in which the feature gate is on by default (beta)
 

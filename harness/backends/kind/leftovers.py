@@ -15,7 +15,8 @@ _DELETE_SECONDS = 120.0
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent) -> list[str]:
     """Delete clusters of ended runs, and return their names. Without `run_id`, clusters marked as kept remain. `say`
-    receives the reason if a cluster is not deleted. Raises `UnavailableError` if the engine does not answer."""
+    receives the reason if a cluster is not deleted. Raises `UnavailableError` if the engine does not answer.
+    """
     try:
         found = find_engine()
     except UnavailableError:

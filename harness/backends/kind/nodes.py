@@ -47,6 +47,7 @@ def silence_port(shell: ContainerEngine, node: str, port: int, *, silent: bool) 
     """Drop SYNs from other nodes to a TCP port of a node, or accept them again. Idempotent. Raises `UnavailableError`.
     While an API server is replaced, a refused client backs off for up to 60 s, but a client that gets no answer
     retransmits its SYN after a second. Clients on the server's own node are still refused: its kubelet deletes mirror
-    pods while it starts static pods, and would wait for each answer."""
+    pods while it starts static pods, and would wait for each answer.
+    """
     unless, change = ("yes", "--insert") if silent else ("no", "--delete")
     shell.execute(node, "sh", "-ec", _SILENCE.format(families=_FAMILIES, port=port, unless=unless, change=change))

@@ -1,5 +1,6 @@
 """Changes kubeadm's static pods of the control plane: their image, feature gates, and list of controllers. A kubelet
-treats a changed manifest as a new pod, so a new start number in a label causes a restart."""
+treats a changed manifest as a new pod, so a new start number in a label causes a restart.
+"""
 
 import copy
 from collections.abc import Mapping

@@ -81,7 +81,8 @@ def _log(api: Api, pod: Object) -> str:
 
 class ProxyCrashDetector:
     """Detects crashes of proxies, even if kubelets have already restarted them. A proxy that a scenario stops does not
-    count: a replaced proxy has a new pod, and the kubelet of a node that was off does not know how the proxy ended."""
+    count: a replaced proxy has a new pod, and the kubelet of a node that was off does not know how the proxy ended.
+    """
 
     def __init__(self, api: Api, places: Sequence[ProxySelector]) -> None:
         self._api = api

@@ -235,7 +235,7 @@ def test_proxy_that_receives_its_node_late_is_waited_for(stranger: Stranger, mon
 
 
 def test_proxy_that_never_receives_its_node_fails(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scenario sees the fault in packets. The barrier does not end it before, and a busy machine only adds doubt."""
+    """The scenario sees the fault in packets. The barrier does not end it before; a busy machine only adds doubt."""
     monkeypatch.setattr(eventually_module, "FAR", 1.0)
     with pytest.raises((AssertionError, StarvedError), match="a2 reached a1"):
         run(stranger, "KEP-4444/relabelled-node-uses-its-new-zone", "ignores-node-updates", Ability.CHANGE_NODES)
