@@ -9,15 +9,10 @@ from explain.causes import Cause, causes
 PAGE = Path(__file__).resolve().parents[2] / "docs/explain.md"
 _BEGIN = "## Causes\n"
 _INTRODUCTION = """
-The command prints the id of each cause that it finds. This list shows the usual effect of each cause. In the output of
-the command, the severity of a cause depends on its effect in the cluster.
+The command prints the id of each cause that it finds. This list shows the usual severity of each cause. In the output,
+the severity depends on the effect of the cause in the cluster.
 """.strip()
-_EFFECTS = {
-    "fails": "connections fail",
-    "crosses": "connections leave the client's zone",
-    "as_asked": "none; connections are routed as the Service requests",
-    "note": "only a note, which does not affect the exit code",
-}
+_SEVERITIES = {"fails": "error", "crosses": "warning", "as_asked": "info", "note": "info"}
 
 
 def stale() -> list[str]:
@@ -31,8 +26,9 @@ def _whole() -> str:
 
 
 def _paragraph(cause: Cause) -> str:
-    effect = _EFFECTS[cause.weight.name.lower()]
-    return f"### `{cause.id}`\n\n{cause.means}\n\nEffect: {effect}. Fix: {cause.remedy}. Source: {cause.source}\n"
+    severity = _SEVERITIES[cause.weight.name.lower()]
+    details = f"Severity: `{severity}`. Fix: {cause.remedy}. Source: {cause.source}"
+    return f"### `{cause.id}`\n\n{cause.means}\n\n{details}\n"
 
 
 if __name__ == "__main__":
