@@ -29,7 +29,7 @@ GROWTH = 24
 """The maximum growth of the cost with eight times as many items. Comparing all items with all others gives 64."""
 
 MILLISECONDS_PER_KILOBYTE = 20
-"""A sanity bound for slow and busy machines; see SECURITY.md for the measured costs."""
+"""A sanity bound for slow and busy machines; reports/notes/2026-11-28-figures.md has the measured costs."""
 
 STRATEGIES = dict(ApiServer().registry.strategies)
 Path = tuple[str, ...]
