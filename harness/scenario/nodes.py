@@ -1,4 +1,4 @@
-"""A scenario's changes to nodes: labels, taints, kubelet reports, and nodes that exist in the API only.
+"""A scenario's changes to nodes: labels, taints, the reported status, and nodes that exist only in the API.
 
 API-only nodes run no pods, but they add zones to a cluster, which is sufficient to judge a controller.
 """
