@@ -44,6 +44,14 @@ _keeps("keeps-failed-pods-of-policy-never", "Failed", "Never")
 _keeps("keeps-succeeded-pods-of-policy-always", "Succeeded", "Always", "kubernetes#109414")
 
 
+def _running_while_deleted(pod: Object) -> Object:
+    deleted = pod["metadata"].get("deletionTimestamp") is not None
+    return _with_status(pod, phase="Running") if deleted and pod["status"].get("phase") != "Running" else pod
+
+
+_misread("keeps-ended-pods-that-are-deleted", "Ended pods are endpoints during deletion.", _running_while_deleted)
+
+
 def _leaves_out(phase: str) -> Callable[[Object], Object]:
     return lambda pod: _with_status(pod, phase="Failed") if pod["status"].get("phase") == phase else pod
 

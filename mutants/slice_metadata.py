@@ -15,7 +15,7 @@ from reference.client import Client, Event, Key, Object, key_of
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.endpoints import is_ready
 from reference.endpointslice.index import SliceIndex
-from reference.endpointslice.labels import MANAGED_BY
+from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, SlicePlan, plan_service
 
 MUTANTS: list[Mutant] = []
@@ -34,6 +34,33 @@ def unready_endpoints_need_no_room(service: Object, pods: Pods, *others: Any, **
     most = options.pop("max_endpoints", MAX_ENDPOINTS_PER_SLICE) + sum(not is_ready(pod) for pod in pods)
     return plan_service(service, pods, *others, **options, max_endpoints=most)
 
+
+def _managed_by(obj: Object) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(MANAGED_BY, ""))
+
+
+@_faults.misplans("adds-to-full-slices", "A slice that is full gets one more endpoint when the controller writes it.")
+def adds_to_full_slices(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> SlicePlan:
+    existing = list(existing)
+    most = options.pop("max_endpoints", MAX_ENDPOINTS_PER_SLICE)
+    most += any(len(each.get("endpoints") or ()) == most for each in existing)
+    return plan_service(service, pods, nodes, existing, **options, max_endpoints=most)
+
+
+_faults.of_controller(
+    "compares-managers-by-prefix",
+    "The controller takes slices for its own if the first characters of the label managed-by are those of its name.",
+    "",
+    controller_hearing(
+        rewriting(
+            lambda event: (
+                all_are_ours(event)
+                if event.type != "SYNCED" and _managed_by(event.object).startswith(CONTROLLER[:13])
+                else event
+            )
+        )
+    ),
+)
 
 _faults.of_controller(
     "deletes-slices-without-a-manager",

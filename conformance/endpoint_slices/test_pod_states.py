@@ -58,7 +58,7 @@ def _report(cluster: Cluster, name: str, **status: Any) -> None:
 @requirement(
     "SLICE/ended-pods-are-no-endpoints",
     "Pods in phase Succeeded or Failed are not endpoints of any kind of Service, whatever their readiness and "
-    "restartPolicy, even if they were endpoints before.",
+    "restartPolicy, even if they were endpoints before, and even while they are being deleted.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; Kubernetes, Pod Lifecycle (all containers have terminated, and do not restart)",
@@ -71,6 +71,7 @@ def _report(cluster: Cluster, name: str, **status: Any) -> None:
         "keeps-pods-that-fail-later",
         "keeps-succeeded-pods",
         "keeps-succeeded-pods-of-policy-always",
+        "keeps-ended-pods-that-are-deleted",
     },
 )
 def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
@@ -82,8 +83,14 @@ def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
     later = {f"later-{phase}-{policy}".lower(): (phase, policy) for phase, policy in product(ENDED, RESTART_POLICIES)}
     for name, (_, policy) in later.items():
         _create_reported(three_zones, name, "a2", restart_policy=policy)
-    expect_hints(three_zones, services[0], dict.fromkeys(["running", *later]))
+    leaving = {f"leaving-{phase}".lower(): phase for phase in ENDED}
+    for name in leaving:
+        _create_reported(three_zones, name, "c1")
+    expect_hints(three_zones, services[0], dict.fromkeys(["running", *later, *leaving]))
 
+    for name, phase in leaving.items():
+        three_zones.begin_termination(name)
+        _report(three_zones, name, phase=phase)  # the containers have stopped, and the pod still exists
     for name, (phase, _) in later.items():
         _report(three_zones, name, phase=phase)  # Ready is unchanged, as when the pod garbage collector acts
     for service in services:

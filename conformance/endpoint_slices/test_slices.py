@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -21,35 +22,41 @@ from trafficdist import (
 )
 
 WEB = {"app": "web"}
-FIRST = {**WEB, "part": "first"}
+SECOND = {**WEB, "second": "yes"}
+FIRST = {**SECOND, "first": "yes"}
 MANAGED_BY, MANAGERS = "endpointslice.kubernetes.io/managed-by", {"nobody": None, "noname": "", "other": "example.org"}
 FULL = 100
 
 
 @requirement(
     "SLICE/unready-endpoints-need-room-too",
-    "A controller that needs several slices for 105 ready pods writes no slice with more than 100 endpoints when some "
-    "of the pods become unready and more pods are added.",
+    "A controller that needs several slices for 195 ready pods writes no slice with more than 100 endpoints when some "
+    "of the pods become unready and more pods are added, even if slices are already full.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="Kubernetes, EndpointSlices (by default no more than 100 endpoints each)",
-    kills={"unready-endpoints-need-no-room"},
+    kills={"unready-endpoints-need-no-room", "adds-to-full-slices"},
 )
 def test_unready_endpoints_need_room_too(three_zones: Cluster) -> None:
+    """Pods are added by a change of the selector, so that each slice is also rewritten for another reason."""
     nodes = [node.name for node in three_zones.topology.nodes]
-    first, more = [f"p{number}" for number in range(105)], [f"more{number}" for number in range(10)]
-    for number, name in enumerate([*first, *more]):
-        three_zones.create_pod(name, nodes[number % len(nodes)], labels=FIRST if name in first else WEB)
+    waves = {name: [f"{name}{number}" for number in range(count)] for name, count in (("p", 195), ("q", 10), ("r", 5))}
+    labels = {"p": FIRST, "q": SECOND, "r": WEB}
+    for number, name in enumerate(itertools.chain(*waves.values())):
+        three_zones.create_pod(name, nodes[number % len(nodes)], labels=labels[name[0]])
     service = three_zones.create_service(selector=FIRST)
-    before = _sizes(three_zones, service, first)
-    for name in first[::5]:
+    before = _sizes(three_zones, service, waves["p"])
+    for name in waves["p"][::5]:
         three_zones.set_ready(name, False)
 
-    patch = {"metadata": {"labels": {"example.org/look": "again"}}, "spec": {"selector": {"part": None}}}
-    three_zones.patch_service(service, patch)
-    after = _sizes(three_zones, service, [*first, *more])
-    if len(before) > 1:  # otherwise the controller is configured to write larger slices
-        three_zones.expect_within(f"endpoints in each slice of service {service.name}", 0, FULL, observed=after)
+    expected = waves["p"]
+    for wave, dropped in (("q", "first"), ("r", "second")):
+        patch = {"metadata": {"labels": {"example.org/wave": wave}}, "spec": {"selector": {dropped: None}}}
+        three_zones.patch_service(service, patch)
+        expected = [*expected, *waves[wave]]
+        after = _sizes(three_zones, service, expected)
+        if len(before) > 1:  # otherwise the controller is configured to write larger slices
+            three_zones.expect_within(f"endpoints in each slice of service {service.name}", 0, FULL, observed=after)
 
 
 def _sizes(cluster: Cluster, service: Service, names: list[str]) -> Mapping[str, int]:
@@ -65,19 +72,23 @@ def _sizes(cluster: Cluster, service: Service, names: list[str]) -> Mapping[str,
     features={ENDPOINT_SLICES},
     source="discovery/v1 label endpointslice.kubernetes.io/managed-by (the controller or entity that manages a slice); "
     "Kubernetes, EndpointSlices, Management",
-    kills={"deletes-slices-without-a-manager"},
+    kills={"deletes-slices-without-a-manager", "compares-managers-by-prefix"},
 )
 def test_slices_made_by_hand_stay(three_zones: Cluster) -> None:
+    three_zones.create_pod("p0", "c1", labels=WEB)
     service = three_zones.create_service(selector=WEB)
+    expect_hints(three_zones, service, {"p0": None})
+    (own,) = {each["metadata"]["labels"][MANAGED_BY] for each in three_zones.slices(service)}
+    managers = {**MANAGERS, "longer": f"{own}x", "shorter": own[:-1], "upper": own.upper()}
     family = service.object["spec"]["ipFamilies"][0]
     foreign = {"IPv4": "192.0.2.", "IPv6": "2001:db8::"}[family]
-    for number, (name, manager) in enumerate(MANAGERS.items(), 1):
+    for number, (name, manager) in enumerate(managers.items(), 1):
         there = Endpoint({family: f"{foreign}{number}"})
         made = manifests.endpoint_slice(f"by-{name}", service.name, [there], family=family)
         labels = {key: value for key, value in made["metadata"]["labels"].items() if key != MANAGED_BY}
         made["metadata"]["labels"] = labels if manager is None else {**labels, MANAGED_BY: manager}
         three_zones.api.create("endpointslices", three_zones.namespace, made)
-    names = {f"by-{name}" for name in MANAGERS}
+    names = {f"by-{name}" for name in managers}
 
     def of_hands() -> dict[str, Any]:
         found = {each["metadata"]["name"]: each for each in three_zones.slices(service)}
@@ -86,8 +97,8 @@ def test_slices_made_by_hand_stay(three_zones: Cluster) -> None:
     before = of_hands()
     for name, node in (("p1", "a1"), ("p2", "b1")):
         three_zones.create_pod(name, node, labels=WEB)
-    elsewhere = {f"{foreign}{number}": None for number in range(1, 1 + len(MANAGERS))}
-    expect_hints(three_zones, service, {"p1": None, "p2": None, **elsewhere})
+    elsewhere = {f"{foreign}{number}": None for number in range(1, 1 + len(managers))}
+    expect_hints(three_zones, service, {"p0": None, "p1": None, "p2": None, **elsewhere})
     three_zones.patch_service(service, {"metadata": {"labels": {"example.org/look": "again"}}})
     three_zones.api.delete("pods", three_zones.namespace, "p1", grace_seconds=0)
     expect_eventually(

@@ -79,6 +79,7 @@ SAID: Mapping[str, FaultScope] = {
     "keeps-ended-pods": FaultScope(("ended pods",), ("endpoints",)),
     "keeps-succeeded-pods": FaultScope(("ended pods",), ("endpoints",)),
     "keeps-succeeded-pods-of-policy-always": FaultScope(("ended pods",), ("endpoints",)),
+    "keeps-ended-pods-that-are-deleted": FaultScope(("ended pods", "terminating pods"), ("endpoints",)),
     "keeps-pods-that-fail-later": FaultScope(("ended pods",), ("endpoints",)),
     "keeps-former-pods": FaultScope(("pods that leave", "changes"), ("endpoints",)),
     "leaves-out-what-does-not-fit": FaultScope(("more endpoints than fit",), ("endpoints",)),
@@ -153,6 +154,7 @@ SAID: Mapping[str, FaultScope] = {
     "unready-endpoints-end-the-hysteresis": _auto("endpoints that are not ready"),
     "tells-nobody-of-the-first-refusal": _auto(at=("events",)),
     "terminating-pods-are-not-published": FaultScope(("publishNotReadyAddresses", "terminating pods"), ("endpoints",)),
+    "adds-to-full-slices": FaultScope((), ("writes",)),
     "unready-endpoints-need-no-room": FaultScope(("unready pods",), ("writes",)),
     # changes
     "publishing-is-frozen": FaultScope(("publishNotReadyAddresses", "changes of Services"), ("endpoints",)),
@@ -267,6 +269,7 @@ OTHERWISE: Mapping[str, str] = {
     "adopts-slices-by-name": "no Service in these cases is made again",
     "control-plane-labels-have-no-value": "the labels of control plane nodes in these cases have no value",
     "deleted-slices-stay-away": _OF_OTHERS,
+    "compares-managers-by-prefix": "the managers of others in these cases have quite different names",
     "deletes-slices-without-a-manager": "slices of others in these cases have a manager",
     "labels-of-services-come-late": "no label of a Service changes in these cases",
     "endpoints-of-any-type": "no Service in these cases is of type ExternalName",
