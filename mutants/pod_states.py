@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from harness.model.manifests import has_condition
 from mutants.mutant import Mutant
 from mutants.wrong_plans import PlanMutantRegistry, Planner, Pods
 from reference.client import Object
@@ -85,6 +86,38 @@ _misread(
     "Endpoints of pods without a Ready condition are ready.",
     lambda pod: _with_readiness(pod, "True") if _readiness(pod) == "absent" else pod,
 )
+_misread(
+    "ready-containers-suffice",
+    "Endpoints of pods whose containers are ready are ready, whatever the readiness gates of the pods.",
+    lambda pod: _with_readiness(pod, "True") if has_condition(pod, "ContainersReady") else pod,
+)
+
+
+def _with_udp_as_tcp(pod: Object) -> Object:
+    containers = [
+        {**each, "ports": [{**port, "protocol": "TCP"} for port in each.get("ports") or ()]}
+        for each in pod["spec"]["containers"]
+    ]
+    return {**pod, "spec": {**pod["spec"], "containers": containers}}
+
+
+_misread(
+    "named-ports-of-any-protocol", "A named target port has the number of any port of this name.", _with_udp_as_tcp
+)
+_misread(
+    "pods-have-no-hostnames",
+    "No endpoint has the hostname of its pod.",
+    lambda pod: {**pod, "spec": {**pod["spec"], "hostname": ""}},
+)
+
+
+@_faults.misplans("hostname-in-every-service", "Each endpoint of a pod has the pod's hostname, whatever its subdomain.")
+def hostname_in_every_service(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
+    subdomain = {"subdomain": service["metadata"]["name"]}
+    placed = [
+        {**each, "spec": {**each["spec"], **subdomain}} if each["spec"].get("subdomain") else each for each in pods
+    ]
+    return plan_service(service, placed, *others, **options)
 
 
 @_faults.remembers("keeps-pods-that-fail-later", "Pods that were endpoints stay so when they end.")

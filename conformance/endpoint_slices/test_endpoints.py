@@ -224,12 +224,17 @@ def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/named-ports-resolve-per-pod",
-    "A named target port resolves to the port with that name in each pod, and pods with different port numbers are in "
-    "different slices.",
+    "A named target port resolves to the port with that name and the same protocol in each pod, and pods with "
+    "different port numbers are in different slices.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServicePort.targetPort (named ports); discovery/v1 EndpointSlice.ports",
-    kills={"init-containers-name-ports", "named-ports-resolve-once", "pods-without-the-named-port-fail-the-sync"},
+    kills={
+        "init-containers-name-ports",
+        "named-ports-of-any-protocol",
+        "named-ports-resolve-once",
+        "pods-without-the-named-port-fail-the-sync",
+    },
     fixes={"ports": "the scenario compares all ports", "family": "the scenario reads IPv4 slices"},
 )
 def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
@@ -248,6 +253,7 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
     # A controller may leave out pods without the named port, or write them to slices without ports.
     three_zones.create_pod("other", "a1", labels=WEB, container_ports=[("admin", 7070, "TCP")])
     three_zones.create_pod("none", "a1", labels=WEB)
+    three_zones.create_pod("udp", "a1", labels=WEB, container_ports=[("web", 6060, "UDP")])
     three_zones.create_pod("p3", "a1", labels=WEB, container_ports=[("web", 9191, "TCP")])
     expect_eventually(
         three_zones,

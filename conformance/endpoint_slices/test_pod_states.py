@@ -17,6 +17,7 @@ from trafficdist import (
     expect_conditions,
     expect_eventually,
     expect_hints,
+    manifests,
     requirement,
 )
 
@@ -25,6 +26,7 @@ WEB = {"app": "web"}
 ENDED = ("Succeeded", "Failed")
 LASTING = ("Pending", "Running", "Unknown")
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
+OTHER_CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "example.org/gate")
 
 SERVICES: dict[str, dict[str, Any]] = {
     "cluster-ip": {},
@@ -120,19 +122,20 @@ def test_pods_of_every_other_phase_are_endpoints(three_zones: Cluster) -> None:
 @requirement(
     "SLICE/only-true-means-ready",
     "An endpoint is ready only while the Ready condition of its pod is True: a condition that is False, Unknown or "
-    "absent means that it is not ready.",
+    "absent means that it is not ready, even while all other conditions are True.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointConditions; core/v1 PodConditionType (Ready: should be added to the load balancing "
     "pools of all matching services), ConditionStatus (Unknown: Kubernetes cannot decide)",
-    kills={"unknown-means-ready", "no-condition-means-ready"},
+    kills={"unknown-means-ready", "no-condition-means-ready", "ready-containers-suffice"},
 )
 def test_only_true_means_ready(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
     statuses = {"true": "True", "false": "False", "unknown": "Unknown", "absent": None}
 
     def report(name: str, status: str | None) -> None:
-        _report(three_zones, name, conditions=[{"type": "Ready", "status": status}] if status else [])
+        others = [{"type": kind, "status": "True"} for kind in OTHER_CONDITIONS]
+        _report(three_zones, name, conditions=[*others, *([{"type": "Ready", "status": status}] if status else [])])
 
     def expect_ready(ready: Mapping[str, bool]) -> None:
         expect_conditions(three_zones, service, {name: (each, each, False) for name, each in ready.items()})
@@ -143,6 +146,40 @@ def test_only_true_means_ready(three_zones: Cluster) -> None:
     for name, status in statuses.items():
         report(name, status)
     expect_ready({name: status == "True" for name, status in statuses.items()})
+
+
+@requirement(
+    "SLICE/hostname-only-in-the-service-of-the-subdomain",
+    "A pod with a hostname and a subdomain is an endpoint with this hostname in the Service that the subdomain names, "
+    "and an endpoint without a hostname in every other Service.",
+    level=SHOULD,
+    features={ENDPOINT_SLICES},
+    source="Kubernetes, DNS for Services and Pods (Pod's hostname and subdomain); discovery/v1 Endpoint.hostname",
+    kills={"hostname-in-every-service", "pods-have-no-hostnames"},
+    fixes={"metadata": "the scenario is about hostnames"},
+)
+def test_hostname_only_in_the_service_of_the_subdomain(three_zones: Cluster) -> None:
+    services = [three_zones.create_service(name, selector=WEB, clusterIP="None") for name in ("db", "db-2")]
+    services.append(three_zones.create_service("web", selector=WEB))
+    _create_reported(three_zones, "plain", "a1")
+    specs = {"db-0": {"hostname": "zero", "subdomain": "db"}, "none": {"subdomain": "db"}, "other": {"hostname": "one"}}
+    for number, (name, spec) in enumerate(specs.items(), 1):
+        pod = manifests.pod(name, "a1", labels=WEB)
+        three_zones.api.create("pods", three_zones.namespace, {**pod, "spec": {**pod["spec"], **spec}})
+        addresses = {"IPv4": f"192.0.2.{number}", "IPv6": f"2001:db8::{number}"}
+        _report(three_zones, name, **manifests.pod_status(addresses, None, ready=True))
+
+    def hostnames(service: Service) -> dict[str, str | None]:
+        return {
+            endpoint["targetRef"]["name"]: endpoint.get("hostname")
+            for each in three_zones.slices(service)
+            for endpoint in each.get("endpoints") or ()
+        }
+
+    for service in services:
+        expected = {"plain": None, "db-0": "zero" if service.name == "db" else None, "none": None, "other": None}
+        what = f"hostnames of the endpoints of service {service.name}"
+        expect_eventually(three_zones, what, partial(hostnames, service), expected=expected, stays=True)
 
 
 @requirement(
