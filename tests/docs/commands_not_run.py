@@ -149,6 +149,8 @@ NOT_RUN = {
     "trafficdist run --backend kind --kind-image kindest/node:v1.33.7 "
     "--feature-gates PreferSameTrafficDistribution=true": _KIND,
     "trafficdist run --backend kind --mode nftables --families IPv4": _KIND,
+    "trafficdist run --backend kind --profile endpointslice-controller --run-test "
+    "KEP-4444/service-without-ports-settles": _KIND,
     "trafficdist run --backend kubeconfig --context kind-three-zones --proxy installed": _KIND,
     "docker build --file deploy/Containerfile --tag registry.example/trafficdist:0.1.0 .": _IMAGE,
     "docker build --file deploy/Containerfile --build-arg BASE=trafficdist.dev/python:3.11 "
@@ -192,6 +194,14 @@ NOT_RUN = {
     "TRAFFICDIST_ALL_FEATURES=yes trafficdist run --proxy implementations/cilium/cilium.yaml --run-test "
     "KEP-3015/node-then-zone-then-anywhere": _BUILT,
     **{
+        f"trafficdist run --proxy implementations/cilium/agent.yaml --run-test {each} --draw plain": _BUILT
+        for each in (
+            "AFFINITY/node-port-from-outside",
+            "HEALTH/check-node-port-comes-and-goes-with-the-policy",
+            "KEP-4444/policy-table-at-external-ips",
+        )
+    },
+    **{
         f"trafficdist run --proxy implementations/cilium/cilium.yaml --run-test {each}": _BUILT
         for each in (
             "CHANGES/slices-of-a-service",
@@ -219,9 +229,16 @@ NOT_RUN = {
                 "KEP-4444/enabling-changes-no-service-without-the-field",
             ),
             ("--options-file examples/skew/kep-4444.yaml --mode iptables", "KEP-4444/proxy-downgrade-sets-hints-aside"),
+            ("--controller kube-controller-manager:1.37.2", "SLICE/ended-pods-are-no-endpoints"),
             ("--proxy kube-proxy", "CHANGES/a-slice-of-another-service"),
+            (
+                "--proxy kube-proxy:1.29 --mode nftables",
+                "CHANGES/source-ranges-of-a-service,SERVICE/proxy-keeps-running",
+            ),
             ("--proxy kube-proxy:1.31 --mode nftables", "SERVICE/external-local-does-not-restrict-clients-inside"),
             ("--proxy kube-proxy:1.35 --mode nftables", "KEP-4444/hints-come-and-go-without-loss"),
+            ("--proxy kube-proxy:1.37", "'SERVICE/udp-flows-*'"),
+            ("--proxy kube-proxy:1.37", "SERVICE/pod-reaches-itself --draw addresses=nowhere"),
         )
     },
     **{
@@ -229,6 +246,7 @@ NOT_RUN = {
         for each in (
             "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
             "KEP-2086/local-without-endpoints-does-not-fall-back",
+            "KEP-4444/every-hinted-endpoint-of-many-is-used",
             "KEP-4444/hints-come-and-go-on-a-live-service",
             "KEP-4444/partial-hints-are-set-aside",
             "KEP-4444/zone-without-endpoints-uses-every-endpoint",

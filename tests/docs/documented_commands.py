@@ -15,7 +15,7 @@ PAGES = sorted(
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "SECURITY.md",
-        "docs/*.md",
+        "docs/**/*.md",
         "kind-configs/*.md",
         "implementations/**/*.md",
     )
