@@ -21,8 +21,8 @@ ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY}
 
 @requirement(
     "GENERATED/core",
-    "However a Service and its slices change, clients of cluster IPs and node ports reach all endpoints that traffic "
-    "policies and endpoint conditions allow, and no others.",
+    "However a Service and its slices change, clients that connect to cluster IPs and node ports reach all endpoints "
+    "that traffic policies and endpoint conditions allow, and no others.",
     level=MUST,
     features=CORE,
     source=SERVICES,
@@ -34,8 +34,8 @@ def test_core(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/core-hints",
-    "However a Service, its slices and the zones of nodes change, clients of cluster IPs and node ports follow hints; "
-    "if LosslessChanges is claimed, no connection fails while only hints change.",
+    "However a Service, its slices and the zones of nodes change, clients that connect to cluster IPs and node ports "
+    "follow hints; if LosslessChanges is claimed, no connection fails while only hints change.",
     level=MUST,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -47,8 +47,9 @@ def test_core_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/all",
-    "However a Service and its slices change, over both IP families, at all kinds of addresses, with and without "
-    "session affinity, clients reach the endpoints that traffic policies and endpoint conditions allow, and no others.",
+    "However a Service and its slices change, clients reach the endpoints that traffic policies and endpoint "
+    "conditions allow, and no others, whatever the kind of address and the IP family, with and without session "
+    "affinity.",
     level=MUST,
     features=ALL,
     source=SERVICES,
@@ -60,8 +61,8 @@ def test_all(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/all-hints",
-    "However a Service, its slices and the zones of nodes change, over both IP families, at all kinds of addresses, "
-    "with and without session affinity, clients follow hints; if LosslessChanges is claimed, no connection fails while "
+    "However a Service, its slices and the zones of nodes change, clients follow hints, whatever the kind of address "
+    "and the IP family, with and without session affinity; if LosslessChanges is claimed, no connection fails while "
     "only hints change.",
     level=MUST,
     features=ALL | {NODE_HINTS},

@@ -58,8 +58,8 @@ def _expect_at(cluster: Cluster, port: int, codes: Mapping[str, int | None]) -> 
 
 @requirement(
     "HEALTH/node-answers-while-its-proxy-keeps-up",
-    "While the proxy of a node keeps up with changes, the node answers GET requests of external and in-cluster clients "
-    "for /healthz and /livez on port 10256 with status 200.",
+    "While the proxy of a node keeps up with changes, the node answers GET requests for /healthz and /livez on port "
+    "10256, from external and in-cluster clients, with status 200.",
     level=MUST,
     features={PROXY_HEALTH},
     source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
@@ -122,7 +122,7 @@ def test_health_answers_are_counted(three_zones: Cluster) -> None:
 @requirement(
     "HEALTH/check-node-port-counts-local-endpoints",
     "The health check node port of a Service with externalTrafficPolicy Local returns 200 on nodes with ready "
-    "endpoints and 503 on other nodes, and follows changes of the endpoints.",
+    "endpoints and 503 on other nodes, including after the endpoints change.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (if a given node holds endpoints for this service or not)",
@@ -142,9 +142,9 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
 
 @requirement(
     "HEALTH/check-node-port-comes-and-goes-with-the-policy",
-    "An existing Service answers at its health check node port once its externalTrafficPolicy becomes Local; while the "
-    "policy is Cluster, or once the Service is deleted, no node answers 200 there, and another Service can use the "
-    "port.",
+    "An existing Service answers on its health check node port once its externalTrafficPolicy becomes Local; while the "
+    "policy is Cluster, or once the Service is deleted, no node returns 200 on that port, and another Service can use "
+    "the port.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (only applies when externalTrafficPolicy is set to Local)",
@@ -248,7 +248,7 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/health-check-fails-while-endpoints-terminate",
-    "A node on which all endpoints of a Service are terminating answers 503 at the health check node port, and still "
+    "A node on which all endpoints of a Service are terminating returns 503 on the health check node port, and still "
     "sends external traffic to its terminating endpoints.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},

@@ -147,7 +147,7 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
 @pytest.mark.takes(12)
 @requirement(
     "INTERACTIONS/ipv6",
-    "Traffic over IPv6, to all kinds of Service addresses, goes to the endpoints that traffic policies and endpoint "
+    "IPv6 traffic to all kinds of Service addresses goes to the endpoints that traffic policies and endpoint "
     "conditions select, with or without hints, for every protocol, kind of client and kind of target port.",
     level=MUST,
     features=ALL,
@@ -165,8 +165,8 @@ def test_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/ipv6-hints",
-    "Traffic over IPv6, to all kinds of Service addresses, goes to the endpoints that hints select, for every "
-    "protocol, traffic policy, endpoint condition, kind of client and kind of target port.",
+    "IPv6 traffic to all kinds of Service addresses goes to the endpoints that hints select, for every protocol, "
+    "traffic policy, endpoint condition, kind of client and kind of target port.",
     level=MUST,
     features=ALL | {NODE_HINTS},
     source=HINTS,

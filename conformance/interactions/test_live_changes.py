@@ -59,7 +59,7 @@ def test_live_hints(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/live-addresses",
     "An existing Service answers at external IPs and load balancer addresses while it has them, but not before or "
-    "afterwards, and other changes of the Service take effect at these addresses too.",
+    "afterwards, and other changes to the Service take effect at these addresses too.",
     level=MUST,
     features=OUTWARD,
     source=f"core/v1 ServiceSpec.externalIPs, ServiceStatus.loadBalancer; {SERVICES}",
@@ -84,7 +84,7 @@ def test_live_addresses_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-ipv6",
-    "An existing Service can gain and lose an address of the other IP family, and changes of the Service take effect "
+    "An existing Service can gain and lose an address of the other IP family, and changes to the Service take effect "
     "over IPv6 too.",
     level=MUST,
     features=OUTWARD | {IPV6_SERVICES, SESSION_AFFINITY},
@@ -134,7 +134,7 @@ def test_live_affinity_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-many-endpoints",
-    "An existing Service can grow to 120 endpoints and shrink again, and changes of the Service take effect while it "
+    "An existing Service can grow to 120 endpoints and shrink again, and changes to the Service take effect while it "
     "has 120 endpoints.",
     level=MUST,
     features=OUTWARD,

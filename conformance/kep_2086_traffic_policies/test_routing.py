@@ -42,8 +42,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-2086/local-stays-on-the-node",
-    "With internalTrafficPolicy Local, a client of the cluster IP reaches all ready endpoints on its own node, and no "
-    "others.",
+    "With internalTrafficPolicy Local, a client that connects to the cluster IP reaches all ready endpoints on its own "
+    "node, and no others.",
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy; KEP-2086",
@@ -113,7 +113,7 @@ def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2086/policy-changes-on-a-live-service",
-    "A change of internalTrafficPolicy takes effect on an existing Service, from Cluster to Local and back.",
+    "A change of internalTrafficPolicy from Cluster to Local, or back, takes effect on an existing Service.",
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-2086, Proposal",
@@ -163,7 +163,7 @@ def test_external_local_does_not_restrict_the_cluster_ip(three_zones: Cluster) -
 
 @requirement(
     "SERVICE/external-local-stays-on-the-node",
-    "With externalTrafficPolicy Local, external traffic reaches only ready endpoints of the node that it enters.",
+    "With externalTrafficPolicy Local, external traffic reaches only ready endpoints on the node that it enters.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",

@@ -71,7 +71,7 @@ def test_endpoint_without_zone_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/slices-are-shared-out-together",
-    "The endpoints of all slices of a Service are allocated to zones jointly.",
+    "The endpoints in all slices of a Service are allocated to zones together.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller (how many endpoints should be available for each zone)",
@@ -144,7 +144,7 @@ def _expect_slices(cluster: Cluster, service: Service, *, most: int) -> None:
 
 @requirement(
     "KEP-2433/both-families-are-shared-out",
-    "On a dual-stack Service, the endpoints of each IP family are allocated to zones separately.",
+    "The endpoints of a dual-stack Service are allocated to zones separately for each IP family.",
     level=MUST,
     features={TOPOLOGY_MODE, DUAL_STACK_SLICES},
     source="KEP-2433, EndpointSlice Controller",

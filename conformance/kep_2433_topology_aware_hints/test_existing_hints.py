@@ -73,7 +73,7 @@ def test_endpoints_for_a_zone_without_ready_nodes_serve_others(three_zones: Clus
 @requirement(
     "KEP-2433/first-zone-of-a-node-is-noticed",
     "When a ready node without a zone is added, the controller removes the hints of Services; once the node gets a "
-    "zone label, hints return no later than with the next slice write.",
+    "zone label, hints return no later than the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.28 (kubernetes PR#117245, kubernetes#123401)",
@@ -118,7 +118,7 @@ def test_node_of_unknown_size_changes_no_hint(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/node-of-unknown-size-ends-hints",
     "When a node with unknown CPU capacity is added, the controller removes the hints of Services; once the node is "
-    "removed, hints return no later than with the next slice write.",
+    "removed, hints return no later than the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller; released behaviour differs since 1.21",

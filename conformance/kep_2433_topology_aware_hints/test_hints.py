@@ -301,7 +301,7 @@ def test_hints_come_and_go_with_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/annotation-switches-hints",
-    "On an existing Service, hints are added when the topology annotation is set to Auto, and removed when the "
+    "For an existing Service, hints are added when the topology annotation is set to Auto, and removed when the "
     "annotation is removed or set to Disabled.",
     level=MUST,
     features={TOPOLOGY_MODE},

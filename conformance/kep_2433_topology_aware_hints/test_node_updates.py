@@ -167,7 +167,7 @@ def test_addition_that_makes_hints_possible_gives_them(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-2433/hints-that-became-possible-come-with-the-next-change",
-    "When a new node makes hints possible, endpoints get hints no later than with the next slice write.",
+    "When a new node makes hints possible, endpoints get hints no later than the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}, 2; released behaviour differs since 1.21 (kubernetes#123401)",
@@ -364,8 +364,8 @@ def test_between_the_thresholds_new_services_get_no_hints(three_zones: Cluster) 
 
 @requirement(
     "KEP-2433/one-threshold-for-both",
-    "Hints are removed when the overload rises above 20 %; after it falls below 20 %, hints return no later than with "
-    "the next slice write.",
+    "Hints are removed when the overload rises above 20 %; after it falls below 20 %, hints return no later than the "
+    "next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released behaviour differs since 1.21 (one threshold of 20 %)",

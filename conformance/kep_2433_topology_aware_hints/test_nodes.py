@@ -98,7 +98,7 @@ def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
 
 @requirement(
     "KEP-2433/unknown-cores-treat-all-nodes-equally",
-    "When every other node has one core, a node with unknown CPU capacity counts like a node with one core.",
+    "When every other node has one core, a node with unknown CPU capacity counts as a node with one core.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node without way to determine cores; Assumptions (the number of nodes in "

@@ -47,7 +47,7 @@ FOLLOWED = Rates(leak=0.25)
 
 @requirement(
     "KEP-2433/hints-filter-endpoints",
-    "On a Service with the topology annotation Auto, a client uses all endpoints that are hinted for its zone, and no "
+    "For a Service with the topology annotation Auto, a client uses all endpoints that are hinted for its zone, and no "
     "others.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
@@ -132,7 +132,7 @@ def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/proxy-gate-off-is-not-filtered",
-    "With the TopologyAwareHints gate disabled, a proxy uses all endpoints, whatever their hints.",
+    "With the TopologyAwareHints gate disabled, a proxy uses all endpoints, whatever hints they have.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, PROXY_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, hints matching zone",

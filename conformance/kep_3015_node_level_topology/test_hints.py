@@ -101,7 +101,7 @@ def test_zone_hints_stay_beside_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-settled-service-is-not-written-again",
-    "With node-level topology, a change of a Service that does not affect its endpoints causes no slice write.",
+    "With node-level topology, a change to a Service that does not affect its endpoints causes no slice write.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={NODE_LEVEL_MANUAL},

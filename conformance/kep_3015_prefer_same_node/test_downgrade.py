@@ -52,7 +52,7 @@ def _create_hinted_pod(cluster: Cluster) -> Service:
 @requirement(
     "KEP-3015/gate-off-ends-hints-at-the-next-write",
     "After the PreferSameTrafficDistribution gate is disabled in the API server and the controller, the controller "
-    "writes the slice of a Service with PreferSameNode without hints the next time a pod is added.",
+    "removes the hints from the slice of a Service with PreferSameNode the next time a pod is added.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: disabled feature gate)",

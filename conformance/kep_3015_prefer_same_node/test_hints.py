@@ -126,7 +126,7 @@ def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster
 
 @requirement(
     "KEP-3015/value-changes-on-a-live-service",
-    "When trafficDistribution of an existing Service changes from PreferSameZone to PreferSameNode, node hints are "
+    "When the trafficDistribution of an existing Service changes from PreferSameZone to PreferSameNode, node hints are "
     "added, and when it changes back, they are removed; zone hints stay.",
     level=MUST,
     features={PREFER_SAME_NODE, PREFER_SAME_ZONE},
@@ -167,7 +167,7 @@ def test_endpoints_lose_node_hints_with_readiness(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/hints-in-both-ip-families",
-    "On a dual-stack Service, the slices of both IP families have the same hints, even after trafficDistribution "
+    "For a dual-stack Service, the slices of both IP families have the same hints, even after trafficDistribution "
     "changes.",
     level=MUST,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
@@ -258,7 +258,7 @@ def test_both_hints_go_and_come_with_the_value(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/a-settled-service-is-not-written-again",
-    "With PreferSameNode, a change of a Service that does not affect its endpoints causes no slice write, in either IP "
+    "With PreferSameNode, a change to a Service that does not affect its endpoints causes no slice write, in either IP "
     "family.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,

@@ -109,7 +109,7 @@ def test_downgraded_proxies_use_every_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-downgrade-leaves-objects-alone",
-    "When a proxy is downgraded, trafficDistribution of the Service and the hints of its slices do not change.",
+    "When a proxy is downgraded, neither the trafficDistribution of a Service nor the hints in its slices change.",
     level=SHOULD,  # that step says "should", and is about hints, not writes
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, step 10",

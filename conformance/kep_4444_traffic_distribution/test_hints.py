@@ -49,7 +49,7 @@ def test_prefer_close_hints_each_endpoint_for_its_own_zone(three_zones: Cluster)
 
 @requirement(
     "KEP-4444/one-endpoint-is-hinted-too",
-    "With PreferClose, endpoints get hints whatever their number: there is no threshold.",
+    "With PreferClose, endpoints get hints however many there are: there is no threshold.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (attempts to route to endpoints within the same zone)",
@@ -167,7 +167,7 @@ def test_pod_of_a_lost_node_leaves_hints_to_others(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/a-settled-service-is-not-written-again",
-    "A change of a Service that does not affect its endpoints causes no slice write.",
+    "A change to a Service that does not affect its endpoints causes no slice write.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
@@ -186,8 +186,8 @@ def test_slices_are_not_written_without_need(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/slices-of-others-are-left-alone",
-    "When trafficDistribution of a Service is removed, slices managed by another controller keep their endpoints and "
-    "hints.",
+    "When the trafficDistribution of a Service is removed, slices managed by another controller keep their endpoints "
+    "and hints.",
     level=MUST,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, PreferClose; discovery/v1 label endpointslice.kubernetes.io/managed-by",
@@ -258,8 +258,8 @@ def test_change_of_a_policy_writes_no_slice(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/annotation-knows-auto-alone",
-    "While the topology annotation has any value other than Auto and auto, hints follow trafficDistribution; the "
-    "values of trafficDistribution have no meaning in the annotation.",
+    "While the topology annotation has any value other than Auto or auto, hints follow trafficDistribution; the values "
+    "of trafficDistribution have no meaning in the annotation.",
     level=SHOULD,
     features={PREFER_CLOSE, ENDPOINT_SLICES},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning; Alternatives, Repurpose the existing topology annotation",
@@ -287,7 +287,7 @@ def test_annotation_knows_auto_alone(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/every-slice-is-hinted",
-    "The endpoints of all slices of a Service have hints, and lose them when trafficDistribution is removed.",
+    "The endpoints in all slices of a Service have hints, and lose them when trafficDistribution is removed.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Changes within kube-proxy (all endpoints must have hints)",
@@ -309,7 +309,7 @@ def test_endpoints_of_every_slice_are_hinted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/service-without-ports-settles",
-    "Slices of a headless Service without ports have hints, and a change of the Service that does not affect its "
+    "Slices of a headless Service without ports have hints, and a change to the Service that does not affect its "
     "endpoints causes no slice write.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
@@ -328,7 +328,7 @@ def test_headless_service_without_ports_settles(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/hints-in-both-ip-families",
-    "On a dual-stack Service with PreferClose, the slices of both IP families have the same hints.",
+    "For a dual-stack Service with PreferClose, the slices of both IP families have the same hints.",
     level=MUST,
     features={DUAL_STACK_SLICES, PREFER_CLOSE},
     source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",

@@ -135,7 +135,7 @@ def test_hints_that_somebody_changes_are_put_right(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/slices-of-others-beside-its-own",
-    "On a Service with a selector, a slice managed by another controller keeps its endpoints and hints while the "
+    "For a Service with a selector, a slice managed by another controller keeps its endpoints and hints while the "
     "controller's own slices are added, changed and removed.",
     level=MUST,
     features={PREFER_CLOSE},
@@ -166,7 +166,7 @@ def test_slice_of_somebody_else_stays_beside_its_own(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/hints-after-a-thousand-changes",
-    "When a pod is added after a hundred changes of another pod, each of which changed the slices of ten Services, the "
+    "When a pod is added after a hundred changes to another pod, each of which changed the slices of ten Services, the "
     "hints of all ten Services are correct.",
     level=MUST,
     features={PREFER_CLOSE},

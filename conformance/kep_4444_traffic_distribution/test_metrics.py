@@ -285,8 +285,8 @@ def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-tells-when-it-synced",
-    "The metric kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time when rules last changed: it advances "
-    "with each change of rules, on each node.",
+    "The metric kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time when rules last changed: it advances on "
+    "each node with each change of rules.",
     level=MUST,
     features={CLUSTER_IP, PROXY_METRICS},
     source="KEP-4444, Monitoring Requirements",
@@ -318,7 +318,7 @@ def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
 @requirement(
     "KEP-4444/last-sync-grows-old",
     "The metric kubeproxy_sync_proxy_rules_last_timestamp_seconds does not change while nothing is synced: it is the "
-    "time of the last sync, and not the time when the metric is read.",
+    "time of the last sync, not the time when the metric is read.",
     level=SHOULD,
     features={CLUSTER_IP, PROXY_METRICS},
     source="KEP-4444, Monitoring Requirements",

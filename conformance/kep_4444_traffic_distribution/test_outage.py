@@ -67,8 +67,7 @@ def test_return_of_the_api_server_disturbs_nothing(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/controller-catches-up",
-    "When the controller is up again after a downtime, slices and hints reflect the pods and fields that changed "
-    "meanwhile.",
+    "When the controller is up again, slices and hints reflect the pods and fields that changed while it was down.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (consistently and accurately configures EndpointSlices)",
@@ -94,8 +93,8 @@ def test_controller_catches_up(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-catches-up",
-    "A proxy that is up again after a downtime follows hints that changed meanwhile, and traffic continues during the "
-    "downtime.",
+    "Traffic continues while a proxy is down, and once the proxy is up again, it follows hints that changed while it "
+    "was down.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",

@@ -91,8 +91,8 @@ def test_hot_zone_keeps_its_traffic(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/hot-zone-answers-everybody",
-    "Under any load on a zone, every connection is answered by a ready endpoint; the report states the share of each "
-    "endpoint.",
+    "Whatever the load on a zone, every connection is answered by a ready endpoint; the report states the share of "
+    "each endpoint.",
     level=MUST,
     features={CLUSTER_IP, GRADED_ZONES, ZONE_HINTS},
     source="KEP-4444, Proposal (a future refinement could detect overload); Risks and Mitigations",

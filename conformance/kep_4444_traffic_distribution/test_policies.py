@@ -114,8 +114,8 @@ def test_table_holds_at_cluster_ip_and_node_port(three_zones: Cluster, external:
 
 @requirement(
     "KEP-4444/policy-table-at-load-balancer-addresses",
-    "At load balancer addresses, traffic of external clients is routed according to the table of traffic policies in "
-    "KEP-4444, and traffic of in-cluster clients always follows hints.",
+    "Traffic from external clients to load balancer addresses is routed according to the table of traffic policies in "
+    "KEP-4444, and traffic from in-cluster clients to these addresses always follows hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",
@@ -130,8 +130,8 @@ def test_table_holds_at_load_balancer_addresses(three_zones: Cluster, external: 
 
 @requirement(
     "KEP-4444/policy-table-at-external-ips",
-    "At external IPs, traffic of external clients is routed according to the table of traffic policies in KEP-4444, "
-    "and traffic of in-cluster clients always follows hints.",
+    "Traffic from external clients to external IPs is routed according to the table of traffic policies in KEP-4444, "
+    "and traffic from in-cluster clients to external IPs always follows hints.",
     level=MUST,
     features={EXTERNAL_IPS, EXTERNAL_POLICY, INTERNAL_POLICY, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",

@@ -57,7 +57,7 @@ def test_annotation_comes_before_the_field(three_zones: Cluster, annotations: Ma
 
 @requirement(
     "KEP-4444/annotation-set-and-removed-on-a-live-service",
-    "On an existing Service with trafficDistribution, hints follow the topology annotation when it is set, and follow "
+    "For an existing Service with trafficDistribution, hints follow the topology annotation when it is set, and follow "
     "trafficDistribution again when the annotation is disabled, changed or removed.",
     level=MUST,
     features={PREFER_CLOSE, TOPOLOGY_MODE},

@@ -394,7 +394,7 @@ def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/each-ip-family-is-judged-on-its-own",
-    "On a dual-stack Service, each IP family follows the hints of its own slices.",
+    "For a dual-stack Service, traffic in each IP family follows the hints in the slices of that family.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, IPV6_SERVICES},
     source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",

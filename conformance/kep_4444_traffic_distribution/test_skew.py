@@ -56,7 +56,7 @@ def test_new_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/skew-new-controller",
-    "With a newer controller and an older proxy, hints of the topology annotation are written and followed, with or "
+    "With a newer controller and an older proxy, hints from the topology annotation are written and followed, with or "
     "without trafficDistribution; hints from trafficDistribution alone are written but not followed.",
     level=MUST,
     features={SKEW},
@@ -70,7 +70,7 @@ def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/skew-new-proxy",
-    "With an older controller and a newer proxy, hints of the topology annotation are written and followed, with or "
+    "With an older controller and a newer proxy, hints from the topology annotation are written and followed, with or "
     "without trafficDistribution; with trafficDistribution alone there are no hints, and traffic goes to all "
     "endpoints.",
     level=MUST,

@@ -119,7 +119,7 @@ def test_other_values_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-lets-the-field-be-changed",
-    "trafficDistribution of an existing Service can be set, changed and removed.",
+    "The trafficDistribution of an existing Service can be set, changed and removed.",
     level=MUST,
     features={PREFER_SAME_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Feature Enablement and Rollback",
@@ -289,7 +289,7 @@ def test_repeated_node_hints_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-counts-hint-changes",
-    "A change of only the hints in an EndpointSlice increases metadata.generation, so that clients can detect the "
+    "A change to only the hints in an EndpointSlice increases metadata.generation, so that clients can detect the "
     "change.",
     level=SHOULD,
     features={HINTS_FIELD},

@@ -68,7 +68,7 @@ def _written(cluster: Cluster, service: Service) -> int:
 
 @requirement(
     "KEP-4444/hints-need-no-write-of-their-own",
-    "A change of pods causes as many slice writes for a Service with trafficDistribution as for an otherwise identical "
+    "A change to a Service's pods causes as many slice writes with trafficDistribution as for an otherwise identical "
     "Service without it.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,

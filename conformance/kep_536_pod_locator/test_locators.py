@@ -27,7 +27,7 @@ RESOURCE = "KEP-536, New PodLocator resource"
 @requirement(
     "KEP-536/locator-comes-and-goes-with-its-pod",
     "Each pod has a PodLocator with the same namespace and name from the pod's creation to its deletion; a controller "
-    "that was down catches up with pods that were created or deleted meanwhile.",
+    "that was down catches up with pods that were created or deleted in the meantime.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod namespace and name); {CONTROLLER} (added, deleted)",
@@ -88,8 +88,8 @@ def test_locator_of_a_pod_that_is_bound_later(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/locator-that-contradicts-its-node-is-put-right",
-    "When another client writes a different node name or different labels to a PodLocator, the controller restores "
-    "the correct values, no later than the next change of the pod's node.",
+    "When another client writes a different node name or different labels to a PodLocator, the controller restores the "
+    "correct values, no later than the next change to the pod's node.",
     level=SHOULD,  # no KEP covers other clients that write PodLocators
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (update all the PodLocators whose corresponding Pods are running on it)",
@@ -174,7 +174,7 @@ def test_deleted_node_leaves_locators_without_place(three_zones: Cluster) -> Non
 @requirement(
     "KEP-536/locator-is-written-only-for-another-place",
     "A PodLocator is written only when its pod's addresses, its pod's node, or that node's labels change, and not on "
-    "other changes of pods or nodes.",
+    "other changes to pods or nodes.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (relatively low-churn); {CONTROLLER} (otherwise will ignore this change)",

@@ -122,7 +122,7 @@ def test_node_of_an_endpoint_is_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/other-labels-of-nodes-do-not-matter",
-    "Changes of node labels that are not topology keys of a Service do not change which endpoints its clients reach.",
+    "Changes to node labels that are not topology keys of a Service do not change which endpoints its clients reach.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Summary (the same value for a particular label)",

@@ -142,8 +142,8 @@ def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-come-before-internal-policy-local",
-    "With the ServiceTopology gate enabled, topology keys decide which endpoints a client of the cluster IP uses, "
-    "whatever internalTrafficPolicy is, and a client of a Service without keys uses every endpoint.",
+    "With the ServiceTopology gate enabled, topology keys decide which endpoints a client reaches through the cluster "
+    "IP, whatever internalTrafficPolicy is, and a client of a Service without keys uses every endpoint.",
     level=SHOULD,
     features={CLUSTER_IP, INTERNAL_POLICY, TOPOLOGY_KEYS},
     source="KEP-536, Service API changes (backends of the first key are always chosen); kube-proxy of 1.21",

@@ -26,8 +26,8 @@ from trafficdist import (
 
 @requirement(
     "CHANGES/ip-mode-of-a-service",
-    "While ipMode of a load balancer address is Proxy, nodes leave in-cluster traffic to the load balancer, and while "
-    "ipMode is VIP, nodes handle that traffic; no connection to another Service with ipMode VIP is lost.",
+    "While the ipMode of a load balancer address is Proxy, nodes leave in-cluster traffic to the load balancer, and "
+    "while it is VIP, nodes handle that traffic; no connection to another Service with ipMode VIP is lost.",
     level=SHOULD,  # the KEP is about kube-proxy; core/v1 says that implementations may use the field
     must_if=IP_MODE,
     features={LOAD_BALANCER},

@@ -36,8 +36,8 @@ WEB, OTHER = Port(80, name="web"), Port(81, name="web")
 @pytest.mark.takes(5)
 @requirement(
     "CHANGES/a-thousandth-change",
-    "The hundredth and the thousandth change of a Service and its slices take effect like the first one, and another "
-    "Service loses no connection meanwhile.",
+    "The hundredth and the thousandth change to a Service and its slices take effect like the first one, and another "
+    "Service loses no connection in the meantime.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -156,8 +156,9 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
-    "A UDP client that keeps using one source port at a cluster IP or a node port reaches a remaining endpoint after "
-    "its previous endpoint was removed, or got another target port, while the proxy of the client's node was down.",
+    "A UDP client that keeps sending to a cluster IP or a node port from one source port reaches a remaining endpoint "
+    "after its previous endpoint was removed, or got another target port, while the proxy of the client's node was "
+    "down.",
     level=SHOULD,  # the KEPs cover only new queries, also for a proxy that keeps running
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},

@@ -59,8 +59,9 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/a-node-is-created-anew",
-    "When a Node is deleted and recreated under the same name in another zone, and then in its first zone again, "
-    "clients on it follow hints for the node and for its current zone, provided that a proxy that exits is restarted.",
+    "When a Node is deleted and recreated under the same name in another zone, and then again in its first zone, "
+    "clients on the node follow hints for the node and for its current zone, provided that a proxy that exits is "
+    "restarted.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-2433, Kube-Proxy (the zone it is running in), and Scalability (will include a Node informer)",

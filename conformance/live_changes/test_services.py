@@ -37,8 +37,8 @@ MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "quer
 
 @requirement(
     "CHANGES/ports-of-a-service",
-    "An existing Service answers at a port that is added or renumbered, and no longer at the old number or at a "
-    "removed port; no connection is lost at a port of the Service that does not change.",
+    "An existing Service answers on a port that is added or renumbered, and no longer on the old number or on a "
+    "removed port; no connection to a port of the Service that does not change is lost.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="core/v1 ServicePort.port (the port that will be exposed by this service)",
@@ -110,7 +110,7 @@ def test_port_names_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/node-port-of-a-service",
-    "An existing Service answers at a new node port, including one that a deleted Service had, and no longer at its "
+    "An existing Service answers on a new node port, including one that a deleted Service had, and no longer on its "
     "old one; no connection to its cluster IP is lost.",
     level=MUST,
     features={NODE_PORT},
@@ -150,7 +150,7 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/type-of-a-service",
-    "An existing Service answers at a node port while its type is NodePort, and nowhere while it is ExternalName; no "
+    "An existing Service answers on a node port while its type is NodePort, and nowhere while it is ExternalName; no "
     "connection to its cluster IP is lost when the type changes between ClusterIP and NodePort.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},

@@ -261,7 +261,7 @@ def test_address_in_two_slices(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/empty-hints-and-another-zone",
-    "Hints that become an empty object count as no hints, and a change of only an endpoint's zone does not change "
+    "Hints that become an empty object count as no hints, and a change to only an endpoint's zone does not change "
     "where traffic goes.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
@@ -310,8 +310,9 @@ def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/local-endpoints-are-those-of-the-node",
-    "With both traffic policies set to Local, once the nodeName of an endpoint is corrected, external and in-cluster "
-    "clients at the endpoint's node use the endpoint, and no client at another node does.",
+    "With both traffic policies set to Local, once the nodeName of an endpoint is corrected, clients on the endpoint's "
+    "node and external clients that connect to this node use the endpoint, and clients on or connecting to other nodes "
+    "do not.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.internalTrafficPolicy, externalTrafficPolicy; discovery/v1 Endpoint.nodeName",

@@ -132,8 +132,8 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/affinity-timeout-of-a-service",
-    "After timeoutSeconds of an existing Service is raised, clients keep the endpoint of their first connection for "
-    "the longer time; after timeoutSeconds is lowered, new clients lose their endpoint after the shorter time.",
+    "After the timeoutSeconds of an existing Service is raised, clients keep the endpoint of their first connection "
+    "for the longer time; after it is lowered, new clients lose their endpoint after the shorter time.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",

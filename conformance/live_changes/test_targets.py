@@ -113,7 +113,7 @@ def test_slices_go_with_their_family(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/slices-follow-the-selector",
-    "The endpoints of a Service follow changes of its selector, and their readiness follows changes of "
+    "The endpoints of a Service follow changes to its selector, and their readiness follows changes to "
     "publishNotReadyAddresses, in both directions.",
     level=MUST,
     features={ENDPOINT_SLICES},

@@ -11,7 +11,7 @@ SECONDS = 5.0
 
 @requirement(
     "SERVICE/changes-reach-packets-in-seconds",
-    "Without load, a change of a Service's endpoints takes effect on the traffic of all clients within 5 seconds.",
+    "Without load, a change to a Service's endpoints takes effect for the traffic of all clients within 5 seconds.",
     level=SHOULD,
     features={CLUSTER_IP},
     source="Kubernetes SLIs, Network programming latency (which has no bound: 5 s is the number of this suite)",

@@ -183,8 +183,8 @@ DELETED = "leaves-udp-flows-of-deleted-services"
 
 @requirement(
     "SERVICE/udp-flows-end-with-the-last-endpoint",
-    "A UDP client that keeps using one source port gets no answer once the slice of its Service is empty or deleted, "
-    "or its endpoint is neither ready nor serving.",
+    "A UDP client that keeps sending from one source port gets no answer once the slice of its Service is empty or "
+    "deleted, or its endpoint is neither ready nor serving.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, UDP_SERVICES},
@@ -197,7 +197,8 @@ def test_udp_flows_end_with_the_last_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-over-ipv6-end-with-the-last-endpoint",
-    "A UDP client that keeps using one source port over IPv6 gets no answer once the Service has no usable endpoint.",
+    "A UDP client that keeps sending from one source port over IPv6 gets no answer once the Service has no usable "
+    "endpoint.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
@@ -210,8 +211,8 @@ def test_udp_flows_over_ipv6_end_with_the_last_endpoint(three_zones: Cluster) ->
 
 @requirement(
     "SERVICE/udp-flows-at-node-ports-end-with-the-last-endpoint",
-    "A UDP client that keeps using one source port at a node port gets no answer once its Service has no "
-    "usable endpoint.",
+    "A UDP client that keeps sending to a node port from one source port gets no answer once its Service has no usable "
+    "endpoint.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={NODE_PORT, UDP_SERVICES},
@@ -224,8 +225,8 @@ def test_udp_flows_at_node_ports_end_with_the_last_endpoint(three_zones: Cluster
 
 @requirement(
     "SERVICE/udp-flows-outside-end-with-the-last-endpoint",
-    "A UDP client that keeps using one source port at a load balancer address or an external IP gets no answer once "
-    "the Service has no usable endpoint.",
+    "A UDP client that keeps sending to a load balancer address or an external IP from one source port gets no answer "
+    "once the Service has no usable endpoint.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
@@ -238,7 +239,7 @@ def test_udp_flows_at_external_addresses_end_with_the_last_endpoint(three_zones:
 
 @requirement(
     "SERVICE/udp-flows-end-with-their-service",
-    "A UDP client that keeps using one source port gets no answer after the Service is deleted.",
+    "A UDP client that keeps sending from one source port gets no answer after the Service is deleted.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, UDP_SERVICES},
@@ -251,7 +252,7 @@ def test_udp_flows_end_with_their_service(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-over-ipv6-end-with-their-service",
-    "A UDP client that keeps using one source port over IPv6 gets no answer after the Service is deleted.",
+    "A UDP client that keeps sending from one source port over IPv6 gets no answer after the Service is deleted.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
@@ -264,7 +265,7 @@ def test_udp_flows_over_ipv6_end_with_their_service(three_zones: Cluster) -> Non
 
 @requirement(
     "SERVICE/udp-flows-at-node-ports-end-with-their-service",
-    "A UDP client that keeps using one source port at a node port gets no answer after the Service is deleted.",
+    "A UDP client that keeps sending to a node port from one source port gets no answer after the Service is deleted.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={NODE_PORT, UDP_SERVICES},
@@ -277,8 +278,8 @@ def test_udp_flows_at_node_ports_end_with_their_service(three_zones: Cluster) ->
 
 @requirement(
     "SERVICE/udp-flows-outside-end-with-their-service",
-    "A UDP client that keeps using one source port at a load balancer address or an external IP gets no answer after "
-    "the Service is deleted.",
+    "A UDP client that keeps sending to a load balancer address or an external IP from one source port gets no answer "
+    "after the Service is deleted.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
@@ -331,7 +332,7 @@ def test_open_connections_outlive_their_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/flows-outlive-a-restart",
-    "When the proxy is restarted, open connections and UDP flows at the cluster IP and at node ports keep their "
+    "When the proxy is restarted, open connections and UDP flows to the cluster IP and to node ports keep their "
     "endpoints.",
     level=SHOULD,  # a restart of a user-space proxy ends its connections
     must_if=OPEN_CONNECTIONS,

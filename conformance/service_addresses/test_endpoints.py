@@ -96,8 +96,9 @@ def test_repeated_endpoint_gets_one_share(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/host-network-endpoints",
-    "Traffic to endpoints at node addresses follows hints and both traffic policies, like traffic to other endpoints: "
-    "over TCP and UDP, at cluster IPs and node ports, including traffic from clients on the endpoint's node.",
+    "Traffic to endpoints whose addresses are node addresses follows hints and both traffic policies, like traffic to "
+    "other endpoints: over TCP and UDP, through cluster IPs and node ports, including traffic from clients on the "
+    "endpoint's node.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 PodSpec.hostNetwork; discovery/v1 Endpoint.addresses, nodeName; KEP-4444, PreferClose",
@@ -148,7 +149,7 @@ def test_first_address_of_an_endpoint_is_used(three_zones: Cluster) -> None:
 @requirement(
     "SLICE/slices-of-names-are-not-used",
     "A Service gets no endpoints from slices with address type FQDN, whatever their addresses look like; while it has "
-    "such slices, changes of its other slices take effect.",
+    "such slices, changes to its other slices take effect.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice.addressType (kube-proxy and others do not process FQDN); Endpoint.addresses",

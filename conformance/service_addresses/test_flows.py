@@ -39,8 +39,8 @@ HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows ar
 
 @requirement(
     "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
-    "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its previous endpoint "
-    "was removed.",
+    "A UDP client that keeps sending from one source port over IPv6 reaches a remaining endpoint after its previous "
+    "endpoint was removed.",
     level=SHOULD,  # the KEPs cover only new queries, also over IPv4
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
@@ -57,8 +57,8 @@ def test_udp_flow_moves_over_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-at-node-ports",
-    "An external or in-cluster UDP client that keeps using one source port at a node port reaches a remaining endpoint "
-    "after its previous endpoint was removed, and still gets answers after hints changed.",
+    "An external or in-cluster UDP client that keeps sending to a node port from one source port reaches a remaining "
+    "endpoint after its previous endpoint was removed, and still gets answers after hints changed.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={NODE_PORT, UDP_SERVICES, ZONE_HINTS},
@@ -82,8 +82,8 @@ def test_udp_flows_at_node_ports_move(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-at-external-addresses",
-    "An external or in-cluster UDP client that keeps using one source port at a load balancer address or an external "
-    "IP reaches a remaining endpoint after its previous endpoint was removed.",
+    "An external or in-cluster UDP client that keeps sending to a load balancer address or an external IP from one "
+    "source port reaches a remaining endpoint after its previous endpoint was removed.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
@@ -103,8 +103,8 @@ def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-older-than-the-proxy-leave-a-removed-endpoint",
-    "A UDP client that keeps using one source port at a cluster IP or a node port while the proxy restarts reaches a "
-    "remaining endpoint after its previous endpoint was removed.",
+    "A UDP client that keeps sending to a cluster IP or a node port from one source port while the proxy restarts "
+    "reaches a remaining endpoint after its previous endpoint was removed.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
@@ -126,8 +126,8 @@ def test_udp_flows_older_than_the_proxy_move(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flow-from-before-the-first-endpoint",
-    "If a UDP client sends from one source port before the Service or its first endpoint exists, it gets an answer at "
-    "that source port once there is an endpoint, at the cluster IP and at a node port.",
+    "If a UDP client starts sending from one source port, to the cluster IP or a node port, before the Service or its "
+    "first endpoint exists, it gets an answer on that source port once there is an endpoint.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
@@ -152,8 +152,9 @@ def test_udp_flow_from_before_the_first_endpoint_is_answered(three_zones: Cluste
 
 @requirement(
     "SERVICE/udp-flows-follow-the-target-port",
-    "A UDP client that keeps using one source port, at a cluster IP or a node port, gets an answer once the target "
-    "port of the endpoint is corrected, and no answer once the target port becomes a port that nothing listens on.",
+    "A UDP client that keeps sending to a cluster IP or a node port from one source port gets an answer once the "
+    "target port of the endpoint is corrected, and no answer once the target port becomes a port that nothing listens "
+    "on.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
@@ -176,9 +177,9 @@ def test_udp_flows_follow_the_target_port(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-of-local-policies",
-    "With a Local policy, an external or in-cluster UDP client that keeps using one source port reaches the endpoint "
-    "that replaces its endpoint on the node, and gets no answer if the node no longer has an endpoint; for external "
-    "clients, hints make no difference.",
+    "With a Local policy, an external or in-cluster UDP client that keeps sending from one source port reaches the "
+    "endpoint that replaces its endpoint on the node, and gets no answer if the node no longer has an endpoint; for "
+    "external clients, hints make no difference.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},

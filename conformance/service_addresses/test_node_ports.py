@@ -41,7 +41,7 @@ def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[ExpectedT
 
 @requirement(
     "SERVICE/node-ports-over-ipv6",
-    "Over IPv6, a dual-stack Service answers at its node ports for TCP and UDP, and follows hints, "
+    "Over IPv6, a dual-stack Service answers on its node ports for TCP and UDP, and follows hints, "
     "externalTrafficPolicy and the rules for terminating endpoints.",
     level=SHOULD,  # no specification covers the families; a proxy may serve only some addresses (--nodeport-addresses)
     must_if=IPV6_NODE_PORTS,

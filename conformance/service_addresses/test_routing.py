@@ -33,7 +33,7 @@ from trafficdist import (
 
 @requirement(
     "SERVICE/cluster-ip-from-pods-and-nodes",
-    "Pods and nodes reach every ready endpoint at the cluster IP, over TCP and UDP.",
+    "Pods and nodes reach every ready endpoint through the cluster IP, over TCP and UDP.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-4444, Default (trafficDistribution is not configured)",
@@ -135,7 +135,7 @@ def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/load-balancer-address",
-    "External and in-cluster clients get answers at a load balancer address that is routed to a node, over TCP and "
+    "External and in-cluster clients get answers from a load balancer address that is routed to a node, over TCP and "
     "UDP.",
     level=MUST,
     features={LOAD_BALANCER, UDP_SERVICES},
@@ -155,8 +155,8 @@ def test_load_balancer_address_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/load-balancer-without-node-ports",
-    "A Service of type LoadBalancer without node ports answers at its load balancer addresses, for external and "
-    "in-cluster clients.",
+    "A Service of type LoadBalancer without node ports answers external and in-cluster clients at its load balancer "
+    "addresses.",
     level=MUST,
     features={LOAD_BALANCER},
     source="core/v1 ServiceSpec.allocateLoadBalancerNodePorts; ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
@@ -173,7 +173,7 @@ def test_load_balancer_without_node_ports_is_served(three_zones: Cluster) -> Non
 
 @requirement(
     "SERVICE/external-ips",
-    "External clients get answers at an address in spec.externalIPs that is routed to a node.",
+    "External clients get answers from an address in spec.externalIPs that is routed to a node.",
     level=MUST,
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs",
@@ -227,7 +227,7 @@ def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None
 
 @requirement(
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
-    "A UDP client that keeps using one source port reaches a remaining endpoint after its previous endpoint was "
+    "A UDP client that keeps sending from one source port reaches a remaining endpoint after its previous endpoint was "
     "removed.",
     level=SHOULD,  # the KEPs cover only new queries; kube-proxy also moves existing flows
     must_if=UDP_FLOWS,
@@ -248,7 +248,7 @@ def test_udp_flow_moves_to_a_present_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/deleted-service-gives-no-answer",
-    "Clients get no answer at the address of a deleted Service.",
+    "Clients get no answer from the address of a deleted Service.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service",

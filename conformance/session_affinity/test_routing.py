@@ -67,8 +67,8 @@ def _create_service(cluster: Cluster, *, seconds: int = 10_800, **fields: Any) -
 
 @requirement(
     "AFFINITY/client-keeps-its-endpoint",
-    "With sessionAffinity ClientIP, all connections of a client reach the same endpoint as its first connection, over "
-    "TCP and UDP, from pods and nodes.",
+    "With sessionAffinity ClientIP, all connections of a client, which can be a pod or a node, reach the same endpoint "
+    "as its first connection, over TCP and UDP.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinity",
@@ -147,8 +147,8 @@ def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/stays-within-hints-at-load-balancers",
-    "With session affinity, a client of a load balancer address keeps one of the endpoints that hints select for the "
-    "node that its traffic enters.",
+    "With session affinity, a client that connects to a load balancer address keeps one of the endpoints that hints "
+    "select for the node that its traffic enters.",
     level=MUST,
     features={LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY},
     source="KEP-3015, Addition of PreferSameNode; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -298,7 +298,7 @@ def test_affinity_outlives_a_restart(three_zones: Cluster) -> None:
 @requirement(
     "AFFINITY/ends-after-its-time",
     "With session affinity, a client that makes no connection for longer than timeoutSeconds loses its endpoint, and "
-    "an endpoint that was added meanwhile gets its share of such clients.",
+    "an endpoint that was added in the meantime gets its share of such clients.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
@@ -350,9 +350,9 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/node-port-from-outside",
-    "With session affinity, an external client of a node port keeps its endpoint; with externalTrafficPolicy Local, "
-    "this is an endpoint on the node that its traffic enters, and once that endpoint is removed, the client moves to "
-    "another endpoint on that node and keeps that one.",
+    "With session affinity, an external client that connects to a node port keeps its endpoint; with "
+    "externalTrafficPolicy Local, this is an endpoint on the node that its traffic enters, and once that endpoint is "
+    "removed, the client moves to another endpoint on that node and keeps that one.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",

@@ -63,8 +63,8 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
 
 @requirement(
     "KEP-1669/ready-endpoints-may-terminate",
-    "Clients use endpoints that are ready and terminating, as with publishNotReadyAddresses, in the same way as other "
-    "ready endpoints.",
+    "Clients use endpoints that are both ready and terminating, which publishNotReadyAddresses can cause, in the same "
+    "way as other ready endpoints.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS},
     source="discovery/v1 EndpointConditions.ready",
@@ -83,8 +83,8 @@ def test_ready_endpoints_may_terminate(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
-    "When no endpoint is ready, clients use terminating endpoints that still serve, whatever their hints, and never "
-    "use endpoints that no longer serve.",
+    "When no endpoint is ready, clients use terminating endpoints that still serve, whatever hints these endpoints "
+    "have, and never use endpoints that no longer serve.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -141,8 +141,8 @@ def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
 
 @requirement(
     "KEP-1669/external-local-policy-uses-serving-endpoints-of-the-node",
-    "With externalTrafficPolicy Local, external traffic to a node without ready endpoints uses terminating endpoints "
-    "on that node that still serve.",
+    "With externalTrafficPolicy Local, external traffic to a node without ready endpoints goes to terminating "
+    "endpoints on that node that still serve.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -186,8 +186,8 @@ def test_open_connection_survives_termination_and_hints(three_zones: Cluster) ->
 
 @requirement(
     "KEP-1669/open-connections-outlive-hints-at-node-ports",
-    "An open connection at a node port, from an external or in-cluster client, keeps working when hints no longer "
-    "select its endpoint and when all hints are removed, like a connection at the cluster IP.",
+    "An open connection from an external or in-cluster client to a node port keeps working when hints no longer select "
+    "its endpoint and when all hints are removed, like a connection to the cluster IP.",
     level=SHOULD,
     must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP, NODE_PORT, ZONE_HINTS},
@@ -267,8 +267,8 @@ def test_last_endpoint_is_replaced_without_loss(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/last-resort-at-node-ports",
-    "At node ports, over TCP and UDP, when no endpoint is ready, external and in-cluster clients use terminating "
-    "endpoints that still serve, whatever their hints.",
+    "When no endpoint is ready, external and in-cluster clients that connect to a node port, over TCP or UDP, reach "
+    "terminating endpoints that still serve, whatever hints these endpoints have.",
     level=MUST,
     features={NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",

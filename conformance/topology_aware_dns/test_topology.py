@@ -180,8 +180,8 @@ def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-learns-a-clients-second-address",
-    "For a headless Service with topology keys, when a client's pod gets a second address, queries from both addresses "
-    "get the endpoints that the keys select for the pod's node.",
+    "For a headless Service with topology keys, when a client's pod gets a second address, answers to queries from "
+    "both addresses contain the endpoints that the keys select for the pod's node.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (needs to map PodIP -> Node); KEP-536, New PodLocator resource (dual-stack support)",
