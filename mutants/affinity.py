@@ -225,7 +225,7 @@ MUTANTS = [
     ),
     Mutant(
         "affinity-outlives-endpoints-of-the-node",
-        "With externalTrafficPolicy Local, an outside client gets no answer after its endpoint is removed.",
+        "With externalTrafficPolicy Local, an external client gets no answer after its endpoint is removed.",
         symptom=NO_ANSWER,
         proxy=edited(_never_forgotten_locally),
     ),
@@ -256,7 +256,7 @@ MUTANTS = [
     ),
     Mutant(
         "affinity-is-not-renewed",
-        "Session affinity expires when timeoutSeconds are over, even if the client keeps connecting.",
+        "Session affinity expires after timeoutSeconds, even if the client keeps connecting.",
         symptom=WRITTEN,
         proxy=edited(unrenewed),
     ),

@@ -75,7 +75,7 @@ class _OmitsFieldInErrors(Services):
         return [replace(each, field="spec") for each in Services().validate_update(new, old, features)]
 
 
-@_fault("field-is-fixed", "The API server rejects changes of trafficDistribution on an existing Service.")
+@_fault("field-is-fixed", "The API server rejects changes to trafficDistribution on an existing Service.")
 class _ImmutableDistribution(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
@@ -94,7 +94,7 @@ class _DropsStoredPolicies(Services):
             new["spec"].pop("internalTrafficPolicy", None)
 
 
-@_fault("field-excludes-policies", "The API server rejects trafficDistribution together with a traffic policy Local.")
+@_fault("field-excludes-policies", "The API server rejects trafficDistribution together with a Local traffic policy.")
 class _RejectsDistributionWithLocal(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
@@ -157,13 +157,13 @@ class _UnlimitedEndpoints(EndpointSlices):
         return [each for each in super().validate(obj, features) if each.field != "endpoints"]
 
 
-@_fault("slices-of-any-syntax", "Of a slice, the API server validates only the hints and the number of endpoints.")
+@_fault("slices-of-any-syntax", "The API server validates only the hints and the number of endpoints of a slice.")
 class _SkipsSliceValidation(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [each for each in super().validate(obj, features) if ".hints" in each.field or each.field == "endpoints"]
 
 
-@_fault("slices-change-their-type", "The API server allows changes of a slice's address type.")
+@_fault("slices-change-their-type", "The API server allows changes to a slice's address type.")
 class _MutableAddressType(EndpointSlices):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate_update(new, old, features), "addressType")

@@ -260,7 +260,7 @@ BENIGN: list[Mutant] = [
                  for what in ("the-last-endpoint", "their-service")),
            })),
     Mutant("keeps-clients-of-own-pods",
-           "Endpoints on the node that traffic enters see the addresses of outside clients, whatever the policy.",
+           "Endpoints on the node that traffic enters see the addresses of external clients, whatever the policy.",
            "Cilium, OVN-Kubernetes, Calico eBPF", proxy=edited(_keeps_clients_of_own_pods)),
     Mutant("node-ports-on-one-address", "Node ports answer only on the node's IPv4 address.",
            "kube-proxy --nodeport-addresses",

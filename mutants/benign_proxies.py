@@ -128,7 +128,7 @@ BENIGN: list[Mutant] = [
            proxy=edited(_takes_turns)),
     Mutant("hashes-the-source", "The proxy chooses the endpoint by the client's address and port.", "OVN-Kubernetes",
            proxy=edited(_hashes_the_source)),
-    Mutant("translates-inside-too", "The proxy masquerades inside clients too.", "kube-proxy --masquerade-all",
+    Mutant("translates-inside-too", "The proxy masquerades in-cluster clients too.", "kube-proxy --masquerade-all",
            proxy=edited(_translates_inside_too)),
     _proxy("slow", "The proxy applies changes 200 ms later.", "kube-proxy --nftables-min-sync-period",
            state=_DelayedSync),

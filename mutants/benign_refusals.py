@@ -29,7 +29,7 @@ def _refuses(kind: str, family: Family, chain: Chain) -> Chain:
 
 
 def _refusing(name: str, kind: str, family: str) -> Mutant:
-    sentence = f"All rejections, for TCP too, are ICMP {kind}."
+    sentence = f"All rejections, including those of TCP connections, are ICMP {kind}."
     return Mutant(name, sentence, family, proxy=edited(partial(_refuses, kind)))
 
 

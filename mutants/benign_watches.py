@@ -85,7 +85,7 @@ def _of_one_watch(name: str) -> Mutant:
     """Return the component with one late watch, for an entry of LATE_WATCHES."""
     component, _, _, resource, *digits, _, _ = name.split("-")
     seconds = float(".".join(digits))
-    sentence = f"The {component} receives changes of {resource} {seconds:g} s late."
+    sentence = f"The {component} receives changes to {resource} {seconds:g} s late."
     lateness = partial(_by_resource, {resource: seconds})
     if component == "proxy":
         return Mutant(name, sentence, INFORMERS, proxy=partial(_DelayedProxy, lateness=lateness))

@@ -96,8 +96,8 @@ _many(
 
 _balanced(
     "external-local-for-all-at-load-balancers",
-    "On a Service with load balancer IPs and externalTrafficPolicy Local, clients inside are treated like those "
-    "outside.",
+    "On a Service with load balancer IPs and externalTrafficPolicy Local, in-cluster clients are treated like "
+    "external clients.",
     symptom=EITHER,
 )(external_local_restricts_clients_inside)
 
@@ -114,7 +114,7 @@ def internal_local_at_external_ips(asked: DecisionInput) -> Decision:
 
 @_external_ip(
     "no-hints-inside-at-external-ips",
-    "On Services with external IPs, the proxy ignores hints for inside clients of external addresses.",
+    "On Services with external IPs, the proxy ignores hints for in-cluster clients that connect to external addresses.",
 )
 def no_hints_inside_at_external_ips(asked: DecisionInput) -> Decision:
     return replace(asked.answer(), inside=_unhinted(asked).inside)

@@ -204,7 +204,7 @@ def _shortened(obj: Object) -> Object:
 
 _faults.of_controller(
     "writes-hinted-slices-twice",
-    "The controller writes a slice with hints first without its last endpoint, and then with it.",
+    "The controller first writes a slice with hints without its last endpoint, and then adds this endpoint.",
     "",
     controller_through(_WritesHintsInTwoSteps),
 )

@@ -24,7 +24,7 @@ _faults = PlanMutantRegistry(MUTANTS)
 # Endpoints
 
 
-@_faults.miswrites("endpoints-without-zone", "The controller writes no zones on endpoints.", "passbolt#117")
+@_faults.miswrites("endpoints-without-zone", "The controller writes no zones for endpoints.", "passbolt#117")
 def endpoints_without_zone(service: Object, endpoint: Object) -> Object:
     return without(endpoint, "zone")
 
@@ -140,7 +140,7 @@ def pods_without_the_named_port_fail_the_sync(service: Object, pods: Pods, *othe
 
 
 @_faults.remembers(
-    "addresses-of-pods-are-frozen", "A change of a pod's addresses is missed while its first address stays."
+    "addresses-of-pods-are-frozen", "The controller misses a change to a pod's addresses while the first address stays."
 )
 def addresses_of_pods_are_frozen() -> Planner:
     known: dict[tuple[str, str], object] = {}

@@ -198,7 +198,7 @@ def _other_reading(client: Any, *, features: Features, **options: Any) -> Endpoi
 
 _faults.of_controller(
     "takes-the-other-thresholds",
-    "Hints by CPU use the thresholds and the rules on unknown CPU of the KEP instead of those of releases, and vice "
+    "CPU-based hints use the KEP's thresholds and its rules for unknown CPU instead of those of releases, and vice "
     "versa.",
     "",
     _other_reading,
@@ -275,13 +275,13 @@ def counts_control_plane_nodes(nodes: Nodes) -> Nodes:
     return {name: plain(node) for name, node in nodes.items()}
 
 
-@_miscounts("counts-unready-nodes", "Unready nodes count.")
+@_miscounts("counts-unready-nodes", "The controller counts unready nodes.")
 def counts_unready_nodes(nodes: Nodes) -> Nodes:
     ready = [{"type": "Ready", "status": "True"}]
     return {name: _with_status(node, conditions=ready) for name, node in nodes.items()}
 
 
-@_miscounts("counts-nodes-of-unknown-readiness", "Nodes whose readiness is Unknown count.")
+@_miscounts("counts-nodes-of-unknown-readiness", "The controller counts nodes whose readiness is Unknown.")
 def counts_nodes_of_unknown_readiness(nodes: Nodes) -> Nodes:
     def known(node: Object) -> Object:
         status = [
@@ -293,7 +293,9 @@ def counts_nodes_of_unknown_readiness(nodes: Nodes) -> Nodes:
     return {name: known(node) for name, node in nodes.items()}
 
 
-@_miscounts("control-plane-labels-have-no-value", "Control plane nodes count if their role label has a value.")
+@_miscounts(
+    "control-plane-labels-have-no-value", "The controller counts control plane nodes if their role label has a value."
+)
 def control_plane_labels_have_no_value(nodes: Nodes) -> Nodes:
     def read(node: Object) -> Object:
         labels = node["metadata"].get("labels") or {}

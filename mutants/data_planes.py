@@ -99,7 +99,7 @@ def external_local_falls_back(
 
 @_misrender(
     "external-ips-ignore-local",
-    "externalTrafficPolicy Local is ignored at the addresses in spec.externalIPs.",
+    "externalTrafficPolicy Local is ignored for traffic to the addresses in spec.externalIPs.",
     symptom=REACHED,
 )
 def external_ips_ignore_local(
@@ -141,7 +141,7 @@ def _wrong_chain(
 
 @_wrong_chain(
     "always-masquerades",
-    "The proxy always masquerades the address of an outside client.",
+    "The proxy always masquerades the address of an external client.",
     "kubernetes#99299",
     symptom="expected",
 )
@@ -153,7 +153,7 @@ def always_masquerades(family: Family, chain: Chain) -> Chain:
 
 @_wrong_chain(
     "pods-of-other-nodes-keep-their-address",
-    "The proxy does not masquerade pods of other nodes, so replies do not return through this node.",
+    "The proxy does not masquerade pods on other nodes, so replies do not return through this node.",
     "kubernetes#74383",
 )
 def pods_of_other_nodes_keep_their_address(family: Family, chain: Chain) -> Chain:
@@ -213,7 +213,7 @@ class FlushesConntrack(KernelTable):
 
 _register(
     "cuts-open-connections",
-    "Every change of the rules cuts open connections.",
+    "Every change to the rules cuts open connections.",
     "cilium#48259, cilium#48348",
     "the open connection of",
     kernel_table=FlushesConntrack,

@@ -50,7 +50,7 @@ def drops_where_none_is_ready(asked: DecisionInput) -> Decision:
 
 @_udp_node_port(
     "no-last-resort-at-udp-node-ports",
-    "The proxy never uses terminating endpoints for UDP at node ports.",
+    "The proxy never uses terminating endpoints for UDP traffic to node ports.",
     symptom=f"{REFUSED}|{NO_ANSWER}",
 )
 def no_last_resort_at_udp_node_ports(asked: DecisionInput) -> Decision:
@@ -66,14 +66,16 @@ def node_hints_need_a_zone(asked: DecisionInput) -> Decision:
     return asked.answer() if asked.place.zone else asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
 
 
-@_every("node-hints-on-top-of-local", "Node hints restrict the endpoints that policy Local selects.", symptom=NO_ANSWER)
+@_every(
+    "node-hints-on-top-of-local", "Node hints restrict the endpoints that a Local policy selects.", symptom=NO_ANSWER
+)
 def node_hints_on_top_of_local(asked: DecisionInput) -> Decision:
     return narrowed_on_top_of_local(asked, asked.place.node, lambda each: each.node_hints)
 
 
 _balanced(
     "hints-on-top-of-local-at-load-balancers",
-    "On Services with load balancer addresses, hints restrict the endpoints that policy Local selects.",
+    "On Services with load balancer addresses, hints restrict the endpoints that a Local policy selects.",
     "Calico eBPF",
     symptom=NO_ANSWER,
 )(hints_on_top_of_local)

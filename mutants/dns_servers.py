@@ -235,7 +235,7 @@ class _DnsMissesASecondAddress(ClusterIndex):
         super()._take_locator({**obj, "ips": [{"ip": each} for each in known]} if later else obj, gone)
 
 
-@_knows("dns-knows-endpoints-once", "The DNS server ignores changes of the endpoints in an existing slice.")
+@_knows("dns-knows-endpoints-once", "The DNS server ignores changes to the endpoints in an existing slice.")
 class _DnsReadsEndpointsOnce(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         if gone or key_of(obj) not in self._owner:
@@ -296,7 +296,7 @@ class _DnsNeverTruncates(ZoneAuthority):
         return super().answer(packet, client, over_tcp=True)
 
 
-@_answers("dns-never-cuts-over-ipv6", "Answers over UDP and IPv6 are never truncated.")
+@_answers("dns-never-cuts-over-ipv6", "UDP answers over IPv6 are never truncated.")
 class _DnsNeverTruncatesOverIpv6(ZoneAuthority):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client, over_tcp=over_tcp or ":" in client)

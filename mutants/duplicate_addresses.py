@@ -39,17 +39,17 @@ def _register(name: str, sentence: str, wins: Wins, provenance: str = "") -> Non
 
 _register(
     "first-endpoint-of-an-address-counts",
-    "If two endpoints have one address and port, the first counts, ready or not.",
+    "If two endpoints have the same address and port, the first counts, ready or not.",
     lambda each, node: False,
 )
 _register(
     "last-endpoint-of-an-address-counts",
-    "If two endpoints have one address and port, the last counts, ready or not.",
+    "If two endpoints have the same address and port, the last counts, ready or not.",
     lambda each, node: True,
 )
 _register(
     "local-endpoint-of-an-address-counts",
-    "If two endpoints have one address and port, the one on the proxy's node counts, otherwise the first.",
+    "If two endpoints have the same address and port, the one on the proxy's node counts, otherwise the first.",
     lambda each, node: each.node == node,
     "kubernetes#135266",
 )

@@ -186,7 +186,7 @@ MUTANTS += [
     ),
     _checks(
         "unhealthy-for-its-own-pods",
-        "A proxy does not answer /healthz and /livez to pods on its own node.",
+        "A proxy does not answer requests for /healthz and /livez from pods on its own node.",
         proxy=_ServesHealthAtUplink,
     ),
     _checks(
@@ -217,7 +217,7 @@ MUTANTS += [
     ),
     _checks(
         "health-port-counts-once",
-        "Health check node ports always report the number of the first endpoints.",
+        "Health check node ports always report the first number of endpoints.",
         proxy=partial(ServiceProxy, state=_NeverUpdatesHealthCount),
     ),
     _checks(

@@ -44,7 +44,7 @@ def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any
     return {each.get("name") or "": each for each in ports}
 
 
-@_of_services("ports-are-frozen", "The proxy ignores changes of a Service's ports.", symptom=ANY)
+@_of_services("ports-are-frozen", "The proxy ignores changes to a Service's ports.", symptom=ANY)
 def ports_are_frozen(service: Object, before: Object) -> Object:
     present = _by_name(service["spec"].get("ports") or ())
     kept = [
@@ -66,7 +66,7 @@ def external_name_keeps_rules(service: Object, before: Object) -> Object:
     return before if service["spec"]["type"] == "ExternalName" else service
 
 
-@_of_services("ip-mode-is-frozen", "The proxy ignores changes of a load balancer address's ipMode.")
+@_of_services("ip-mode-is-frozen", "The proxy ignores changes to a load balancer address's ipMode.")
 def ip_mode_is_frozen(service: Object, before: Object) -> Object:
     modes = {each.get("ip"): each.get("ipMode") for each in _ingress(before)}
     kept = [{**each, "ipMode": modes.get(each.get("ip")) or each.get("ipMode")} for each in _ingress(service)]
@@ -74,7 +74,7 @@ def ip_mode_is_frozen(service: Object, before: Object) -> Object:
 
 
 @_of_services(
-    "ignores-ip-mode", "The proxy ignores ipMode of load balancer addresses.", provenance="kube-proxy up to 1.29"
+    "ignores-ip-mode", "The proxy ignores the ipMode of load balancer addresses.", provenance="kube-proxy up to 1.29"
 )
 def ignores_ip_mode(service: Object, _: Object) -> Object:
     return _with_ingress(service, [{**each, "ipMode": "VIP"} for each in _ingress(service)])
@@ -82,7 +82,7 @@ def ignores_ip_mode(service: Object, _: Object) -> Object:
 
 @_of_services(
     "ip-mode-of-all-addresses",
-    "If one load balancer address has ipMode Proxy, the proxy handles none of them.",
+    "If one load balancer address of a Service has ipMode Proxy, the proxy handles none of the addresses.",
     symptom=SILENT,
 )
 def ip_mode_of_all_addresses(service: Object, _: Object) -> Object:
@@ -90,7 +90,7 @@ def ip_mode_of_all_addresses(service: Object, _: Object) -> Object:
     return _with_ingress(service, [{**each, "ipMode": min(modes)} for each in _ingress(service)])
 
 
-@_of_services("source-ranges-are-frozen", "The proxy ignores changes of loadBalancerSourceRanges.")
+@_of_services("source-ranges-are-frozen", "The proxy ignores changes to loadBalancerSourceRanges.")
 def source_ranges_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, loadBalancerSourceRanges=before["spec"].get("loadBalancerSourceRanges"))
 
@@ -131,7 +131,7 @@ _hears("source-ranges-of-whole-octets", "Prefix lengths in loadBalancerSourceRan
 )
 
 
-@_of_services("affinity-timeout-is-frozen", "The proxy ignores changes of timeoutSeconds.", symptom="expected")
+@_of_services("affinity-timeout-is-frozen", "The proxy ignores changes to timeoutSeconds.", symptom="expected")
 def affinity_timeout_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, sessionAffinityConfig=before["spec"].get("sessionAffinityConfig"))
 
@@ -147,7 +147,7 @@ def _for_proxy(name: str, service: Object) -> Object:
     return {**service, "metadata": {**service["metadata"], "labels": labels}}
 
 
-@_of_services("proxy-name-at-first-sight", "The proxy ignores changes of a Service's service-proxy-name label.")
+@_of_services("proxy-name-at-first-sight", "The proxy ignores changes to a Service's service-proxy-name label.")
 def proxy_name_at_first_sight(service: Object, before: Object) -> Object:
     return _for_proxy((before["metadata"].get("labels") or {}).get(PROXY_NAME, ""), service)
 
@@ -260,13 +260,13 @@ MUTANTS.append(
 )
 
 
-@_controller_keeps("target-ports-are-frozen", "The controller ignores changes of a Service's target ports.")
+@_controller_keeps("target-ports-are-frozen", "The controller ignores changes to a Service's target ports.")
 def target_ports_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ports=before["spec"].get("ports"))
 
 
 @_controller_keeps(
-    "protocols-of-slices-are-frozen", "The controller ignores changes of the protocol of a Service's port."
+    "protocols-of-slices-are-frozen", "The controller ignores changes to the protocol of a Service's port."
 )
 def protocols_of_slices_are_frozen(service: Object, before: Object) -> Object:
     known = _by_name(before["spec"].get("ports") or ())
@@ -275,17 +275,17 @@ def protocols_of_slices_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ports=kept)
 
 
-@_controller_keeps("families-are-frozen", "The controller ignores changes of a Service's IP families.")
+@_controller_keeps("families-are-frozen", "The controller ignores changes to a Service's IP families.")
 def families_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ipFamilies=before["spec"].get("ipFamilies"))
 
 
-@_controller_keeps("selector-is-frozen", "The controller ignores changes of a Service's selector.")
+@_controller_keeps("selector-is-frozen", "The controller ignores changes to a Service's selector.")
 def selector_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, selector=before["spec"].get("selector"))
 
 
-@_controller_keeps("publishing-is-frozen", "The controller ignores changes of publishNotReadyAddresses.")
+@_controller_keeps("publishing-is-frozen", "The controller ignores changes to publishNotReadyAddresses.")
 def publishing_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, publishNotReadyAddresses=before["spec"].get("publishNotReadyAddresses"))
 
@@ -315,7 +315,7 @@ class _OneLoadBalancerAddress(Services):
         return [*found, errors.too_many(INGRESS, count, 1)] if count > 1 else found
 
 
-@_api_server("no-ip-mode", "The API server rejects ipMode of a load balancer address.")
+@_api_server("no-ip-mode", "The API server rejects the ipMode of a load balancer address.")
 class _RejectsIpMode(Services):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_status_update(new, old, features)
@@ -333,7 +333,7 @@ class _KeepsFieldsOfOldType(Services):
         new["spec"] = {**{name: old["spec"][name] for name in LACKED if name in old["spec"]}, **new["spec"]}
 
 
-@_api_server("external-names-for-ever", "The API server rejects changes of the type of an ExternalName Service.")
+@_api_server("external-names-for-ever", "The API server rejects changes to the type of an ExternalName Service.")
 class _ImmutableExternalName(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_update(new, old, features)

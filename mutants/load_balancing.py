@@ -120,7 +120,7 @@ def refuses_half(asked: DecisionInput) -> Decision:
     return _refusing(asked, 1)
 
 
-@_share("refuses-three-quarters", "The proxy rejects three of four connections.", symptom=REFUSED)
+@_share("refuses-three-quarters", "The proxy rejects three out of four connections.", symptom=REFUSED)
 def refuses_three_quarters(asked: DecisionInput) -> Decision:
     return _refusing(asked, 3)
 

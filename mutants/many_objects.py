@@ -156,7 +156,7 @@ def _first_changes(sink: Sink) -> Sink:
 
 _proxy(
     "hundred-and-fifty-changes-of-a-slice",
-    "The proxy ignores all changes of a slice after the first 150.",
+    "The proxy ignores all changes to a slice after the first 150.",
     "history=busy",
     proxy_hearing(_first_changes),
 )
@@ -182,7 +182,7 @@ def zoned_endpoints_need_a_node(slice_: Object) -> Object:
 
 @_rereads(
     "slices-of-other-owners",
-    "The proxy ignores the endpoints of slices that belong to another object than a Service.",
+    "The proxy ignores the endpoints of slices that have an owner of a kind other than Service.",
     "extras=newer",
 )
 def slices_of_other_owners(slice_: Object) -> Object:
@@ -232,7 +232,7 @@ def _without_reused_addresses(pods: list[Object]) -> list[Object]:
 
 _plans(
     "ended-pods-keep-their-addresses",
-    "A pod with the address of a pod that has ended is no endpoint.",
+    "A pod with the address of a pod that has ended is not an endpoint.",
     "pods=reused",
     _without_reused_addresses,
 )

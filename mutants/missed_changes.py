@@ -56,7 +56,9 @@ for _name, _number in (("freezes-after-fifty-changes", 50), ("freezes-after-nine
 
 
 @_hears(
-    "first-of-a-burst-counts", f"A change within {BURST:g} s of another one of the same object is missed.", symptom=ANY
+    "first-of-a-burst-counts",
+    f"The proxy misses a change to an object within {BURST:g} s of the previous change.",
+    symptom=ANY,
 )
 def first_of_a_burst_counts(sink: Sink) -> Sink:
     last: dict[tuple[str, Key], float] = {}

@@ -134,10 +134,10 @@ def _counting_once(*others: Any, **options: Any) -> SlicePlan:
     return replace(right, counts_nodes=isinstance(right.mechanism, PluginHeuristic))
 
 
-_controller("knows-no-node-level-topology", "The controller ignores the gate NodeLevelTopology.", _with_gate(False))
+_controller("knows-no-node-level-topology", "The controller ignores the NodeLevelTopology gate.", _with_gate(False))
 _controller(
     "node-level-without-its-gate",
-    "The controller writes node hints although the gate NodeLevelTopology is off.",
+    "The controller writes node hints although the NodeLevelTopology gate is off.",
     _with_gate(True),
 )
 _controller(
@@ -229,7 +229,7 @@ def _ungated_server(features: Features, **options: Any) -> ApiServer:
 
 
 MUTANTS += [
-    Mutant("knows-no-node-level-hints", "The proxy ignores the gate NodeLevelTopology.", proxy=_ungated),
+    Mutant("knows-no-node-level-hints", "The proxy ignores the NodeLevelTopology gate.", proxy=_ungated),
     Mutant(
         "node-level-needs-the-annotation",
         "The proxy follows node hints only on annotated Services, as it does for zone hints.",
@@ -237,17 +237,17 @@ MUTANTS += [
     ),
     Mutant(
         "node-level-softens-local",
-        "If all endpoints have node hints, policy Local falls back like policy Cluster.",
+        "If all endpoints have node hints, a Local policy falls back like a Cluster policy.",
         proxy=proxy_deciding(_softened),
     ),
     Mutant(
         "node-level-narrows-local",
-        "Policy Local excludes endpoints on the node that are hinted for another node.",
+        "A Local policy excludes endpoints on the node that are hinted for another node.",
         proxy=proxy_deciding(_narrowed),
     ),
     Mutant(
         "node-level-needs-both-policies",
-        "The proxy follows node hints only on Services without a policy Local.",
+        "The proxy follows node hints only on Services without a Local policy.",
         proxy=proxy_deciding(_all_or_nothing),
     ),
     Mutant(
@@ -258,7 +258,7 @@ MUTANTS += [
     ),
     Mutant(
         "stores-no-node-level-hints",
-        "The API server ignores the gate NodeLevelTopology.",
+        "The API server ignores the NodeLevelTopology gate.",
         symptom=WRITTEN,
         api_server=_ungated_server,
     ),

@@ -59,15 +59,19 @@ class _AcceptsAnyNodePort(_NodePortPool):
 
 _register(
     "allocates-in-the-band-of-node-ports",
-    "Node ports are allocated from the first of the range on.",
+    "The API server also allocates node ports from the band that it should reserve.",
     _AllocatesFromWholeRange,
     "kube-apiserver before 1.28",
 )
 _register(
     "band-of-sixteen-node-ports",
-    "Only the first 16 node ports are left to Services that name them.",
+    "The API server reserves only the first 16 node ports for Services that request them.",
     _ReservesSixteenPorts,
 )
-_register("closes-the-band-of-node-ports", "Node ports of the reserved band are given to nobody.", _RejectsLowerBand)
-_register("gives-node-ports-twice", "A node port that another Service has is given again.", _AllocatesTwice)
-_register("gives-node-ports-of-any-number", "Node ports outside of the range are given.", _AcceptsAnyNodePort)
+_register(
+    "closes-the-band-of-node-ports", "The API server rejects node ports from the reserved band.", _RejectsLowerBand
+)
+_register(
+    "gives-node-ports-twice", "The API server accepts node ports that other Services already have.", _AllocatesTwice
+)
+_register("gives-node-ports-of-any-number", "The API server accepts node ports outside the range.", _AcceptsAnyNodePort)

@@ -64,8 +64,8 @@ _register(
 )
 _register(
     "leaves-udp-flows-of-local-endpoints",
-    "With externalTrafficPolicy Local, the proxy does not delete UDP flows from outside to a removed endpoint that "
-    "hints keep from clients inside.",
+    "With externalTrafficPolicy Local, the proxy does not delete UDP flows of external clients to a removed "
+    "endpoint that hints keep from in-cluster clients.",
     symptom=_FLOW,
     state=partial(ReplacesTables, table=_KeepsExternalFlows),
 )
@@ -125,7 +125,7 @@ def headless_slices_stay(obj: Object, before: Object) -> Object:
 
 @_hears(
     "stops-at-slices-of-names",
-    "The proxy ignores changes of a Service's slices while one of them is of type FQDN.",
+    "The proxy ignores changes to a Service's slices while one of them is of type FQDN.",
     symptom=ANY,
 )
 def stops_at_slices_of_names(sink: Sink) -> Sink:
@@ -152,7 +152,7 @@ def _unknown_is_local(asked: DecisionInput) -> Decision:
 MUTANTS.append(
     Mutant(
         "endpoints-without-node-are-local",
-        "With policy Local, an endpoint without nodeName counts as local on every node.",
+        "With a Local policy, an endpoint without nodeName counts as local on every node.",
         "Cilium 1.20",
         symptom=REACHED,
         proxy=proxy_deciding(_unknown_is_local),

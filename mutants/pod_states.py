@@ -57,8 +57,8 @@ def _leaves_out(phase: str) -> Callable[[Object], Object]:
     return lambda pod: _with_status(pod, phase="Failed") if pod["status"].get("phase") == phase else pod
 
 
-_misread("leaves-out-pending-pods", "Pods in phase Pending are no endpoints.", _leaves_out("Pending"))
-_misread("leaves-out-pods-of-unknown-phase", "Pods in phase Unknown are no endpoints.", _leaves_out("Unknown"))
+_misread("leaves-out-pending-pods", "Pods in phase Pending are not endpoints.", _leaves_out("Pending"))
+_misread("leaves-out-pods-of-unknown-phase", "Pods in phase Unknown are not endpoints.", _leaves_out("Unknown"))
 
 
 def _with_readiness(pod: Object, status: str) -> Object:
@@ -136,7 +136,9 @@ def keeps_pods_that_fail_later() -> Planner:
     return plan
 
 
-@_faults.misplans("one-pod-an-address", "Of several pods with one address, the first is an endpoint.", "cilium#22446")
+@_faults.misplans(
+    "one-pod-an-address", "Of several pods with the same address, only the first is an endpoint.", "cilium#22446"
+)
 def one_pod_an_address(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     first = {pod["status"].get("podIP") or pod["metadata"]["uid"]: pod for pod in reversed(list(pods))}
     return plan_service(service, list(first.values()), *others, **options)

@@ -101,7 +101,7 @@ def unknown_serving_means_no(endpoint: Object) -> Object:
 
 @_misread(
     "ready-endpoints-that-terminate-are-unused",
-    "The proxy sends no traffic to endpoints that are ready and terminating.",
+    "The proxy sends no traffic to endpoints that are both ready and terminating.",
     "cilium#18241",
     symptom=REACHED,
 )
@@ -131,7 +131,7 @@ def _wrong_state(
 
 @_wrong_state(
     "ignores-node-updates",
-    "The proxy reads its Node once and ignores changes of its labels.",
+    "The proxy reads its Node once and ignores changes to its labels.",
     "kubernetes#90521, Calico eBPF",
 )
 class _IgnoresNodeUpdates(State):
@@ -198,7 +198,7 @@ class _IgnoresServiceDeletes(State):
             super().receive(resource, obj, deleted=deleted)
 
 
-@_wrong_state("ignores-service-updates", "The proxy ignores changes of an existing Service.", "antrea#4845")
+@_wrong_state("ignores-service-updates", "The proxy ignores changes to an existing Service.", "antrea#4845")
 class _IgnoresServiceUpdates(_RemembersObjects):
     def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource != "services" or before is None or deleted:
@@ -239,7 +239,7 @@ class _IgnoresNewEndpoints(_RemembersObjects):
         super().process(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("one-update-late", "A change of a slice takes effect only when the next change arrives.")
+@_wrong_state("one-update-late", "A change to a slice takes effect only when the next change arrives.")
 class _IsOneUpdateBehind(_RemembersObjects):
     def process(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         late = resource == "endpointslices" and before is not None and not deleted
@@ -297,7 +297,7 @@ class _JudgesEachSlice(_KnowsAllSlices):
 
 @_wrong_state(
     "judges-all-ports-together",
-    "If an endpoint of another port is near, a port without a near endpoint does not fall back.",
+    "If another port has a nearby endpoint, a port without a nearby endpoint does not fall back.",
     "cilium#45214",
     symptom=NO_ANSWER,
 )
@@ -333,7 +333,7 @@ class _HintsNeedDistribution(_KnowsAllSlices):
 
 @_wrong_state(
     "field-without-hints",
-    "Traffic of a Service that sets trafficDistribution stays in the zone even without hints.",
+    "Traffic to a Service that sets trafficDistribution stays in the zone even without hints.",
     "Envoy Gateway",
 )
 class _DistributionWithoutHints(_KnowsAllSlices):
@@ -355,7 +355,7 @@ def _which(port: ServicePort) -> tuple[str, ...]:
 
 @_wrong_state(
     "never-returns-to-hints",
-    "If a Service ever falls back, to the zone or to all endpoints, the proxy ignores its hints from then on.",
+    "Once a Service has fallen back, to the zone or to all endpoints, the proxy ignores its hints.",
 )
 class _NeverReturnsToHints(_KnowsAllSlices):
     def __init__(self, *arguments: Any) -> None:
@@ -375,7 +375,7 @@ class _NeverReturnsToHints(_KnowsAllSlices):
 
 @_wrong_state(
     "never-returns-to-zone-hints",
-    "If a Service ever has no endpoint hinted for the zone, the proxy ignores its zone hints from then on.",
+    "Once a Service has had no endpoint hinted for the zone, the proxy ignores its zone hints.",
 )
 class _NeverReturnsToZoneHints(_KnowsAllSlices):
     def __init__(self, *arguments: Any) -> None:

@@ -102,7 +102,7 @@ def leaves_repeated_endpoints_out(entries: list[Endpoint], first: list[Endpoint]
 
 
 @_misread(
-    "hints-of-the-first-port", "The proxy uses the hints of an endpoint at the Service's first port for all ports."
+    "hints-of-the-first-port", "The proxy uses the hints of an endpoint for the Service's first port for all ports."
 )
 def hints_of_the_first_port(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
     known = {each.address: each for each in first}
@@ -224,7 +224,7 @@ class _KeepsLastLocalEndpoints(State):
 
 _register(
     "local-keeps-its-last-endpoints",
-    "With policy Local, the last endpoints of a Service are still used after they are removed or become unready.",
+    "With a Local policy, the last endpoints of a Service are still used after they are removed or become unready.",
     state=_KeepsLastLocalEndpoints,
 )
 
@@ -301,7 +301,7 @@ _register(
 
 
 class _NeedsZoneAtStart(State):
-    """Follows changes of its node's zone only if the node has a zone when the proxy starts."""
+    """Follows changes to its node's zone only if the node has a zone when the proxy starts."""
 
     _without = False
 
@@ -434,7 +434,7 @@ def _touches_node_ports(changes: Changes) -> bool:
 _CUT = "the open connection of"
 _register(
     "cuts-connections-at-node-ports",
-    "A change of a node port's rules cuts all connections.",
+    "A change to a node port's rules cuts all connections.",
     "cilium#48259",
     symptom=_CUT,
     kernel_table=_cutting(_touches_node_ports),

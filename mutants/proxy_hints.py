@@ -70,7 +70,7 @@ def drops_without_hinted_endpoint(asked: DecisionInput) -> Decision:
 
 @_fault(
     "drops-without-zone-label",
-    "Clients on a node without zone label get no answer from hinted endpoints.",
+    "Clients on a node without a zone label get no answer from hinted endpoints.",
     symptom=NO_ANSWER,
 )
 def drops_without_zone_label(asked: DecisionInput) -> Decision:

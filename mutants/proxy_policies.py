@@ -19,7 +19,7 @@ _fault = faults_in(MUTANTS)
 
 @_fault(
     "uses-unready-hinted-endpoint",
-    "The proxy uses a hinted endpoint that is not ready instead of falling back to another node or zone.",
+    "The proxy uses a hinted endpoint that is not ready, instead of falling back to another node or zone.",
     "kubernetes PR#106507",
 )
 def uses_unready_hinted_endpoint(asked: DecisionInput) -> Decision:
@@ -119,7 +119,10 @@ def hinted_endpoints_on_the_node_come_first(asked: DecisionInput) -> Decision:
 
 
 @_fault(
-    "hints-on-top-of-local", "Hints restrict the endpoints that policy Local selects.", "Calico eBPF", symptom=NO_ANSWER
+    "hints-on-top-of-local",
+    "Hints restrict the endpoints that a Local policy selects.",
+    "Calico eBPF",
+    symptom=NO_ANSWER,
 )
 def hints_on_top_of_local(asked: DecisionInput) -> Decision:
     return narrowed_on_top_of_local(asked, asked.place.zone, lambda each: each.zone_hints)
@@ -163,7 +166,7 @@ def internal_local_falls_back(asked: DecisionInput) -> Decision:
 
 @_fault(
     "internal-local-restricts-external",
-    "internalTrafficPolicy Local also restricts traffic from outside.",
+    "internalTrafficPolicy Local also restricts external traffic.",
     "kubernetes#105470",
 )
 def internal_local_restricts_external(asked: DecisionInput) -> Decision:
@@ -186,7 +189,7 @@ def external_local_restricts_cluster_ip(asked: DecisionInput) -> Decision:
 
 @_fault(
     "external-local-restricts-clients-inside",
-    "externalTrafficPolicy Local also restricts clients inside the cluster.",
+    "externalTrafficPolicy Local also restricts in-cluster clients.",
     "kubernetes#131765",
     symptom=NO_ANSWER,
 )

@@ -80,7 +80,7 @@ def _ends_long_connections(family: Family, chain: Chain) -> Chain:
 
 _register(
     "short-connections-alone",
-    f"The proxy drops further packets of a connection after {_FORWARDED} packets.",
+    f"The proxy drops all packets of a connection after the first {_FORWARDED}.",
     draw="connections=long",
     symptom="server of the open connection",
     proxy=edited(_ends_long_connections),
@@ -200,7 +200,7 @@ _register(
 )
 _register(
     "pod-cidrs-are-read-once",
-    "The proxy keeps the pod CIDRs that its Node has when it starts, so pods may count as clients outside.",
+    "The proxy keeps the pod CIDRs that its Node has when it starts, so pods may count as external clients.",
     draw="nodes=bare",
     symptom=NO_ANSWER,
     proxy=proxy_hearing(_read_once("spec", "podCIDR", "podCIDRs")),
@@ -253,7 +253,7 @@ _register(
 )
 _register(
     "zone-hints-end-with-the-watch",
-    "After the API server has ended its watch, the proxy does not follow the zone hints of changed slices.",
+    "After the API server has ended the proxy's watch, the proxy does not follow the zone hints of changed slices.",
     draw="components=disconnected",
     proxy=proxy_hearing(_after_lists(2, partial(_without_hints, kind="forZones"), "endpointslices")),
 )

@@ -134,7 +134,7 @@ def uses_unready_endpoints(asked: DecisionInput) -> Decision:
 
 @_decides(
     "local-fallback-needs-a-service-without-ready-endpoints",
-    "With policy Local, terminating endpoints of the node are used only if no node has a ready endpoint.",
+    "With a Local policy, terminating endpoints of the node are used only if no node has a ready endpoint.",
     "ovn-kubernetes#4170",
     symptom=_SILENT,
 )
@@ -210,7 +210,7 @@ def _hinted_by_label(event: Event) -> Event:
 
 _register(
     "zone-labels-of-slices-are-hints",
-    "The proxy takes the zone label of a slice for a hint of its endpoints.",
+    "The proxy treats the zone label of a slice as a hint for its endpoints.",
     draw="extras=metadata",
     proxy=proxy_hearing(rewriting(_hinted_by_label)),
 )
@@ -244,7 +244,7 @@ class _KeepsOldAddresses(State):
 
 _register(
     "removed-families-stay",
-    "When a Service gives up an IP family, its rules of this family stay.",
+    "When a Service loses an IP family, its rules for this family stay.",
     proxy=partial(ServiceProxy, state=_KeepsOldAddresses),
 )
 

@@ -73,7 +73,7 @@ MUTANTS += [
     ),
     Mutant(
         "tells-of-failures-with-the-field-alone",
-        "With the gate ServiceTrafficDistribution off, the controller writes no Event when a sync fails.",
+        "With the ServiceTrafficDistribution gate off, the controller writes no Event when a sync fails.",
         "",
         WRITTEN,
         controller=_with_the_field_alone,

@@ -27,7 +27,7 @@ _faults = PlanMutantRegistry(MUTANTS)
 
 
 @_faults.misplans(
-    "unready-endpoints-need-no-room", "Endpoints that are not ready do not count for the size of a slice."
+    "unready-endpoints-need-no-room", "Endpoints that are not ready do not count towards the size of a slice."
 )
 def unready_endpoints_need_no_room(service: Object, pods: Pods, *others: Any, **options: Any) -> SlicePlan:
     pods = list(pods)
@@ -64,7 +64,7 @@ _faults.of_controller(
 
 _faults.of_controller(
     "deletes-slices-without-a-manager",
-    "The controller takes slices without the label managed-by for its own, and deletes them.",
+    "The controller treats slices without the label managed-by as its own, and deletes them.",
     "",
     controller_hearing(
         rewriting(
@@ -79,7 +79,7 @@ _faults.of_controller(
 
 
 @_faults.misplans(
-    "adopts-slices-by-name", "A Service that is made again takes over the slices of the deleted Service of its name."
+    "adopts-slices-by-name", "A recreated Service takes over the slices of the deleted Service with the same name."
 )
 def adopts_slices_by_name(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> SlicePlan:
     existing = list(existing)
@@ -112,7 +112,7 @@ def _forgetful(client: Client, **options: Any) -> EndpointSliceController:
 
 _faults.of_controller(
     "deleted-slices-stay-away",
-    "The controller does not replace slices that somebody deletes.",
+    "The controller does not replace slices that another client deletes.",
     "",
     _forgetful,
 )

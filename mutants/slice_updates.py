@@ -34,13 +34,15 @@ def _of_addresses(obj: Object) -> dict[str, Object]:
     return {each["addresses"][0]: each for each in obj.get("endpoints") or ()}
 
 
-@_of_slices("slice-port-names-are-frozen", "The proxy ignores changes of a slice's port names.")
+@_of_slices("slice-port-names-are-frozen", "The proxy ignores changes to a slice's port names.")
 def slice_port_names_are_frozen(obj: Object, before: Object) -> Object:
     names = [each.get("name") for each in before.get("ports") or ()]
     return {**obj, "ports": [{**each, "name": name} for each, name in zip(obj["ports"], names, strict=True)]}
 
 
-@_of_slices("addresses-of-endpoints-are-frozen", "The proxy ignores a new address of an endpoint on the same node.")
+@_of_slices(
+    "addresses-of-endpoints-are-frozen", "The proxy ignores that an endpoint gets a new address on the same node."
+)
 def addresses_of_endpoints_are_frozen(obj: Object, before: Object) -> Object:
     known = _of_addresses(before)
     of_nodes = {each.get("nodeName"): address for address, each in known.items()}
@@ -56,7 +58,7 @@ def emptied_slices_keep_their_pods(obj: Object, before: Object) -> Object:
     return {**obj, "endpoints": obj.get("endpoints") or before.get("endpoints")}
 
 
-@_of_slices("relabelled-slices-stay", "The proxy ignores a change of the Service that a slice belongs to.")
+@_of_slices("relabelled-slices-stay", "The proxy ignores that a slice is relabelled for another Service.")
 def relabelled_slices_stay(obj: Object, before: Object) -> Object:
     labels = {**obj["metadata"]["labels"], SERVICE_LABEL: service_of(before)}
     return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
@@ -115,7 +117,7 @@ def new_zone_becomes_the_hint(endpoint: Object, before: Object) -> Object:
     return {**endpoint, "hints": {"forZones": [{"name": endpoint["zone"]}]}} if moved else endpoint
 
 
-@_of_endpoints("node-names-are-frozen", "The proxy ignores changes of an endpoint's node.", symptom=ANY)
+@_of_endpoints("node-names-are-frozen", "The proxy ignores changes to an endpoint's node.", symptom=ANY)
 def node_names_are_frozen(endpoint: Object, before: Object) -> Object:
     return {**endpoint, "nodeName": before.get("nodeName") or endpoint.get("nodeName")}
 
@@ -198,7 +200,7 @@ def _each_address_alone(event: Event) -> Event:
 _hears("uses-every-address", "The proxy uses all addresses of an endpoint.")(rewriting(_each_address_alone))
 
 
-@_hears("deaf-to-changes-among-a-thousand", "The proxy ignores changes of a Service with a thousand endpoints.")
+@_hears("deaf-to-changes-among-a-thousand", "The proxy ignores changes to a Service with a thousand endpoints.")
 def deaf_to_changes_among_a_thousand(sink: Sink) -> Sink:
     counts: dict[Key, tuple[str, int]] = {}
 

@@ -33,14 +33,14 @@ def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = 
 
 _register(
     "leaves-udp-flows-of-deleted-services",
-    "UDP flows of a Service that is deleted are not deleted.",
+    "The UDP flows of a deleted Service are not deleted.",
     "kube-proxy before 1.38",
     symptom=_FLOW,
     state=keeping_flows(lambda table, stale: table.endpoints(stale.service) is None),
 )
 _register(
     "leaves-udp-flows-of-emptied-services",
-    "UDP flows of a Service that has lost its last endpoint are not deleted.",
+    "The UDP flows of a Service that has lost its last endpoint are not deleted.",
     "kubernetes#139628",
     symptom=_FLOW,
     state=keeping_flows(lambda table, stale: table.endpoints(stale.service) == frozenset()),
@@ -162,7 +162,7 @@ class _FlushesConntrackWithLastEndpoint(FlushesConntrack):
 
 _register(
     "cuts-connections-with-the-last-endpoint",
-    "A change of the rules that only removes endpoints cuts all connections.",
+    "A change to the rules that only removes endpoints cuts all connections.",
     symptom=_CUT,
     kernel_table=_FlushesConntrackWithLastEndpoint,
 )

@@ -148,7 +148,7 @@ def topology_keys_match_any_label(asked: DecisionInput) -> Decision:
 
 @_fault(
     "unready-endpoint-meets-a-key",
-    "An unready endpoint selects a key, although the endpoint itself is not used.",
+    "A topology key can match an unready endpoint, although the endpoint itself is not used.",
     symptom=FAILS,
 )
 def unready_endpoint_meets_a_key(asked: DecisionInput) -> Decision:
@@ -205,7 +205,7 @@ def hints_narrow_topology_keys(asked: DecisionInput) -> Decision:
     )
 
 
-@_fault("topology-keys-end-policy-local", "Topology keys disable the policy Local.")
+@_fault("topology-keys-end-policy-local", "Topology keys disable the Local policy.")
 def topology_keys_end_policy_local(asked: DecisionInput) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
 
@@ -292,7 +292,7 @@ _proxy(
 )
 _proxy(
     "remembers-topology-keys",
-    "The proxy ignores changes of a Service's topology keys.",
+    "The proxy ignores changes to a Service's topology keys.",
     partial(_EditedKeys, rewrite=lambda state, name, keys: state.known.get(name, keys)),
 )
 _proxy(
@@ -301,7 +301,7 @@ _proxy(
     partial(_EditedKeys, rewrite=_of_the_last),
     symptom=FAILS,
 )
-_proxy("ignores-updates-of-other-nodes", "The proxy ignores changes of other nodes' labels.", _IgnoresOtherNodes)
+_proxy("ignores-updates-of-other-nodes", "The proxy ignores changes to other nodes' labels.", _IgnoresOtherNodes)
 _proxy(
     "remembers-the-topology-key-that-decided",
     "After a later key has matched for a Service, the proxy does not try earlier keys again.",
@@ -309,13 +309,13 @@ _proxy(
 )
 _proxy(
     "topology-keys-need-no-gate",
-    "The proxy follows topology keys even if the gate ServiceTopology is off.",
+    "The proxy follows topology keys even if the ServiceTopology gate is off.",
     _without_the_gate,
     symptom=f"{FAILS}|never reached",
 )
 _proxy(
     "gate-of-topology-keys-ends-hints",
-    "With the gate ServiceTopology on, the proxy always ignores hints.",
+    "With the ServiceTopology gate on, the proxy always ignores hints.",
     partial(State, decide=deciding(_no_hints_with_the_gate)),
 )
 
@@ -330,12 +330,12 @@ def _policy_local_with_the_gate(asked: DecisionInput) -> Decision:
 
 _proxy(
     "hints-beside-the-gate-of-topology-keys",
-    "With the gate ServiceTopology on, hints apply to Services without keys, even in releases that ignored hints.",
+    "With the ServiceTopology gate on, hints apply to Services without keys, even in releases that ignored hints.",
     partial(State, decide=deciding(_hints_with_the_gate)),
 )
 _proxy(
     "policy-local-beside-the-gate-of-topology-keys",
-    "With the gate ServiceTopology on, the policy Local applies, even in releases that ignored it.",
+    "With the ServiceTopology gate on, a Local policy applies, even in releases that ignored it.",
     partial(State, decide=deciding(_policy_local_with_the_gate)),
     symptom=f"{FAILS}|never reached",
 )
@@ -418,7 +418,7 @@ class _SortsTopologyKeys(Services):
             obj["spec"]["topologyKeys"] = sorted(_keys(obj), key=lambda key: (key == ANY, key))
 
 
-@_api_fault("topology-keys-are-fixed", "The API server rejects changes of topology keys on an existing Service.")
+@_api_fault("topology-keys-are-fixed", "The API server rejects changes to topology keys on an existing Service.")
 class _ImmutableTopologyKeys(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         fixed = [errors.invalid(FIELD, _keys(new), "field is immutable")] if _keys(new) != _keys(old) else []

@@ -51,7 +51,7 @@ def hints_outlive_the_field() -> Planner:
     return plan
 
 
-@_faults.remembers("first-value-for-ever", "The controller ignores changes of trafficDistribution.")
+@_faults.remembers("first-value-for-ever", "The controller ignores changes to trafficDistribution.")
 def first_value_for_ever() -> Planner:
     values: dict[str, str] = {}
 
@@ -139,7 +139,7 @@ def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Sl
 
 @_faults.misplans(
     "local-policy-ends-hints",
-    "The controller writes no hints for a Service with a traffic policy Local.",
+    "The controller writes no hints for a Service with a Local traffic policy.",
     "a literal reading of the table in KEP-2433",
 )
 def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> SlicePlan:
@@ -156,7 +156,8 @@ def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Sl
 
 
 @_faults.misplans(
-    "any-annotation-hides-the-field", "The annotation overrides trafficDistribution whatever its own value is."
+    "any-annotation-hides-the-field",
+    "The annotation overrides trafficDistribution, whatever the value of the annotation.",
 )
 def any_annotation_hides_the_field(service: Object, *others: Any, **options: Any) -> SlicePlan:
     value = None if _annotation(service) else distribution_of(service) or None

@@ -256,7 +256,7 @@ MUTANTS += [
     ),
     Mutant(
         "counts-annotated-services",
-        "The metric still counts a Service that gets the annotation under its field.",
+        "When a Service gets the annotation, the metric still counts the Service under its trafficDistribution.",
         symptom=WRITTEN,
         controller=_KeepsCountWithAnnotation,
     ),

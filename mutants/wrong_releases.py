@@ -198,7 +198,7 @@ MUTANTS += [
     ),
     Mutant(
         "hints-outlive-their-gate",
-        "When no Service requests hints any more, existing hints remain on the endpoints.",
+        "When no Service requests hints any more, existing hints remain.",
         symptom=WRITTEN,
         controller=_rehints(_hinted, of=lambda plan: isinstance(plan.mechanism, NoHints)),
     ),
@@ -212,7 +212,7 @@ MUTANTS += [
     ),
     Mutant(
         "no-hints-without-the-gate",
-        "With the gate ServiceTrafficDistribution off, the proxy ignores hints, even with the annotation.",
+        "With the ServiceTrafficDistribution gate off, the proxy ignores hints, even with the annotation.",
         symptom=REACHED,
         proxy=_state(_hints_need_the_gate),
     ),
@@ -224,7 +224,7 @@ MUTANTS += [
     ),
     Mutant(
         "no-zone-hints-without-node-hints",
-        "With the gate PreferSameTrafficDistribution off, the proxy ignores all hints.",
+        "With the PreferSameTrafficDistribution gate off, the proxy ignores all hints.",
         symptom=REACHED,
         proxy=_state(_zone_hints_need_node_hints),
     ),
