@@ -208,7 +208,7 @@ class _NoDeprecationWarning(Services):
         return [each for each in super().warnings(obj, features) if "PreferClose" not in each]
 
 
-class _UnmodeledVersion(str):
+class _UnmodelledVersion(str):
     """A version for which the server has no model, so the OpenAPI document does not describe the kind's fields."""
 
     __slots__ = ()
@@ -219,7 +219,7 @@ class _UnmodeledVersion(str):
 
 @_fault("describes-no-services", "The OpenAPI document does not describe the fields of Services.")
 class _NoServicesInOpenApi(Services):
-    resource = replace(Services.resource, version=_UnmodeledVersion("v1"), short_names=("svc", "undescribed"))
+    resource = replace(Services.resource, version=_UnmodelledVersion("v1"), short_names=("svc", "undescribed"))
 
 
 @_fault("no-default-affinity-time", "The API server sets no default for the timeoutSeconds of session affinity.")

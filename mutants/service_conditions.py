@@ -22,8 +22,8 @@ MUTANTS: list[Mutant] = []
 # Events
 
 
-class _CreateEditingClient(ClientWrapper):
-    """A client that changes or drops the objects that it should create."""
+class _EventInterceptor(ClientWrapper):
+    """A client that changes or drops the Events that a controller creates."""
 
     def __init__(self, client: Client, change: Callable[[Object], Object | None]) -> None:
         super().__init__(client)
@@ -37,7 +37,7 @@ class _CreateEditingClient(ClientWrapper):
 
 def writing_events(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
     """Return a controller that changes or drops its Events."""
-    return controller_through(partial(_CreateEditingClient, change=change))
+    return controller_through(partial(_EventInterceptor, change=change))
 
 
 def _of_failures(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:

@@ -47,7 +47,7 @@ _register(
 )
 
 
-class _KeepsFlowsToFoundEndpoints(KeepsStaleFlows):
+class _KeepsFlowsToInitialEndpoints(KeepsStaleFlows):
     def __init__(self, family: Family) -> None:
         super().__init__(family, keeps=lambda _, stale: (stale.service, stale.endpoint) in self._found)
         self._found: set[tuple[ServiceAddress, Destination]] = set()
@@ -61,7 +61,7 @@ _register(
     "leaves-udp-flows-from-before-its-start",
     "UDP flows to endpoints that existed when the proxy started are not deleted when the endpoints are removed.",
     symptom=_FLOW,
-    state=partial(ReplacesTables, table=_KeepsFlowsToFoundEndpoints),
+    state=partial(ReplacesTables, table=_KeepsFlowsToInitialEndpoints),
 )
 
 

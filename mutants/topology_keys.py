@@ -361,12 +361,12 @@ def _keys(obj: Object) -> list[str]:
 def _lenient(sentence: str, name: str, forgiven: Callable[[FieldError], bool]) -> None:
     """Create a mutant that ignores this validation error in topology keys."""
 
-    class IgnoresKeyErrors(Services):
+    class AcceptsInvalidTopologyKeys(Services):
         def validate(self, obj: Object, features: Features) -> list[FieldError]:
             found = super().validate(obj, features)
             return [each for each in found if not each.field.startswith(FIELD) or not forgiven(each)]
 
-    MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, kinds=lambda: (IgnoresKeyErrors(),)))
+    MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, kinds=lambda: (AcceptsInvalidTopologyKeys(),)))
 
 
 @_api_fault("fifteen-topology-keys", "The API server refuses a Service with sixteen topology keys.")

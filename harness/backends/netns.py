@@ -21,7 +21,7 @@ from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_pods import NetnsPods, NodeStatusReporter, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
-from harness.backends.protocols import DisconnectsComponents, EveryAbility
+from harness.backends.protocols import AllAbilities, DisconnectsComponents
 from harness.dns.dns import ClusterDns, WritesPodLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.guest.nodes import NodeChange
@@ -35,7 +35,7 @@ from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
 from harness.netns.activity import HUNG_EVERY, LOOKS, HangDetector, IdleDetector
 from harness.netns.fabric import Network, NetworkPeer, Wiring
-from harness.probes.control_probes import ControlProbeBlock
+from harness.probes.control_probes import ConcurrentControlProbes
 from harness.probes.loop import Probe, ProbeLoop, ServerPort
 from harness.probes.probe import SocketSource
 from harness.proxies.executable import ExecutableProxy
@@ -49,7 +49,7 @@ IDLE_SECONDS = 5.0
 """A wait for a proxy ends when the proxy has been idle for this many seconds (times the time scale)."""
 
 
-class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
+class NetnsBackend(NetnsPods, NetnsProbing, AllAbilities):
     """An embedded cluster. `start` may be called only once. `close` removes everything that `start` created."""
 
     name = "netns"
@@ -278,7 +278,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._dns = made, pod
         self.settle()
 
-    def beside_dns(self, client: Client | Pod, family: str) -> ControlProbeBlock:
+    def beside_dns(self, client: Client | Pod, family: str) -> ConcurrentControlProbes:
         assert self._dns is not None, "dns() comes first"
         pod = self._dns[1]
         probe = Probe(self.namespace_of(client), "UDP", by_family(pod)[family], manifests.TARGET_PORT)

@@ -14,7 +14,7 @@ from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.probes.control_probes import ControlProbeBlock
+from harness.probes.control_probes import ConcurrentControlProbes
 from harness.probes.loop import Probe, SocketSource
 
 P = TypeVar("P")
@@ -188,7 +188,7 @@ class ServesDns(Protocol):
     def dns(self) -> dict[str, str]:
         """Return the addresses of the topology-aware DNS server, keyed by family."""
 
-    def beside_dns(self, client: Client | Pod, family: str) -> ControlProbeBlock:
+    def beside_dns(self, client: Client | Pod, family: str) -> ConcurrentControlProbes:
         """Return a context manager that sends control probes to the DNS server's pod during the block."""
 
 
@@ -216,7 +216,7 @@ class DisconnectsComponents(Protocol):
         """Disconnect components from the API server during a block. Afterwards, they must relist (HTTP 410)."""
 
 
-class EveryAbility(
+class AllAbilities(
     Probing,
     PodLifecycle,
     NodeControl,

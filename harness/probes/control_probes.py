@@ -4,7 +4,7 @@ A pod without a network, a client without a route, or a full conntrack table loo
 when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY` seconds until the
 answer arrives or times out. If a control probe is lost, a missing answer counts as `Unknown`. An answer from a wrong
 pod still counts as a failure. Faults shorter than twice `EVERY` may remain undetected. All code except
-`ControlProbeBlock` runs on the loop's thread.
+`ConcurrentControlProbes` runs on the loop's thread.
 """
 
 import contextlib
@@ -207,8 +207,8 @@ class _ClientRound:
         self._control.answered(self)
 
 
-class ControlProbeBlock:
-    """Sends control probes during a block, while another thread sends the actual request."""
+class ConcurrentControlProbes:
+    """Sends control probes during a `with` block, while another thread sends the actual request."""
 
     def __init__(self, probe: Probe, *, targets: ControlTargets, reactor: Reactor) -> None:
         """`probe` only specifies the client and the IP family. It is not sent."""

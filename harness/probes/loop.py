@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from harness.errors import InconclusiveError, UsageError
 from harness.model.outcomes import Observation, Unknown
 from harness.netns.namespace import roam
-from harness.probes.control_probes import ControlProbeBlock, ControlProbes, ControlTargets, excused, is_missing
+from harness.probes.control_probes import ConcurrentControlProbes, ControlProbes, ControlTargets, excused, is_missing
 from harness.probes.probe import Attempt, Probe, ReplyParser, SocketSource
 from harness.probes.reactor import Reactor
 from harness.probes.server import Server, ServerPort
@@ -209,9 +209,9 @@ class ProbeLoop:
         self._reactor.call(lambda: recording.begin(interval))
         return recording
 
-    def controlled(self, probe: Probe, targets: ControlTargets) -> ControlProbeBlock:
+    def controlled(self, probe: Probe, targets: ControlTargets) -> ConcurrentControlProbes:
         """Return a context manager that sends control probes from this probe's client during the block."""
-        return ControlProbeBlock(probe, targets=targets, reactor=self._reactor)
+        return ConcurrentControlProbes(probe, targets=targets, reactor=self._reactor)
 
     def __enter__(self) -> Self:
         self.start()

@@ -17,7 +17,7 @@ from harness.recipes.node_processes import ApiServerAccess, NodeProcesses
 from harness.recipes.objects import apply
 from harness.recipes.pods import PodInterfaces
 from harness.recipes.readiness import ProgramContext, missing
-from harness.recipes.recipe import ExplainByLog, Program, Recipe
+from harness.recipes.recipe import LogExplainer, Program, Recipe
 from harness.recipes.values import fill
 
 BARRIER_SECONDS = 1.0
@@ -163,7 +163,7 @@ class Programs:
             return f"{where}: {self._recipe.name} is stopped"
         about, explain = f"{namespace}/{service}", self._recipe.explain
         values = {**self._filled[where], **_of_service(self._service(namespace, service))}
-        if isinstance(explain, ExplainByLog):
+        if isinstance(explain, LogExplainer):
             pattern = explain.filled(values)
             return "\n".join(part.processes.explain(where, pattern, about) for part in self._parts)
         lines = self._answer(where, explain.filled(values)).splitlines()
@@ -173,7 +173,7 @@ class Programs:
     def decisions(self, where: str) -> str:
         """Return the output of the recipe's `explain` command for up to `SERVICES` Services, or "" if it has none."""
         explain = self._recipe.explain
-        if isinstance(explain, ExplainByLog) or where not in self._filled:
+        if isinstance(explain, LogExplainer) or where not in self._filled:
             return ""
         values = [self._filled[where] | _of_service(each) for each in self.api.list("services", "")[:SERVICES]]
         commands = dict.fromkeys(map(explain.filled, values))  # a command that has no Service placeholders runs once

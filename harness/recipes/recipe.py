@@ -93,7 +93,7 @@ OF_CONTROLLER = RecipeKind("controller", ("follows", "objects"), {})
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainByLog:
+class LogExplainer:
     """Explains a decision with log lines that match a regular expression. Placeholder values are escaped."""
 
     pattern: values.PatternTemplate
@@ -103,7 +103,7 @@ class ExplainByLog:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainByCommand:
+class CommandExplainer:
     """Explains a decision with the output of a command that reads the data plane's state in the node's netns."""
 
     command: Command
@@ -112,7 +112,7 @@ class ExplainByCommand:
         return tuple(fill(part, values) for part in self.command)
 
 
-Explain = ExplainByLog | ExplainByCommand
+Explain = LogExplainer | CommandExplainer
 _KINDS_OF_CHECKS = {"http": HttpCheck, "metrics": MetricsCheck, "log": LogCheck, "command": CommandCheck}
 _OneCheck = Annotated[Check, ExactlyOneKey(_KINDS_OF_CHECKS)]
 _Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, metrics, log or command", lambda _: True)]
@@ -147,7 +147,7 @@ class Recipe:
     limits: Limits = field(default_factory=Limits)
     judges: Annotated[str, one_of(*JUDGES)] = PACKETS
     follows: Annotated[str, one_of("kep", "released")] = "released"
-    explain: Annotated[Explain, ExactlyOneKey({"command": ExplainByCommand, "log": ExplainByLog})] = ExplainByLog(
+    explain: Annotated[Explain, ExactlyOneKey({"command": CommandExplainer, "log": LogExplainer})] = LogExplainer(
         "{namespace}/{service}"
     )
     services: Annotated[Mapping[str, Any], FieldMark.READ] = field(default_factory=dict)

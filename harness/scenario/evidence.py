@@ -36,8 +36,8 @@ _KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 
 
 @dataclass(frozen=True, slots=True)
-class _WrongPacket:
-    """A client's path. `saw` is its first wrong observation, or None if only an expected pod was never reached."""
+class _WrongPath:
+    """A client's wrong path. `saw` is its first wrong observation, or None if only an expected pod was not reached."""
 
     path: PacketPath
     saw: Observation | None
@@ -96,7 +96,7 @@ def _paths(
         unmet = [each for each in paths if judgement.verdict is Verdict.FAILED and each.label in judgement.unmet]
         seen = [each for each in unmet if each.label in window.first_wrong]
         for each in (seen or unmet)[:1]:
-            wrong = _WrongPacket(each, window.first_wrong.get(each.label), judgement.message, window.opened)
+            wrong = _WrongPath(each, window.first_wrong.get(each.label), judgement.message, window.opened)
             name = f"path-{re.sub('[^A-Za-z0-9.-]+', '-', each.label)}"
             used[name] += 1
             name += f"-{used[name]}" if used[name] > 1 else ""
@@ -111,7 +111,7 @@ def _paths(
 
 
 def _packet_text(
-    cluster: Cluster, wrong: _WrongPacket, followed: TracedProbe, files: Mapping[str, str], names: Mapping[str, str]
+    cluster: Cluster, wrong: _WrongPath, followed: TracedProbe, files: Mapping[str, str], names: Mapping[str, str]
 ) -> str:
     chosen, node = wrong.path, wrong.path.node
     service, kind = chosen.of
@@ -132,7 +132,7 @@ def _packet_text(
     )
 
 
-def _followed(cluster: Cluster, wrong: _WrongPacket) -> TracedProbe:
+def _followed(cluster: Cluster, wrong: _WrongPath) -> TracedProbe:
     def is_same(seen: Observation) -> bool:
         return wrong.saw is None or named(cluster, seen) == wrong.saw
 
@@ -145,7 +145,7 @@ def _followed(cluster: Cluster, wrong: _WrongPacket) -> TracedProbe:
         return TracedProbe(missing=(f"the path of the packet: {error}",))
 
 
-def _describe_repetition(cluster: Cluster, followed: TracedProbe, wrong: _WrongPacket) -> str:
+def _describe_repetition(cluster: Cluster, followed: TracedProbe, wrong: _WrongPath) -> str:
     if not followed.seen:
         return ""
     times = f"{len(followed.seen)} times" if len(followed.seen) > 1 else "once"

@@ -44,8 +44,8 @@ PATIENCE = 30.0  # time limit for the required number of probes, in seconds (tim
 
 
 @dataclass(frozen=True, slots=True)
-class BlockTraffic:
-    """The steady traffic during a block of `expect_no_loss`. Clients send probes until the block ends."""
+class NoLossTraffic:
+    """The steady traffic during a `with` block of `expect_no_loss`. Clients send probes until the block ends."""
 
     _recording: SteadyTraffic
     _clients: int
@@ -75,7 +75,7 @@ def expect_no_loss(
     port: Port | None = None,
     via: str | None = None,
     lossless: bool = True,
-) -> Iterator[BlockTraffic]:
+) -> Iterator[NoLossTraffic]:
     """Expect an allowed pod to answer each probe of these clients during the block.
 
     Specify clients and addresses as for `expect_traffic`. Before the block, every client must get an answer. Pods are
@@ -88,7 +88,7 @@ def expect_no_loss(
     title = f"{target}, through changes"
     window = cluster.window(title, paths, LOSSES)
     recording = cluster.backend.part(Probing).record(INTERVAL, [path.probes(1)[0] for path in paths])
-    flow = BlockTraffic(recording, len(paths), window.plans[paths[0].label].samples)
+    flow = NoLossTraffic(recording, len(paths), window.plans[paths[0].label].samples)
     try:
         flow.wait_for_samples(BEFORE)
         yield flow

@@ -199,7 +199,7 @@ class DesiredEndpoints:
 
 
 @dataclass(slots=True)
-class _Result:
+class _PodResult:
     """`where` is the zone of the pod's node, or None if the node does not exist."""
 
     pod: Object
@@ -216,9 +216,9 @@ class EndpointCache:
     """Caches a Service's endpoints by pod object. Objects are immutable, and a changed pod is a new object."""
 
     service: Object | None = None
-    results: dict[AddressType, dict[str, _Result]] = field(default_factory=dict)
+    results: dict[AddressType, dict[str, _PodResult]] = field(default_factory=dict)
 
-    def renew(self, service: Object, address_type: AddressType) -> tuple[dict[str, _Result], dict[str, _Result]]:
+    def renew(self, service: Object, address_type: AddressType) -> tuple[dict[str, _PodResult], dict[str, _PodResult]]:
         """Return the last results by pod name (none if the Service's spec has changed), and a dict for new results."""
         if self.service is not service:
             if self.service is not None and self.service["spec"] != service["spec"]:
@@ -257,7 +257,7 @@ def desired_endpoints(
     return desired
 
 
-def _add(desired: DesiredEndpoints, result: _Result) -> None:
+def _add(desired: DesiredEndpoints, result: _PodResult) -> None:
     if result.key is not None:
         group = desired.groups.get(result.key)
         if group is None:
@@ -268,26 +268,26 @@ def _add(desired: DesiredEndpoints, result: _Result) -> None:
         desired.missing_nodes.append(result.left_out)
 
 
-def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
+def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _PodResult]:
     """Return a function that reads a pod, given its node's zone. If all target ports are numbers, resolve them once."""
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
     common = [] if named else endpoint_ports(service, {})
     common_key = port_key(common)
 
-    def read_pod(pod: Object, where: str | None) -> _Result:
+    def read_pod(pod: Object, where: str | None) -> _PodResult:
         if _has_no_endpoint(pod):
-            return _Result(pod, where)
+            return _PodResult(pod, where)
         ports = endpoint_ports(service, pod) if named else common
         key = port_key(ports) if named else common_key
         if where is None and not publish:
             missing = ExcludedPod(pod["metadata"]["name"], pod["spec"].get("nodeName", ""))
-            return _Result(pod, where, missing, key, ports)
+            return _PodResult(pod, where, missing, key, ports)
         addresses = pod_addresses(pod, address_type)
         if not addresses:
-            return _Result(pod, where, None, key, ports)
+            return _PodResult(pod, where, None, key, ports)
         endpoint = endpoint_of(pod, where or "", service, addresses)
-        return _Result(pod, where, None, key, ports, endpoint, identity(endpoint))
+        return _PodResult(pod, where, None, key, ports, endpoint, identity(endpoint))
 
     return read_pod
 

@@ -72,8 +72,8 @@ match sys.argv[1:]:
 
 
 @dataclass
-class Nights:
-    """The nights of one repository, which contains only the scripts of this checkout."""
+class NightlyRepository:
+    """A repository with nightly runs. It contains only the scripts of this checkout."""
 
     folder: Path
     told: dict[str, Any] = field(default_factory=lambda: {"available": [], "verdicts": [], "codes": []})
@@ -116,7 +116,7 @@ class Nights:
 
 
 @pytest.fixture
-def nights(certify: Any, tmp_path: Path) -> Nights:
+def nights(certify: Any, tmp_path: Path) -> NightlyRepository:
     """Return a repository before its first night. Each run has one requirement, KEP-1/passes."""
     folder = tmp_path / "nights"
     program(folder / "bin", "trafficdist", TRAFFICDIST)
@@ -129,7 +129,7 @@ def nights(certify: Any, tmp_path: Path) -> Nights:
     git = ["git", "-C", folder / "source", "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=a"]):
         subprocess.run([*git, *command], check=True, timeout=60)
-    return Nights(folder)
+    return NightlyRepository(folder)
 
 
 def run(job: WorkflowJob | None) -> str:
@@ -142,7 +142,7 @@ def run(job: WorkflowJob | None) -> str:
 FINAL, BETA = ("1.37.1", "1.37.2"), ("1.38.0-alpha.2", "1.38.0-beta.0")
 
 
-def test_newest_pre_release_and_last_final_release_are_fetched_and_compared(nights: Nights) -> None:
+def test_newest_pre_release_and_last_final_release_are_fetched_and_compared(nights: NightlyRepository) -> None:
     said = run(nights.night(*FINAL, *BETA, places=("kube-proxy-nftables", "kube-apiserver")))
     assert "No verdict changed." in said
     assert ("(artifacts: " in said, "(history: " in said) == (False, False), "reports are compared with all their files"
@@ -152,7 +152,7 @@ def test_newest_pre_release_and_last_final_release_are_fetched_and_compared(nigh
     assert nights.issues == []
 
 
-def test_difference_from_the_last_final_release_opens_one_issue_per_pre_release(nights: Nights) -> None:
+def test_difference_from_the_last_final_release_opens_one_issue_per_pre_release(nights: NightlyRepository) -> None:
     nights.told["verdicts"] = [["1.38.0-beta.0 --mode iptables", "failed"], ["1.38.0-beta.1 --mode", "failed"]]
     said = run(nights.night(*FINAL, *BETA, places=("kube-proxy-nftables", "kube-proxy-iptables")))
     assert said.startswith("# Kubernetes 1.38.0-beta.0, compared with 1.37.2\n")
@@ -170,12 +170,12 @@ def test_difference_from_the_last_final_release_opens_one_issue_per_pre_release(
     assert comment.startswith("Kubernetes 1.38.0-beta.1, compared with 1.37.2\n\n")
 
 
-def test_nothing_runs_between_a_final_release_and_the_next_pre_release(nights: Nights) -> None:
+def test_nothing_runs_between_a_final_release_and_the_next_pre_release(nights: NightlyRepository) -> None:
     assert nights.night("1.37.2", "1.38.0-beta.0", "1.38.0-rc.1", "1.38.0") is None
 
 
 @pytest.mark.parametrize("version", ["1.37.2", "1.38.0-beta.0"])
-def test_unreliable_run_is_not_compared(nights: Nights, version: str) -> None:
+def test_unreliable_run_is_not_compared(nights: NightlyRepository, version: str) -> None:
     nights.told |= {"codes": [[f"kube-proxy:{version}", 12]], "verdicts": [["1.38.0-beta.0", "failed"]]}
     job = nights.night("1.37.2", "1.38.0-beta.0", places=("kube-proxy-nftables", "kube-apiserver"))
     said = run(job)
@@ -187,7 +187,7 @@ def test_unreliable_run_is_not_compared(nights: Nights, version: str) -> None:
     assert {each.name for each in kept.glob(f"{role}/*report.yaml")} == {"unreliable-report.yaml"}
 
 
-def test_night_without_a_reliable_pair_of_reports_fails(nights: Nights) -> None:
+def test_night_without_a_reliable_pair_of_reports_fails(nights: NightlyRepository) -> None:
     nights.told["codes"] = [["1.38.0-beta.0", 12]]
     with pytest.raises(StepFailedError, match="No job of tonight left two reliable reports"):
         run(nights.night("1.37.2", "1.38.0-beta.0", places=("kube-proxy-nftables",)))

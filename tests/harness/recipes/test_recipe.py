@@ -14,8 +14,8 @@ from harness.recipes.recipe import (
     OF_CONTROLLER,
     OF_DNS,
     OF_PROXY,
-    ExplainByCommand,
-    ExplainByLog,
+    CommandExplainer,
+    LogExplainer,
     parse_recipe,
     read_recipe,
 )
@@ -148,13 +148,13 @@ def test_isolation_is_a_machine_requirement() -> None:
 
 def test_placeholders_in_a_pattern_match_literally() -> None:
     recipe = parse_recipe(MINIMAL | {"explain": {"log": r"svc={service}\.{namespace} \w{{2,3}}"}}, OF_PROXY)
-    assert isinstance(recipe.explain, ExplainByLog)
+    assert isinstance(recipe.explain, LogExplainer)
     assert recipe.explain.filled({"service": "a.b", "namespace": "x"}) == r"svc=a\.b\.x \w{2,3}"
 
 
 def test_explain_command_has_service_and_node_placeholders() -> None:
     recipe = parse_recipe(MINIMAL | {"explain": {"command": ["dump", "{node}", "{cluster_ip}"]}}, OF_PROXY)
-    assert isinstance(recipe.explain, ExplainByCommand)
+    assert isinstance(recipe.explain, CommandExplainer)
     assert recipe.explain.filled({"node": "a1", "cluster_ip": "10.0.0.1"}) == ("dump", "a1", "10.0.0.1")
 
 
