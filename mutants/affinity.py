@@ -89,7 +89,7 @@ def _with_former() -> Change:
 
 
 class _AffinityOutlivesReadiness(State):
-    """Counts an endpoint of a Service with affinity as ready from then on, until it terminates or is removed."""
+    """Once an endpoint of a Service with affinity is ready, counts it as ready until it terminates or is removed."""
 
     def __init__(self, *arguments: Any) -> None:
         known: dict[tuple[str, str, str, str], set[str]] = {}
@@ -136,7 +136,7 @@ def _by_position(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
 
 
 class _ReplacesItsTable(KernelTable):
-    """Deletes its table before each load, and so the clients that it contains."""
+    """Deletes its table, and so the clients in the table, before each load."""
 
     def load(self, ruleset: Ruleset) -> None:
         if self._nft.exists(uapi.NFT_MSG_GETTABLE, self._messages.table):

@@ -373,7 +373,7 @@ class _IgnoresCpuChanges(EndpointSliceController):
 
 
 class _RewritesOnCpuChange(EndpointSliceController):
-    """Writes all slices of Services with hints by CPU when the CPU of a zone changes."""
+    """Writes all slices of Services with CPU-based hints when the CPU of a zone changes."""
 
     _weighed: object = None
 

@@ -33,7 +33,7 @@ _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
 
 class ComponentSync:
-    """Waits until all components are idle. Each component processes writes of the components before it in `names`."""
+    """Waits until all components are idle. Each component processes writes by the components before it in `names`."""
 
     def __init__(
         self,

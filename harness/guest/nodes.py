@@ -17,7 +17,7 @@ Taint = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A change of a node: labels (`None` removes a label), all of its taints, and whether it is cordoned."""
+    """A change to a node: labels (`None` removes a label), all of its taints, and whether it is cordoned."""
 
     labels: Mapping[str, str | None] = field(default_factory=dict)
     taints: Sequence[Taint] | None = None

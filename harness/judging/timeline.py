@@ -20,7 +20,7 @@ Timed = tuple[float, Observation]  # the time of a request (monotonic seconds), 
 
 
 class Change(NamedTuple):
-    """A change of the cluster: its time (monotonic seconds), its kind, and the changed objects."""
+    """A change to the cluster: its time (monotonic seconds), its kind, and the changed objects."""
 
     at: float
     what: str

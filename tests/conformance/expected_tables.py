@@ -49,7 +49,7 @@ _PATCHED = {"internalTrafficPolicy", "externalTrafficPolicy", "trafficDistributi
 
 
 class UnsupportedOperationError(Exception):
-    """The scenario uses an operation that the stage does not support."""
+    """The scenario uses an operation that `FakeCluster` does not support."""
 
 
 class FakeCluster:

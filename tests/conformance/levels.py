@@ -63,7 +63,7 @@ class QuotedSentence:
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """The reason why requirements are no MUST."""
+    """The reason why requirements are not MUSTs."""
 
     because: str
     requirements: tuple[str, ...]

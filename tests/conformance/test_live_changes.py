@@ -127,7 +127,7 @@ def test_proxies_with_core_features_see_every_possible_ordered_pair() -> None:
 
 
 class _UpdatableFakeCluster(FakeCluster):
-    """A stage that also supports updates of Services."""
+    """A fake cluster that also supports updates of Services."""
 
     def patch_service(self, service: Service, patch: Any) -> None:
         service.object["spec"] |= patch["spec"]

@@ -33,7 +33,7 @@ def test_missing_program_or_file_is_named(program: str, said: str, monkeypatch: 
     small_proxy = importlib.import_module("small_proxy")
 
     class ProxyWithoutApiServer(small_proxy.Proxy):  # type: ignore[misc, name-defined]
-        """A proxy that knows nothing of an API server, and writes its first rules."""
+        """A proxy without an API server. Its `work` needs the program or the kubeconfig."""
 
         paths, synced = (), True
 

@@ -40,7 +40,7 @@ _REPLACE = re.compile(
 
 
 class AppliedCluster:
-    """A cluster whose objects an API server holds. Raises `ApiError` if the API server refuses an object."""
+    """A cluster whose objects an API server stores. Raises `ApiError` if the API server refuses an object."""
 
     def __init__(self, seen: Objects) -> None:
         self.seen = seen

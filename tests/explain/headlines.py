@@ -63,7 +63,7 @@ def is_named(named: str, route: Mapping[str, object]) -> bool:
 
 @dataclass(frozen=True)
 class HeadlinePart:
-    """What a headline says of some connections: what they do, from which clients to which ports, and why."""
+    """The part of a headline about some connections: their outcome, their clients and ports, and the reason."""
 
     fails: bool
     outside: bool

@@ -924,7 +924,7 @@ def further(asked: Object | None = None, *slices: Object, pods: Sequence[Object]
 
 @dataclass(frozen=True)
 class HarmlessCase:
-    """A cluster in which nothing goes wrong, a finding about it, and the nodes and the begin of its remedy."""
+    """A cluster in which nothing goes wrong, a finding about it, and the nodes and the beginning of its remedy."""
 
     cause: str
     seen: Objects

@@ -30,7 +30,7 @@ UNSEEN = "not known: no pod of a service proxy was seen; predicted as kube-proxy
 
 @dataclass(frozen=True)
 class ExpectedAnswer:
-    """The right answer about a Service. `routes` are the nodes with the addresses that they use, for the first port."""
+    """The correct answer about a Service. `routes` are the addresses that each node uses for the first port."""
 
     service: str
     says: str

@@ -13,7 +13,7 @@ from harness.model.release import CONTROLLER, LOCATOR_CONTROLLER, PROXY, Compone
 
 
 class _FakeComponent:
-    """A component that records its calls and becomes idle at its last answer."""
+    """A component that records its calls. `synced` returns the next of `answers`."""
 
     def __init__(self, name: str, answers: list[bool], asked: list[str]) -> None:
         self.name, self._answers, self._asked = name, answers, asked

@@ -15,7 +15,7 @@ IDLE = 'workqueue_adds_total{name="endpoint_slice"} 3\nworkqueue_work_duration_s
 
 
 class ClusterWithController:
-    """An API and a controller that syncs at each change of the Service. It receives the node's zone one sync late."""
+    """An API and a controller that syncs on each change to the Service. It receives the node's zone one sync late."""
 
     def __init__(self, *_: object) -> None:
         self._labels: dict[str, str] = {}

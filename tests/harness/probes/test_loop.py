@@ -131,7 +131,7 @@ def test_time_while_the_loop_was_stopped_does_not_count(wire: ConnectedPair) -> 
 
 
 class SlowWork:
-    """Slow work in each turn of the loop, in addition to the probes."""
+    """Slow work in each iteration of the loop, in addition to the probes."""
 
     def __init__(self) -> None:
         self.fd = os.eventfd(1)

@@ -72,7 +72,7 @@ def test_promise_is_broken_only_by_the_time_in_which_the_programs_could_run(
 
 
 class ClusterWithTimeLimit(Cluster):
-    """The judgements of a cluster whose implementation promises five seconds."""
+    """A cluster that only judges. Its implementation declares that changes take effect within five seconds."""
 
     def __init__(self, history: History) -> None:
         self.history, self.converges_within = history, 5.0

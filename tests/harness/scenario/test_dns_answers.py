@@ -147,7 +147,7 @@ def test_missing_reply_is_an_outcome(cluster: Cluster, monkeypatch: pytest.Monke
 
 
 class CannedDnsAnswers:
-    """Replaces the DNS server by these answers, or errors of parsing them, in turn. The last answer stays."""
+    """Replaces the DNS server with these answers, or errors of parsing them, in turn. The last answer stays."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: str | Exception) -> None:
         self._left = list(answers)

@@ -34,7 +34,7 @@ def taken(table: Table) -> Changes:
 
 
 class FakeKernel:
-    """Apply changes as the kernel does. A replaced element must exist, and a new element must not."""
+    """Applies changes as the kernel does. A replaced element must exist, and a new element must not."""
 
     def __init__(self) -> None:
         self.content: dict[Any, Any] = {}

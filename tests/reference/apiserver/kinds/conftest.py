@@ -16,7 +16,7 @@ Build = Callable[..., Object]
 
 
 class StrategyTester:
-    """Apply the store's defaults and validation to an object, without allocating addresses."""
+    """Applies the store's defaults and validation to an object, without allocating addresses."""
 
     def __init__(self, families: tuple[str, ...] = ("IPv4", "IPv6")) -> None:
         self.by_plural: dict[str, Strategy] = {
