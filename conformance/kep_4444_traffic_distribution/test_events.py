@@ -59,7 +59,7 @@ def test_failed_sync_is_an_event_while_the_gate_is_off(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-4444/failure-after-a-recovery-is-an-event",
-    "When syncs of a Service fail, succeed again and later fail again, the later failure is also an Event of type "
+    "When syncs of a Service fail, succeed again and later fail again, the later failure also causes an Event of type "
     "Warning, even if the Events of the first failure are deleted.",
     level=MUST,
     features={ENDPOINT_SLICES, SYNC_EVENTS},

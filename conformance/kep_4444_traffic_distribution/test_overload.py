@@ -58,7 +58,7 @@ def test_queries_are_spread_evenly_without_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/zone-spreads-evenly",
-    "With hints, every endpoint of the zone gets an equal share of the connections of a client in that zone.",
+    "With hints, every endpoint in a zone gets an equal share of the connections of a client in that zone.",
     level=SHOULD,
     must_if=EVEN_SHARES,
     features={CLUSTER_IP, ZONE_HINTS},

@@ -68,8 +68,8 @@ def _written(cluster: Cluster, service: Service) -> int:
 
 @requirement(
     "KEP-4444/hints-need-no-write-of-their-own",
-    "A change to a Service's pods causes as many slice writes with trafficDistribution as for an otherwise identical "
-    "Service without it.",
+    "A change to the pods of a Service with trafficDistribution causes as many slice writes as for an otherwise "
+    "identical Service without trafficDistribution.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},

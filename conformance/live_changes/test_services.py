@@ -38,7 +38,7 @@ MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "quer
 @requirement(
     "CHANGES/ports-of-a-service",
     "An existing Service answers on a port that is added or renumbered, and no longer on the old number or on a "
-    "removed port; no connection to a port of the Service that does not change is lost.",
+    "removed port; no connection to an unchanged port of the Service is lost.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="core/v1 ServicePort.port (the port that will be exposed by this service)",

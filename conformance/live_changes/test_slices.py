@@ -310,9 +310,8 @@ def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/local-endpoints-are-those-of-the-node",
-    "With both traffic policies set to Local, once the nodeName of an endpoint is corrected, clients on the endpoint's "
-    "node and external clients that connect to this node use the endpoint, and clients on or connecting to other nodes "
-    "do not.",
+    "With both traffic policies set to Local, once the nodeName of an endpoint is corrected, the endpoint serves "
+    "in-cluster clients on its node and external clients that connect to its node, and no others.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.internalTrafficPolicy, externalTrafficPolicy; discovery/v1 Endpoint.nodeName",

@@ -65,8 +65,8 @@ def _ports(cluster: Cluster, service: Service) -> list[tuple[object, ...]]:
 
 @requirement(
     "CHANGES/slices-follow-the-families",
-    "A Service that becomes dual-stack gets slices of its second family too, and the endpoints in both families follow "
-    "the pods.",
+    "A Service that becomes dual-stack gets slices for its second IP family too, and the endpoints in both families "
+    "follow the pods.",
     level=MUST,
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType; core/v1 ServiceSpec.ipFamilies (adding a secondary IP family)",

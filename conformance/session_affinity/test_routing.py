@@ -67,8 +67,8 @@ def _create_service(cluster: Cluster, *, seconds: int = 10_800, **fields: Any) -
 
 @requirement(
     "AFFINITY/client-keeps-its-endpoint",
-    "With sessionAffinity ClientIP, all connections of a client, which can be a pod or a node, reach the same endpoint "
-    "as its first connection, over TCP and UDP.",
+    "With sessionAffinity ClientIP, all connections from a client, which can be a pod or a node, reach the same "
+    "endpoint as its first connection, over TCP and UDP.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinity",

@@ -89,7 +89,7 @@ def test_headless_service_has_its_ready_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/endpoint-has-its-hostname",
-    "An endpoint of a headless Service that has a hostname has its own DNS name below the Service's name, and SRV "
+    "For a headless Service, an endpoint with a hostname has its own DNS name below the Service's name, and SRV "
     "records point to that name; a name that two endpoints share has the addresses of both.",
     level=MUST,
     features={SERVICE_DNS},

@@ -157,7 +157,7 @@ def test_dns_follows_keys(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/dns-follows-nodes-that-are-relabelled",
     "For a headless Service with topology keys, when the labels of a node change, DNS answers to the node's pods "
-    "contain the endpoints near the new location, and answers to clients near the new location contain the node's "
+    "contain the endpoints near the node's new location, and answers to clients near that location contain the node's "
     "pods.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
