@@ -444,7 +444,7 @@ def rewrites_slices_that_stand() -> Planner:
 
 
 class _WritesInTwoSteps(ClientWrapper):
-    """Writes each change of a slice in two steps."""
+    """Writes each change to a slice in two steps."""
 
     def update(self, resource: str, namespace: str, obj: Object) -> Object:
         stored = self._client.update(resource, namespace, {**obj, "endpoints": obj["endpoints"][::-1]})

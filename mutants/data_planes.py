@@ -189,7 +189,7 @@ _register(
 
 
 class FlushesConntrack(KernelTable):
-    """Deletes all conntrack entries after each change of the rules."""
+    """Deletes all conntrack entries after each change to the rules."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

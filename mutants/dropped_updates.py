@@ -1,4 +1,4 @@
-"""Filters of watch events, for faults that read a new object correctly but miss later changes of it.
+"""Filters of watch events, for faults that read a new object correctly but miss later changes to it.
 
 A fault is a function of an object and its last delivered version. It returns the version to deliver now.
 """

@@ -1,4 +1,4 @@
-"""Components that read a new Service correctly, but ignore changes of a field."""
+"""Components that read a new Service correctly, but ignore changes to a field."""
 
 from __future__ import annotations
 

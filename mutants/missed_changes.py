@@ -52,7 +52,7 @@ def _after(changes: int) -> Filter:
 
 
 for _name, _number in (("freezes-after-fifty-changes", 50), ("freezes-after-nine-hundred-changes", 900)):
-    _hears(_name, f"The proxy follows only the first {_number} changes of a Service.", symptom=ANY)(_after(_number))
+    _hears(_name, f"The proxy follows only the first {_number} changes to a Service.", symptom=ANY)(_after(_number))
 
 
 @_hears(

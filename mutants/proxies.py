@@ -306,7 +306,7 @@ class _JudgesAllPortsTogether(_KnowsAllSlices):
         near = any(asked.place.zone in zones for zones in self.others(asked.port, family=False))
         mine = any(asked.place.zone in each.zone_hints for each in asked.ready)
         right = asked.answer()
-        return asked.instead(Drop("a near one, of another port")) if near and not (mine or right.mode) else right
+        return asked.instead(Drop("a nearby endpoint of another port")) if near and not (mine or right.mode) else right
 
 
 @_wrong_state(

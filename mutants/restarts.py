@@ -101,7 +101,7 @@ class _FlushesBeforeReload(KernelTable):
 
 
 class _LoadsNoExternalPolicy(KernelTable):
-    """Loads all rules without the lists for external traffic. The first change of a Service adds its list."""
+    """Loads all rules without the lists for external traffic. The first change to a Service adds its list."""
 
     def load(self, ruleset: Ruleset) -> None:
         super().load(replace(ruleset, external={}))

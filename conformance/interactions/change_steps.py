@@ -61,7 +61,7 @@ def first(cell: Cell) -> Iterator[Step]:
 
 
 def between(before: Cell, after: Cell) -> Iterator[Step]:
-    """Yield the steps from `before` to `after`: changes of the Service, its external addresses, and its slices."""
+    """Yield the steps from `before` to `after`: changes to the Service, its external addresses, and its slices."""
     yield from service_steps(_spec(before), _spec(after))
     if given_by_others(before) != given_by_others(after):
         yield SetAddresses(given_by_others(after))

@@ -200,7 +200,7 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
     since="1.21",
     kills={"controller-metrics-never-change", "counts-changed-syncs"},
     fixes={
-        "beside": "the scenario counts changes of one Service",
+        "beside": "the scenario counts changes to one Service",
         "components=restarted": "a restart resets the counters",
         "ports": "the scenario has one slice for each port number",
     },

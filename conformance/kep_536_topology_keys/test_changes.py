@@ -1,4 +1,4 @@
-"""KEP-536: changes of the topology keys of a Service, and changes of node labels."""
+"""KEP-536: changes to the topology keys of a Service, and to node labels."""
 
 from __future__ import annotations
 
