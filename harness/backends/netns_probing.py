@@ -12,7 +12,7 @@ from harness.model.outcomes import Observation, Unknown
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns import conntrack, http, kernel_state
 from harness.netns.fabric import NetworkPeer
-from harness.netns.http import HttpAnswer
+from harness.netns.http import HttpResponse
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import SocketMaker
 from harness.probes.loop import Probe, ProbeLoop, Stream
@@ -55,7 +55,7 @@ class NetnsProbing(ABC):
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
         return self._loop.every(interval, probes)
 
-    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
+    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpResponse:
         """Send a GET request from a client's netns. Raises `OSError`, or `InconclusiveError` if no port is free."""
         place = self.namespace_of(client)
         try:

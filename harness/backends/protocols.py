@@ -12,7 +12,7 @@ from harness.model.abilities import Ability
 from harness.model.outcomes import Observation
 from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod
-from harness.netns.http import HttpAnswer
+from harness.netns.http import HttpResponse
 from harness.netns.namespace import Namespace
 from harness.probes.control_probes import ConcurrentControlProbes
 from harness.probes.loop import Probe, SocketSource
@@ -167,7 +167,7 @@ class OpensConnections(Protocol):
 
 @_needs(Ability.HTTP)
 class SendsHttpRequests(Protocol):
-    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
+    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpResponse:
         """Send a GET request from a client's netns. Raises `OSError` if the connection fails."""
 
 

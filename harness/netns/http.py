@@ -15,13 +15,13 @@ MOST = 16 << 20  # bytes of an answer, which is more than the metrics of any pro
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpResponse:
     code: int
     headers: Mapping[str, str]
     text: str
 
 
-def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
+def get(namespace: Namespace, address: str, port: int, path: str) -> HttpResponse:
     """Send one request over a new connection. Raises `OSError` if no complete answer arrives in time."""
     deadline = time.monotonic() + TIMEOUT
     with namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
@@ -35,7 +35,7 @@ def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
             body = answer.read().decode(errors="replace")
         except http.client.HTTPException as error:
             raise ConnectionError(f"{address}:{port} did not send an HTTP response: {error!r}") from error
-    return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+    return HttpResponse(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
 
 
 class _BoundedReader(io.RawIOBase):

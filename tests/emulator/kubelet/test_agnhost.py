@@ -58,7 +58,7 @@ def run(backend: NetnsBackend, name: str, **container: Any) -> str:
     return str(eventually(ready, describe=f"pod {name} to be ready")["status"]["podIP"])
 
 
-def ask(backend: NetnsBackend, address: str, path: str, port: int = 8080) -> http.HttpAnswer:
+def ask(backend: NetnsBackend, address: str, path: str, port: int = 8080) -> http.HttpResponse:
     return http.get(backend.network.nodes["a1"].namespace, address, port, path)
 
 

@@ -26,7 +26,7 @@ from harness.event_loop import EventLoop
 from harness.eventually import eventually
 from harness.netns import http
 from harness.netns.fabric import Network, NetworkPeer
-from harness.netns.http import HttpAnswer
+from harness.netns.http import HttpResponse
 
 CLOSED = 81
 OTHER = "OTHER: connect: no route to host\n"
@@ -65,7 +65,7 @@ def client(network: Network, run: Run) -> NetworkPeer:
     return pod
 
 
-def get(pod: NetworkPeer, path: str, port: int = 8080) -> HttpAnswer:
+def get(pod: NetworkPeer, path: str, port: int = 8080) -> HttpResponse:
     """Send a GET to a pod from its own netns."""
     return http.get(pod.namespace, "127.0.0.1", port, path)
 
@@ -264,7 +264,7 @@ _PATHS = ("/hostname", "/clientip", "/healthz", "/shell?cmd=cat%20/proc/sys/net/
           "/shell?cmd=/agnhost%20connect%20{target}:81%20--timeout=1s")  # fmt: skip
 
 
-def without_numbers(answer: HttpAnswer, pod: NetworkPeer) -> tuple[int, str]:
+def without_numbers(answer: HttpResponse, pod: NetworkPeer) -> tuple[int, str]:
     """Return the answer without the pod's addresses and the kernel's ephemeral ports."""
     text = answer.text
     for address in pod.addresses.values():
