@@ -299,7 +299,7 @@ BENIGN: list[Mutant] = [
               "a literal reading of KEP-2433", _moves_few,
               unmet=frozenset({"KEP-2433/endpoints-of-a-zone-without-nodes-keep-it"})),
     Mutant("cores-count-late",
-           "A changed CPU of a Node takes effect only when a Node is added, removed, or changes its zone or readiness.",
+           "A change to a Node's CPU takes effect only once a Node is added, removed, or changes zone or readiness.",
            "kube-controller-manager, updateNode of endpointslice_controller.go",
            controller=controller_hearing(_cores_late)),
     Mutant("events-in-other-words", "Events have different reasons and messages.", "controllers other than Kubernetes'",

@@ -140,7 +140,8 @@ _faults.remembers("reads-zones-of-nodes-once", "The controller never updates the
 
 
 @_faults.misplans(
-    "own-zone-first-at-first-only", "When hints change, the controller moves any endpoints of a slice to other zones."
+    "own-zone-first-at-first-only",
+    "When hints change, the controller moves arbitrary endpoints of a slice to other zones.",
 )
 def own_zone_first_at_first_only(
     service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any

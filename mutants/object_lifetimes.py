@@ -118,7 +118,7 @@ def slices_without_service_stay(obj: Object, before: Object) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
 
 
-@_of_slices("headless-slices-stay", "The proxy ignores that a slice gets the label for headless Services.")
+@_of_slices("headless-slices-stay", "The proxy does not notice when a slice gets the label for headless Services.")
 def headless_slices_stay(obj: Object, before: Object) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "labels": without(obj["metadata"]["labels"], HEADLESS)}}
 

@@ -160,8 +160,8 @@ class _KeepsOldIPv6UdpEntries(ServiceProxy):
 MUTANTS = [
     Mutant(
         "trusts-resource-versions",
-        "The controller considers an object unchanged while its resourceVersion is, even if another release serves it "
-        "differently.",
+        "The controller treats an object with the same resourceVersion as unchanged, even if another release serves "
+        "it differently.",
         symptom=WRITTEN,
         controller=controller_hearing(_newer_versions),
     ),

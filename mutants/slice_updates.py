@@ -41,7 +41,8 @@ def slice_port_names_are_frozen(obj: Object, before: Object) -> Object:
 
 
 @_of_slices(
-    "addresses-of-endpoints-are-frozen", "The proxy ignores that an endpoint gets a new address on the same node."
+    "addresses-of-endpoints-are-frozen",
+    "The proxy does not notice when an endpoint gets a new address on the same node.",
 )
 def addresses_of_endpoints_are_frozen(obj: Object, before: Object) -> Object:
     known = _of_addresses(before)
@@ -58,7 +59,7 @@ def emptied_slices_keep_their_pods(obj: Object, before: Object) -> Object:
     return {**obj, "endpoints": obj.get("endpoints") or before.get("endpoints")}
 
 
-@_of_slices("relabelled-slices-stay", "The proxy ignores that a slice is relabelled for another Service.")
+@_of_slices("relabelled-slices-stay", "The proxy does not notice when a slice is relabelled for another Service.")
 def relabelled_slices_stay(obj: Object, before: Object) -> Object:
     labels = {**obj["metadata"]["labels"], SERVICE_LABEL: service_of(before)}
     return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
@@ -240,7 +241,7 @@ def _replaced(changes: Changes) -> list[Element]:
 MUTANTS.append(
     Mutant(
         "local-lists-of-one-length",
-        "With externalTrafficPolicy Local, the proxy ignores that an endpoint replaces another on the same node.",
+        "With externalTrafficPolicy Local, the proxy misses when an endpoint replaces another on the same node.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         proxy=partial(ServiceProxy, kernel_table=_IgnoresListsOfEqualLength),
     )

@@ -215,7 +215,7 @@ MUTANTS += [
     ),
     Mutant(
         "changed-slices-without-labels",
-        "The metric counts changed slices without the value of the field and the annotation.",
+        "The metric of changed slices has an empty traffic_distribution label.",
         symptom=WRITTEN,
         controller=partial(
             _ControllerWithEditedMetrics,
@@ -224,7 +224,7 @@ MUTANTS += [
     ),
     Mutant(
         "changed-slices-without-approach",
-        "The metric counts changed slices without the approach.",
+        "The metric of changed slices has an empty approach label.",
         symptom=WRITTEN,
         controller=partial(
             _ControllerWithEditedMetrics, change=_relabelled("", "approach", {"auto": "", "random": ""})
