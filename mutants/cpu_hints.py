@@ -13,7 +13,7 @@ from mutants.wrong_plans import Nodes, PlanMutantRegistry, Planner, Pods, rewrit
 from reference.client import ApiError, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
-from reference.endpointslice.cpu_services import CpuServices
+from reference.endpointslice.cpu_services import CpuHintedServices
 from reference.endpointslice.hints import CpuHeuristic, mechanism
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
 from reference.endpointslice.node_level import GATE
@@ -191,7 +191,7 @@ def _other_reading(client: Any, *, features: Features, **options: Any) -> Endpoi
         return plan_service(*arguments, features=other, **more)
 
     made = EndpointSliceController(client, features=features, plan=_planner(plan), **options)
-    made._cpu_services = CpuServices(rules(other))
+    made._cpu_services = CpuHintedServices(rules(other))
     made._index.zones = ZoneTable(other)
     return made
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from reference.client import ApiError, Client, Event, Key, delete_if_there, key_of
 from reference.controller import Controller, is_retriable
 from reference.endpointslice.allocation import rules
-from reference.endpointslice.cpu_services import CpuServices, EventContent
+from reference.endpointslice.cpu_services import CpuHintedServices, EventContent
 from reference.endpointslice.endpoints import EndpointCache
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.metrics import Metrics
@@ -74,7 +74,7 @@ class EndpointSliceController(Controller):
         self._status = status(client, self._index, self._features, self._heuristics) if conditions else None
         if self._status is not None:
             self._queues.append(self._status.work)
-        self._cpu_services = CpuServices(rules(self._features))
+        self._cpu_services = CpuHintedServices(rules(self._features))
         self._counting_nodes: set[Key] = set()
         self._judged_nodes = (0, 0)  # what `_nodes_versions` returned at the last check of all Services
         self._reported: dict[Key, str] = {}  # the topic of the last failure with an Event

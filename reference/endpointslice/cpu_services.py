@@ -30,7 +30,7 @@ class _Service:
     reported: dict[AddressType, str] = field(default_factory=dict)  # _ENABLED, or the refusal's `why`
 
 
-class CpuServices:
+class CpuHintedServices:
     def __init__(self, rules: HintRules) -> None:
         self._rules = rules
         self._services: dict[Key, _Service] = {}
