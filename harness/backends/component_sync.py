@@ -138,7 +138,7 @@ class ComponentSync:
             raise EndedError(str(error), name) from error
 
 
-class LivenessCluster(Backend, Probing, Protocol):
+class LivenessCheckBackend(Backend, Probing, Protocol):
     def remove_namespace(self, namespace: str) -> None:
         """Delete a namespace with all its objects, without waiting."""
 
@@ -149,7 +149,7 @@ class ProxyLiveness:
     is not, the proxy has stopped working.
     """
 
-    def __init__(self, cluster: LivenessCluster) -> None:
+    def __init__(self, cluster: LivenessCheckBackend) -> None:
         self._cluster = cluster
         self._reached_before = False
         self._asking = False
