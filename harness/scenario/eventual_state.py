@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from harness.api.client import Object
 from harness.backends.protocols import Probing, RecordsApiReads, SendsHttpRequests
-from harness.errors import EndedError
+from harness.errors import EndedError, StartError
 from harness.model.evidence_text import gathered
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
@@ -36,12 +36,15 @@ def expect_eventually(
     explain: Callable[[], str] = str,
     unless: Callable[[], str] = str,
     stays: bool = False,
+    settled: bool = True,
 ) -> None:
     """Wait until `look` returns `expected`. With `stays`, also check that the value is stable.
 
-    Raises `InconclusiveError` if `unless` returns a reason why the last value proves nothing.
+    With `settled`, first wait until all components have processed all changes. Raises `InconclusiveError` if `unless`
+    returns a reason why the last value proves nothing.
     """
-    cluster.settle()
+    if settled:
+        cluster.settle()
     wait = wait_for_stable_value if stays else partial(wait_for_value, every=0.02)
     seen = wait(cluster, what, look, lambda seen: bool(seen == expected))
     why = {} if seen == expected else {"explanation": gathered(explain), "unknown": unless()}
@@ -49,20 +52,20 @@ def expect_eventually(
 
 
 @contextlib.contextmanager
-def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
-    """Expect a component to run and process changes, during the block and in all earlier scenarios.
+def expect_running(cluster: Cluster, component: str, *, earlier: bool = True) -> Iterator[None]:
+    """Expect a component to run and process changes, during the block and, with `earlier`, in all earlier scenarios.
 
     `component` is a member of `Component`, or `DNS_SERVER`. Raises `AssertionError` with the reason why the component
     ended or stopped processing changes. Other exceptions of the block are raised unchanged.
     """
     cluster.expects_running = True
-    end = cluster.ended_before().get(component, "")
+    end = cluster.ended_before().get(component, "") if earlier else ""
     _compare(cluster, component, end)
     try:
         yield
         cluster.settle()
-    except EndedError as error:
-        if error.component != component:
+    except (EndedError, StartError) as error:
+        if isinstance(error, EndedError) and error.component != component:
             raise
         end = str(error)
     except AssertionError:
