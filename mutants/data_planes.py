@@ -19,9 +19,9 @@ from reference.proxy import expressions as nft
 from reference.proxy.base_rules import Chain
 from reference.proxy.changes import Changes, Element, HairpinElement
 from reference.proxy.decision import Decision, Drop, Family, Forward, ServicePort
-from reference.proxy.netlink import pack
+from reference.proxy.netlink import attributes, pack
 from reference.proxy.nftables import ChainEdit, KernelTable
-from reference.proxy.ruleset import NOTHING, PortEntries, render
+from reference.proxy.ruleset import NOTHING, PortEntries, Ruleset, render
 from reference.proxy.state import State
 
 HOLE = 0.05  # seconds
@@ -276,6 +276,36 @@ _register(
     "",
     f"{NO_ANSWER}|{REFUSED}",
     kernel_table=_DeletesUdpRulesBeforeAdding,
+)
+
+
+_GETSET = uapi.NFT_MSG_NEWSET + 1
+_READABLE = (0, 1, 2)  # types of user data before nft 0.9.4, which added the description of a set's type
+
+
+class _ReadsEveryTable(KernelTable):
+    """Reads the sets of all tables in the netns before each write, and writes nothing if it cannot read one."""
+
+    def load(self, ruleset: Ruleset) -> None:
+        if self._reads_all():
+            super().load(ruleset)
+
+    def apply(self, changes: Changes) -> None:
+        if self._reads_all():
+            super().apply(changes)
+
+    def _reads_all(self) -> bool:
+        sets = self._nft.dump(_GETSET, bytes(4))
+        user_data = (dict(attributes(each[4:])).get(uapi.NFTA_SET_USERDATA) for each in sets)
+        return all(each is None or each[0] in _READABLE for each in user_data)
+
+
+_register(
+    "reads-tables-of-other-programs",
+    "The proxy reads the tables of all programs, and writes nothing while it does not know the type of a set.",
+    "kubernetes#136786",
+    REACHED,
+    kernel_table=_ReadsEveryTable,
 )
 
 

@@ -1,7 +1,7 @@
 """The public names of `trafficdist`: every name that this module imports."""
 
 from harness.api.client import MERGE_PATCH, Response, path_of
-from harness.backends.protocols import Probing, ServesDns
+from harness.backends.protocols import ClientNetns, Probing, ServesDns
 from harness.errors import IneligibleError, UsageError
 from harness.judging.statistics import Rates
 from harness.judging.verdict import NO_ANSWER

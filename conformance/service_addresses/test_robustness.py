@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from conformance.features import CLUSTER_IP
-from trafficdist import MUST, PROXY, Cluster, endpoint, expect_running, expect_traffic, requirement
+from conformance.other_programs import tables_of_newer_nft
+from trafficdist import MUST, PROXY, SHOULD, Cluster, endpoint, expect_running, expect_traffic, requirement
 
 ODD_ENDPOINTS: dict[str, Any] = {
     "no-conditions": {"addresses": ["10.245.9.1"]},
@@ -81,6 +82,31 @@ def test_proxy_keeps_running(three_zones: Cluster) -> None:
         three_zones.settle()
         three_zones.publish(service, [endpoint(b1)])
         expect_traffic(three_zones, service, {"a1": {b1}, "c1": {b1}})
+
+
+@pytest.mark.takes(6)
+@requirement(
+    "SERVICE/tables-of-other-programs-do-not-matter",
+    "A proxy applies changes, also after a restart, while another program has nftables tables on its node that only a "
+    "newer version of nft can read.",
+    level=SHOULD,
+    features={CLUSTER_IP},
+    source="Kubernetes issue 136786 (kube-proxy fails to sync in nftables mode when newer nftables sets exist)",
+    kills={"reads-tables-of-other-programs"},
+)
+def test_tables_of_other_programs_do_not_matter(three_zones: Cluster) -> None:
+    """Add tables while the proxies run on a1 and c1, and then restart the proxy on a1."""
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    expect_traffic(three_zones, service, {"a1": {a1}, "c1": {a1}})
+
+    with expect_running(three_zones, PROXY, earlier=False), tables_of_newer_nft(three_zones, ["a1", "c1"]):
+        three_zones.publish(service, [endpoint(b1)])
+        expect_traffic(three_zones, service, {"a1": {b1}, "c1": {b1}})
+        three_zones.restart(PROXY, on=["a1"])
+        three_zones.publish(service, [endpoint(a1)])
+        expect_traffic(three_zones, service, {"a1": {a1}, "c1": {a1}})
 
 
 def write_odd_objects(cluster: Cluster) -> None:
