@@ -20,7 +20,7 @@ from reference.endpointslice.hints import CpuHeuristic, Mechanism
 from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.plan import SlicePlan
 from reference.proxy import ServiceProxy
-from reference.proxy.state import Dropped, Name, State
+from reference.proxy.state import FAMILIES, Dropped, Name, State
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -73,6 +73,15 @@ class _ProxyWithEditedMetrics(ServiceProxy):
         super().__init__(*arguments, **options)
         if change is not None:
             self.registry = self._metrics.registry = _registry(self._metrics, change())
+
+
+class _CountsRefusedRules(ServiceProxy):
+    """Takes a refused write for a sync."""
+
+    def _write(self) -> bool:
+        written = super()._write()
+        self._metrics.last_synced |= dict.fromkeys(FAMILIES, time.time())
+        return written
 
 
 def _relabelled(name: str, label: str, values: Mapping[str, str]) -> Callable[[], Callable[[Samples], Samples]]:
@@ -271,6 +280,12 @@ MUTANTS += [
         "The time of the last sync is the time of the scrape.",
         symptom=WRITTEN,
         proxy=partial(_ProxyWithEditedMetrics, change=lambda: _now),
+    ),
+    Mutant(
+        "refused-rules-count-as-synced",
+        "The time of the last sync also moves on when the kernel refuses the rules.",
+        symptom=WRITTEN,
+        proxy=_CountsRefusedRules,
     ),
     Mutant(
         "drops-counted-for-the-other-policy",

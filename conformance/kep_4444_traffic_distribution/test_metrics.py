@@ -6,10 +6,7 @@ that the KEP does not mention, requirement ids have the prefix METRICS.
 
 from __future__ import annotations
 
-import time
-
 from conformance.features import (
-    CLUSTER_IP,
     CONTROLLER_METRICS,
     EXTERNAL_POLICY,
     INTERNAL_POLICY,
@@ -22,8 +19,6 @@ from conformance.features import (
 from trafficdist import (
     MUST,
     NO_ANSWER,
-    PROXY,
-    SHOULD,
     Cluster,
     Hints,
     Port,
@@ -31,7 +26,6 @@ from trafficdist import (
     create_unwritable_pod,
     endpoint,
     evidence_of_successful_sync,
-    expect_eventually,
     expect_hint_counts,
     expect_hints,
     expect_traffic,
@@ -55,8 +49,6 @@ DESIRED_SLICES = "endpoint_slice_controller_desired_endpoint_slices"
 ADDED = "endpoint_slice_controller_endpoints_added_per_sync_sum"
 REMOVED = "endpoint_slice_controller_endpoints_removed_per_sync_sum"
 
-SYNCED_AT = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
-AGED = 1.0  # minimum time since the last sync, in seconds
 NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
 
 
@@ -281,76 +273,6 @@ def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
     later.expect(ADDED, by=0)
     three_zones.delete_service(service)
     before.expect(DESIRED_SLICES, by=0)
-
-
-@requirement(
-    "KEP-4444/proxy-tells-when-it-synced",
-    "The metric kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time when rules last changed: it advances on "
-    "each node with each change of rules.",
-    level=MUST,
-    features={CLUSTER_IP, PROXY_METRICS},
-    source="KEP-4444, Monitoring Requirements",
-    kills={"proxy-metrics-never-change", "timestamps-in-milliseconds"},
-)
-def test_time_of_the_last_sync_moves_on(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
-    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
-    expect_traffic(three_zones, service, {"a1": {a1, b1}, "c1": {a1, b1}})
-
-    for change in ([endpoint(a1)], [endpoint(b1)]):
-        before = {node: _last_sync(three_zones, node) for node in ("a1", "c1")}
-        three_zones.publish(service, change)
-        for node, then in before.items():
-            _expect_synced_since(three_zones, node, then)
-
-
-def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
-    expect_eventually(
-        cluster,
-        f"metric {SYNCED_AT} of the proxy on {node} has moved on, and is in the last minute",
-        lambda: then < _last_sync(cluster, node) and abs(time.time() - _last_sync(cluster, node)) < 60,
-        expected=True,
-        explain=lambda: f"then {then}, now {_last_sync(cluster, node)}",
-    )
-
-
-@requirement(
-    "KEP-4444/last-sync-grows-old",
-    "The metric kubeproxy_sync_proxy_rules_last_timestamp_seconds does not change while nothing is synced: it is the "
-    "time of the last sync, not the time when the metric is read.",
-    level=SHOULD,
-    features={CLUSTER_IP, PROXY_METRICS},
-    source="KEP-4444, Monitoring Requirements",
-    kills={"last-sync-is-now"},
-)
-def test_time_of_the_last_sync_grows_old(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
-    (a1,) = three_zones.run_servers(on=["a1"])
-    three_zones.publish(service, [endpoint(a1)])
-    expect_traffic(three_zones, service, {"a1": {a1}})
-
-    seen = [_last_sync(three_zones, "a1")]
-    expect_eventually(
-        three_zones,
-        f"metric {SYNCED_AT} of the proxy on a1 is as it was, {AGED:g} s and more after it was written",
-        lambda: _is_aged(three_zones, seen),
-        expected=True,
-        explain=lambda: f"seen one after the other: {seen}",
-    )
-
-
-def _is_aged(cluster: Cluster, seen: list[float]) -> bool:
-    """Return whether the gauge on a1 is unchanged since the last reading and older than `AGED` seconds.
-
-    A proxy may sync periodically, so one interval without a sync suffices.
-    """
-    seen.append(_last_sync(cluster, "a1"))
-    return seen[-1] == seen[-2] and time.time() - seen[-1] > AGED
-
-
-def _last_sync(cluster: Cluster, node: str) -> float:
-    return max(cluster.metrics(PROXY, node).values(SYNCED_AT), default=0.0)
 
 
 @requirement(

@@ -161,6 +161,7 @@ OTHERWISE: Mapping[str, str] = {
     "cuts-connections-with-the-last-endpoint": "it changes the conntrack table, and no rule",
     "forgets-connections-at-start": "it changes the conntrack table, and no rule",
     "forgets-udp-flows-at-start": "it changes the conntrack table, and no rule",
+    "refused-rules-count-as-synced": "no kernel refuses rules in these cases",
     "reads-tables-of-other-programs": "no other program has tables in these cases",
     "cuts-connections-at-node-ports": "it changes the conntrack table, and no rule",
     "cuts-connections-when-endpoints-join": "it changes the conntrack table, and no rule",
