@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
 
-from trafficdist import PROXY, ClientNetns, Cluster, IneligibleError, node_client
+from trafficdist import PROXY, Ability, ClientNetns, Cluster, IneligibleError, node_client
 
 NETLINK_NETFILTER = 12
 INET, IPV4, IPV6 = 1, 2, 10  # NFPROTO_…
@@ -122,7 +122,7 @@ class OtherProgram:
 
 def _program_on(cluster: Cluster, node: str) -> closing[OtherProgram]:
     client = node_client(node)
-    place = cluster.backend.part(ClientNetns, client=client).namespace_of(client)
+    place = cluster.backend.part(ClientNetns, Ability.OTHER_PROGRAMS, client=client).namespace_of(client)
     return closing(OtherProgram(place.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER), node))
 
 

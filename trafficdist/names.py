@@ -6,6 +6,7 @@ from harness.errors import IneligibleError, UsageError
 from harness.judging.statistics import Rates
 from harness.judging.verdict import NO_ANSWER
 from harness.model import manifests, strict_yaml
+from harness.model.abilities import Ability
 from harness.model.generation_settings import GenerationSettings
 from harness.model.manifests import TCP, UDP, Endpoint, Hints, Port
 from harness.model.outcomes import REFUSED, TIMED_OUT

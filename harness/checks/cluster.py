@@ -228,6 +228,7 @@ _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
     ("a run cannot route addresses to a node", _PACKETS, frozenset({Ability.LOAD_BALANCER, Ability.EXTERNAL_IPS})),
     ("a server has a separate container for each port", _PACKETS, frozenset({Ability.MANY_PORTS})),
     ("servers of a run cannot use the addresses of nodes", _NETNS, frozenset({Ability.HOST_NETWORK})),
+    ("other programs depend on the nftables tables of its nodes", _NETNS, frozenset({Ability.OTHER_PROGRAMS})),
     ("its API server does not record reads", _NETNS, frozenset({Ability.API_READS})),
     ("client pods send single requests, and keep no connection or socket open", _PACKETS,
      frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP})),

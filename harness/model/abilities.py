@@ -21,6 +21,7 @@ class Ability(enum.StrEnum):
     EXTERNAL_IPS = "external-ips"  # addresses in spec.externalIPs that are routed to a chosen node
     OPEN_CONNECTIONS = "open-connections"  # long-lived connections with several requests
     SOURCE_PORTS = "source-ports"  # sockets and programs in a client's network namespace
+    OTHER_PROGRAMS = "other-programs"  # programs beside the proxy that add and take nftables tables on a node
     EVERY_REFUSAL = "every-refusal"  # no ICMP rate limit; by default, Linux sends one error per second
     HTTP = "http"  # GET requests from a client, to any address
     CONTROLLER_METRICS = "controller-metrics"

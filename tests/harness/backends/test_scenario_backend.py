@@ -48,6 +48,7 @@ def backend(*abilities: Ability) -> ScenarioBackend:
 
 USES: dict[Ability, Callable[[ScenarioBackend], object]] = {
     Ability.SOURCE_PORTS: lambda backend: backend.part(ClientNetns),
+    Ability.OTHER_PROGRAMS: lambda backend: backend.part(ClientNetns, Ability.OTHER_PROGRAMS),
     Ability.OPEN_CONNECTIONS: lambda backend: backend.part(OpensConnections),
     Ability.HTTP: lambda backend: backend.part(SendsHttpRequests, client=pod_client("a1")),
     Ability.LOAD_BALANCER: lambda backend: backend.part(VirtualAddresses, VIRTUAL["load-balancer"]),
