@@ -9,7 +9,7 @@ from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
 from explain.placement import admit
 from explain.proxy_bypass import to_pods
-from explain.requested_topology import AUTO, OFF, read_wish, unread_requests
+from explain.requested_topology import AUTO, OFF, asked_in_words, read_wish, unread_requests
 from explain.routes import Route, about, is_far, is_old, nodes_of
 from explain.target_ports import ports_of
 from harness.api.client import Object
@@ -31,6 +31,9 @@ def decides(case: Case, *, balanced: bool) -> str:
         asked = "spec.topologyKeys"
     elif case.by_hand:
         asked = "the hints in the EndpointSlices, by their writer: the Service has no selector, and so no controller"
+    elif case.wish not in {"", "local"} and not (field or case.annotated):
+        words = asked_in_words(case.service, case.cluster.features, case.wish)
+        asked = f"nothing: the Service asks for {words}, which no component reads"
     return _by_policy(case, "{} is Local", asked, "the load balancer" if balanced else "")
 
 

@@ -410,7 +410,7 @@ def hints_of_zones(seen: ServiceAnswer) -> Iterator[str]:
 
 
 _OF_HINTS = {
-    "annotation-overrides-field", "controller-gone", "endpoint-of-a-former-zone", "endpoint-on-a-missing-node",
+    "annotation-as-label", "annotation-misspelt", "annotation-overrides-field", "annotation-unknown", "controller-gone", "endpoint-of-a-former-zone", "endpoint-on-a-missing-node",
     "endpoint-without-zone", "gate-off", "hints-not-back", "hints-not-written", "hints-of-somebody-else",
     "node-without-zone", "slice-of-another-manager", "slices-disagree", "value-unknown-to-the-controller",
     "zone-not-hinted",
