@@ -10,6 +10,7 @@ from functools import cached_property
 from explain.causes import SHOWN, Finding, Prediction, listed, many, texts
 from explain.cluster import Cluster
 from explain.programs import UPGRADES
+from explain.proxy_changes import stopping
 from explain.requested_topology import AUTO, KEYS, OFF, wish_of
 from explain.routes import Route
 from explain.workloads import Workloads, managers
@@ -167,10 +168,15 @@ class Case:
         """Return a copy of a finding whose `also` includes the side effects of the commands in its fix."""
         remedy = finding.remedy or finding.cause.remedy
         parts = sorted((part for part in self._effects if part in remedy), key=remedy.index)
-        effects = [finding.also, *(self._effects[part] for part in parts)]
+        effects = [finding.also, *(self._effects[part] for part in parts), *self._stopping(remedy)]
         if re.search(rf"(patch|annotate|label) service {self.name} (?!trafficdist)", remedy):
             effects.append(managers(self.service))
         return replace(finding, also="; ".join(dict.fromkeys(filter(None, effects))))
+
+    def _stopping(self, remedy: str) -> Iterator[str]:
+        for one, names in self.cluster.others.items():
+            if (new := one.after(remedy)) != one:
+                yield stopping(self.cluster, {name: replace(self.cluster.nodes[name], program=new) for name in names})
 
     def again(self, spec: Object) -> str:
         """Return the command that deletes the Service, and recreates it with these fields and a new cluster IP."""

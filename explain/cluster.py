@@ -5,6 +5,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
@@ -103,6 +104,7 @@ class Cluster:
         self.names_of_pods = lru_cache(lambda space: {each["metadata"]["name"] for each in self.further["pods", space]})
         self.in_doubt = lru_cache(self._in_doubt)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
+        self.stopping: dict[frozenset[Node], str] = {}  # see `proxy_changes`
 
     def _at_least(self, kubelet: str) -> str:
         known = MinimumRelease(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
@@ -113,6 +115,13 @@ class Cluster:
     def nodes(self) -> Mapping[str, Node]:
         objects = sorted(self.objects.nodes, key=lambda each: str(each["metadata"]["name"]))
         return {found.name: found for found in map(self._node, objects)}
+
+    def with_nodes(self, changed: Mapping[str, Node]) -> "Cluster":
+        """Return a copy in which nodes are replaced, for routes: other values stay those of the original nodes."""
+        found = copy(self)
+        found.__dict__.pop("alike", None)
+        found.nodes = {**self.nodes, **changed}
+        return found
 
     @cached_property
     def alike(self) -> Mapping[tuple[str, Version, ProxyProgram], list[str]]:

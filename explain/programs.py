@@ -111,6 +111,14 @@ class ProxyProgram:
         old = self.name == "Calico eBPF" and self.reads in {"zone", "none"}
         return topology if self.name == "Cilium" and self.reads == "none" else UPGRADES[self.name] if old else ""
 
+    def after(self, remedy: str) -> "ProxyProgram":
+        """Return the program as a fix leaves it: with another version, or set up to use hints."""
+        upgraded = re.search(rf"upgrade {self.name.partition(' ')[0]}(?:,|\D* ([\d.]+) or newer)", remedy)
+        version = (upgraded[1] or "1.20") if upgraded else self.version
+        if self.name == "Calico eBPF" and upgraded and numbers_of(version) >= _CALICO_FIELD:
+            return replace(self, version=version, reads="all")
+        return replace(self, version=version, reads="field" if "serviceTopology=true" in remedy else self.reads)
+
     def remedy(self, set_field: str, probe: str) -> str:
         """Return commands that make the program use hints, such as `set_field` for PreferClose, or else `probe`."""
         if self.name == "Cilium" and not self.reads:

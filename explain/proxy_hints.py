@@ -14,6 +14,7 @@ from explain.components import PROXY
 from explain.hint_patches import give_hints, give_port, not_listed
 from explain.placement import keeping, spread, template
 from explain.programs import ProxyProgram
+from explain.proxy_changes import stopping
 from explain.routes import STRICT, Route, about
 from explain.routes import nodes_of as nodes_of_routes
 from harness.api.client import Object
@@ -158,7 +159,9 @@ def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: It
     nodes = [case.cluster.nodes[each] for each in names]
     releases = "; ".join(sorted({*map(_release, nodes)})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
-    remedy = f"upgrade kube-proxy on {listed(names)} to {_target(case, needed)}"
+    target = _target(case, needed)
+    remedy, newer = f"upgrade kube-proxy on {listed(names)} to {target}", version_of(target) or OLDEST
+    case.workloads.does(remedy, stopping(case.cluster, {each.name: replace(each, version=newer) for each in nodes}))
     seen = list[str]()
     for gate in (name for name in gates if GATES[name].on_by_default == int(needed[2:])):
         if all(GATES[gate].exists(each.version[1]) for each in nodes):

@@ -18,6 +18,7 @@ from explain.text import answer
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.objects.endpoints import name_of
 from tests.explain.cluster_builders import MODE, ZONE
+from tests.explain.effect_rules import EFFECT_RULES
 from tests.explain.generated_clusters import sends_to_pods
 from tests.explain.headlines import parts_of
 from tests.explain.service_answer import ServiceAnswer, is_ready
@@ -410,7 +411,8 @@ def hints_of_zones(seen: ServiceAnswer) -> Iterator[str]:
 
 
 _OF_HINTS = {
-    "annotation-as-label", "annotation-misspelt", "annotation-overrides-field", "annotation-unknown", "controller-gone", "endpoint-of-a-former-zone", "endpoint-on-a-missing-node",
+    "annotation-as-label", "annotation-misspelt", "annotation-overrides-field", "annotation-unknown", "controller-gone",
+    "endpoint-of-a-former-zone", "endpoint-on-a-missing-node",
     "endpoint-without-zone", "gate-off", "hints-not-back", "hints-not-written", "hints-of-somebody-else",
     "node-without-zone", "slice-of-another-manager", "slices-disagree", "value-unknown-to-the-controller",
     "zone-not-hinted",
@@ -629,5 +631,5 @@ RULES = (
     requests_without_effect, overriding_annotations, overridden_requests, terminating_endpoints_and_policies,
     nodes_of_causes,
     owners_of_pods, pods_that_may_be_gone, pods_in_no_slice, commands_for_the_controller, version_skew,
-    load_balancers_to_pods, unknown_values, uncertain_nodes, *WORKLOAD_RULES,
+    load_balancers_to_pods, unknown_values, uncertain_nodes, *WORKLOAD_RULES, *EFFECT_RULES,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from explain.diagnosis import Diagnosis, diagnose
 from explain.objects import Objects
 from harness.api.client import Object
 from tests.explain.cluster_builders import MODE, OLD_KEY, ZONES, endpoint, node, objects, of_slice, service
+from tests.explain.effect_rules import said_to_fail
 from tests.explain.test_programs import agents, config
 
 _PROGRAMS = {
@@ -140,6 +141,20 @@ def _wrong(name: str, release: str, seen: Objects, found: Diagnosis) -> Iterator
         if name in {"OVN-Kubernetes", "kube-router"} and re.search('"trafficDistribution":"', each.remedy):
             yield f"{name} follows no hints: {each.remedy}"
         yield from (f"{each.remedy}: {one}" for one in _lost(name, release, seen, each.remedy))
+        stops = {node for _, label, node in said_to_fail(each.also) if not label.endswith("external")}
+        if stops != (fail := {*_stopping(name, release, seen, each.remedy)}):
+            yield f"{sorted(stops ^ fail)} differ after: {each.remedy}, {each.also}"
+
+
+def _stopping(name: str, release: str, seen: Objects, remedy: str) -> Iterator[str]:
+    """Yield the nodes where connections from pods fail after an upgrade or another setting of their program."""
+    upgraded = re.search(rf"upgrade {name}(?:,|\D* ([\d.]+) or newer)", remedy)
+    version = f"{upgraded[1] or '1.20'}.0" if upgraded else release
+    on = config(enable_service_topology="true", kube_proxy_replacement="true")
+    then = replace(seen, configs=[on]) if "serviceTopology=true" in remedy else seen
+    for place in ZONES:
+        if used(name, release, seen, place) and not used(name, version, then, place):
+            yield place
 
 
 def _lost(name: str, release: str, seen: Objects, remedy: str) -> Iterator[str]:

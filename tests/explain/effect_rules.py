@@ -1,0 +1,62 @@
+"""Rules for what an answer says of the effects of its remedies, checked against the objects after a remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from explain.cluster import Cluster
+from explain.objects import Objects
+from explain.routes import routes
+from harness.api.client import Object
+from tests.explain.service_answer import ServiceAnswer
+
+Working = set[tuple[str, str, str]]
+"""The Services, ports and nodes of connections that do not fail."""
+
+
+def upgrades_of_proxies(seen: ServiceAnswer) -> Iterator[str]:
+    """The connections that fail after an upgrade of kube-proxy are named beside it, for all Services, and no others."""
+    for each in seen.found.findings:
+        if upgrade := re.search(r"upgrade kube-proxy on ([^;]*?) to v?1\.(\d+)", each.remedy):
+            after = with_kube_proxy(seen.objects, upgrade[1].split(), f"v1.{upgrade[2]}.0")
+            lost = working(seen.objects) - working(after)
+            if lost != (said := said_to_fail(each.also)):
+                yield f"{sorted(lost ^ said)} differ after: {each.remedy}, {each.also}"
+
+
+def with_kube_proxy(seen: Objects, nodes: Sequence[str], version: str) -> Objects:
+    """Return the objects with this version of kube-proxy on some nodes that have one."""
+    return replace(seen, proxies=[_upgraded(each, version) if _node(each) in nodes else each for each in seen.proxies])
+
+
+def _node(pod: Object) -> str:
+    return str(pod["spec"]["nodeName"])
+
+
+def _upgraded(pod: Object, version: str) -> Object:
+    container = pod["spec"]["containers"][0]
+    image = f"{container['image'].rpartition(':')[0]}:{version}"
+    return {**pod, "spec": {**pod["spec"], "containers": [{**container, "image": image}]}}
+
+
+def working(seen: Objects) -> Working:
+    cluster = Cluster(seen, "released")
+    return {
+        ("/".join(name), each.label, node)
+        for name, service in cluster.services.items()
+        for each in routes(service, cluster.slices.get(name, ()), cluster)
+        for node in each.nodes
+        if not each.fails
+    }
+
+
+def said_to_fail(also: str) -> Working:
+    """Return the connections that fail after a remedy, as its line `also` says."""
+    _, _, said = also.partition("connections that work now then fail: ")
+    found = re.findall(r"to (\S+) (\S+ IPv\d(?: external)?) on ([^,;]*)", said)
+    return {(service, label, node) for service, label, nodes in found for node in nodes.split()}
+
+
+EFFECT_RULES = (upgrades_of_proxies,)
