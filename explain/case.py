@@ -9,6 +9,7 @@ from functools import cached_property
 
 from explain.causes import SHOWN, Finding, Prediction, listed, many, texts
 from explain.cluster import Cluster
+from explain.objects import ports_of
 from explain.programs import UPGRADES
 from explain.proxy_changes import stopping
 from explain.requested_topology import AUTO, KEYS, OFF, wish_of
@@ -91,11 +92,21 @@ class Case:
 
     @cached_property
     def unlisted(self) -> dict[str, str]:
-        """The nodes of ready pods that the selector matches but that are in no EndpointSlice, by pod name."""
+        """The nodes of ready pods that could be endpoints of some port but are in no EndpointSlice, by pod name."""
+        return self.unlisted_at(self.spec.get("ports") or ())
+
+    def unlisted_at(self, ports: Iterable[Object]) -> dict[str, str]:
+        """Return those of `unlisted` that could be endpoints of some of these ports of the Service."""
         known = {name_of(each) for each, _ in self.endpoints}
         if not all(each.get("targetRef") for each, _ in self.endpoints):
             return {}  # the pods of these endpoints are unknown
-        names = {str(each["metadata"]["name"]): str(each["spec"].get("nodeName", "")) for each in self.ready_pods}
+        wanted = [(each.get("targetPort"), each.get("protocol") or "TCP") for each in ports]
+        able = [
+            each
+            for each in self.ready_pods
+            if any(not isinstance(port, str) or f"{port} {protocol}" in ports_of(each) for port, protocol in wanted)
+        ]
+        names = {str(each["metadata"]["name"]): str(each["spec"].get("nodeName", "")) for each in able}
         return {name: node for name, node in names.items() if name not in known}
 
     @cached_property
@@ -197,10 +208,12 @@ class Case:
 
     def mend_on(self, nodes: Sequence[str], routes: Sequence[Route]) -> list[str]:
         """Return the commands that show why pods on these nodes are not ready endpoints of these routes."""
-        ill = [each for one in self.questions(routes) for each, _ in one.endpoints if not is_ready(each)]
+        questions = self.questions(routes)
+        ill = [each for one in questions for each, _ in one.endpoints if not is_ready(each)]
         stay = [each for each in ill if each.get("nodeName") in nodes and not condition(each, "terminating")]
         look = [self.describe(stay)] if stay else []
-        return look + [self.sync] * any(each in nodes for each in self.unlisted.values())
+        new = {node for one in questions for node in self.unlisted_at(one.ports).values()}
+        return look + [self.sync] * bool(new & {*nodes})
 
     def patch_slice(self, name: str, changes: Sequence[Object]) -> str:
         patch = json.dumps(changes, separators=(",", ":"))

@@ -185,7 +185,7 @@ def _without(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterat
 
 def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[Route]) -> Iterator[Finding]:
     fails = [each for each in findings if each.cause.weight is FAILS]
-    goes = [each for each in findings if each.cause.weight <= CROSSES]
+    goes = [each for each in findings if each.cause.weight is CROSSES]
     failing, going = ([each for each in by_proxies if each.short and each.fails is fail] for fail in (True, False))
     for route in (*_without(failing, fails), *_without(going, goes)):
         evidence = [case.of_slices(_described(one)) for one in case.slices]
@@ -239,9 +239,9 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if case.is_external and not to_pods(case.service):
         outside = [each for each in _without(of_all, known) if each.clients == "external"]
         yield from service_intent.external(case, outside)
-    if unlisted:  # for all ports, and after other causes of some ports
-        nodes = sorted(set().union(*(each.nodes for each in unlisted)))
-        yield not_listed(case, nodes).weighing(min(each.cause.weight for each in unlisted))
+    for weight in (FAILS, CROSSES):  # for all ports, and after other causes of some ports
+        nodes = set().union(*(each.nodes for each in unlisted if each.cause.weight is weight))
+        yield from [not_listed(case, sorted(nodes), weight)] * bool(nodes)
     yield from oddities(case)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)
@@ -283,8 +283,8 @@ def _of_question(case: Case, question: ServicePorts, known: set[str], *, to_hint
     if not question.ready:
         why = service_intent.not_ready if question.endpoints else service_intent.lacking
         yield from why(case, question)
-        if case.unlisted and any(one["addressType"] == question.family for _, one in case.endpoints):
-            yield not_listed(case, nodes_of(question.routes)).weighing(FAILS)
+        if case.unlisted_at(question.ports) and any(one["addressType"] == question.family for _, one in case.endpoints):
+            yield not_listed(case, nodes_of(question.routes), FAILS)
     elif to_hints:
         yield from of_places(case, question, known, [*hints(case, question.ready)])
     elif not case.wish and "nodes" not in case.cluster.objects.unread:

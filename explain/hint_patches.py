@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from explain.case import Case, ServicePorts, slice_port
-from explain.causes import Finding, found, listed, many
+from explain.causes import CROSSES, Effect, Finding, found, listed, many
 from harness.api.client import Object
 from reference.endpointslice.labels import MANAGED_BY
 from reference.objects.endpoints import is_ready
@@ -77,7 +77,17 @@ def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> 
     return "; ".join(commands)
 
 
-def not_listed(case: Case, nodes: Sequence[str]) -> Finding:
-    """Return a finding about ready pods that are in no slice, and so are missing for all ports."""
-    said = many(sorted(case.unlisted), "pod", "is/are")
-    return found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, log=case.sync)
+def not_listed(case: Case, nodes: Sequence[str], weight: Effect) -> Finding:
+    """Return a finding about ready pods that are in no slice, and so are missing for all ports.
+
+    If connections of these nodes leave their zones, the finding is about the pods in these zones.
+    """
+    pods, so = case.unlisted, ""
+    if weight is CROSSES:
+        zones = sorted({case.cluster.nodes[each].zone for each in nodes})
+        pods = {name: on for name, on in pods.items() if case.cluster.zone({"nodeName": on}) in zones}
+        so = f", so nodes of {many(zones, 'zone')} use other zones"
+    said = many(sorted(pods), "pod", "is/are")
+    return found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, so=so, log=case.sync).weighing(
+        weight
+    )

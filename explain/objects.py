@@ -211,6 +211,16 @@ def sidecars(pod: Object) -> list[Object]:
     return [each for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"]
 
 
+def ports_of(pod: Object) -> set[str]:
+    """Return the names of a pod's container ports, with their protocols."""
+    return {
+        f"{each['name']} {each.get('protocol') or 'TCP'}"
+        for container in (*(pod["spec"].get("containers") or ()), *sidecars(pod))
+        for each in container.get("ports") or ()
+        if each.get("name")
+    }
+
+
 def about(obj: Object, resource: str) -> Object:
     kept: Object = {}
     for part, keys in _KEPT[resource].items():

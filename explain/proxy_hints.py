@@ -106,9 +106,9 @@ def of_places(
 
 def of_nodes(case: Case, question: ServicePorts, names: Iterable[str]) -> Iterator[Finding]:
     """Yield findings about nodes that use other zones: they have no zone, or their zone has no usable endpoint."""
-    alike, endpoints = defaultdict[str, dict[str, set[str]]](dict), [each for each, _ in question.endpoints]
+    alike = defaultdict[str, dict[str, set[str]]](dict)
     for zone, name in sorted((case.cluster.nodes[each].zone, each) for each in names):
-        alike[_cause(case, zone, endpoints)].setdefault(zone, set()).add(name)
+        alike[_cause(case, zone, question)].setdefault(zone, set()).add(name)
     for cause, zones in alike.items():
         yield _of_zones(case, cause, [*zones], tuple(sorted(set().union(*zones.values()))), question)
 
@@ -216,14 +216,15 @@ def _release(node: Node) -> str:
     return f"kube-proxy {version} ({image})" if version else f"kube-proxy, if it is {node.age}"
 
 
-def _cause(case: Case, zone: str, known: Sequence[Object]) -> str:
+def _cause(case: Case, zone: str, question: ServicePorts) -> str:
     here = [each for each, _ in case.endpoints if case.cluster.zone(each) == zone]
-    mine = [each for each in known if case.cluster.zone(each) == zone]
+    mine = [each for each, _ in question.endpoints if case.cluster.zone(each) == zone]
+    unlisted = case.unlisted_at(question.ports).values()
     stay, others = ([each for each in some if not condition(each, "terminating")] for some in (mine, here))
     causes = {
         "client-node-without-zone": not zone,
         "zone-not-hinted": any(map(is_ready, mine)),
-        "pod-in-no-slice": zone in {case.cluster.zone({"nodeName": each}) for each in case.unlisted.values()},
+        "pod-in-no-slice": zone in {case.cluster.zone({"nodeName": each}) for each in unlisted},
         "zone-not-ready": bool(stay or (others and not any(map(is_ready, here)))),
         "zone-without-port": any(map(is_ready, here)),
         "zone-terminating": bool(mine),
@@ -244,7 +245,7 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
             said = many(on, "", "has no zone label, so it uses/have no zone label, so they use")
             return found(cause, nodes=on, remedy=case.label(on), names=said)
         case "pod-in-no-slice":
-            return not_listed(case, on)
+            return not_listed(case, on, CROSSES)
         case "zone-without-port":
             others = [(each, one) for each, one in here if is_ready(each)]
             names = sorted({name_of(each) for each, _ in others})

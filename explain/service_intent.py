@@ -7,11 +7,11 @@ from explain.case import PROXY_NAME, Case, ServicePorts, condition, distinct, ha
 from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
+from explain.objects import ports_of
 from explain.placement import admit
 from explain.proxy_bypass import to_pods
 from explain.requested_topology import AUTO, OFF, asked_in_words, read_wish, unread_requests
 from explain.routes import Route, about, is_far, is_old, nodes_of
-from explain.target_ports import ports_of
 from harness.api.client import Object
 from harness.netns.addresses import by_family, family_of
 from reference.endpointslice.hints import NoHints

@@ -546,7 +546,7 @@ def owners_of_pods(seen: ServiceAnswer) -> Iterator[str]:
     stay = [each for each in seen.endpoints if not each["conditions"].get("terminating")]
     unread = {name_of(each) for each in stay} - seen.pods_read
     for each in seen.found.findings if unread and seen.objects.pods else ():
-        if "which no workload owns" in each.remedy:
+        if "which no workload owns" in each.remedy and each.cause.id != "target-port-of-some-pods":  # of pods that were
             yield f"{sorted(unread)} were not read: {each.remedy}"
         for named in re.findall(r"pod template of ([^:]*): topologySpread", each.remedy):
             if named != "the workload" and not any(name in named for name in unread):

@@ -26,6 +26,37 @@ def upgrades_of_proxies(seen: ServiceAnswer) -> Iterator[str]:
                 yield f"{sorted(lost ^ said)} differ after: {each.remedy}, {each.also}"
 
 
+def causes_of_crossing_nodes(seen: ServiceAnswer) -> Iterator[str]:
+    """A node whose connections leave its zone, or miss its endpoint, has a cause of its own, not one of failures."""
+    for route in seen.found.routes:
+        mine = [each for each in seen.found.findings if not each.ports or route.label.startswith(each.ports)]
+        mine = [each for each in mine if each.severity == "warning" and each.cause.id != "not-known"]
+        for node in route.nodes if route.short in {"crosses", "misses"} else ():
+            if not any(node in (each.nodes or {node}) for each in mine):
+                yield f"{node} has no cause: {route}"
+
+
+def pods_to_be_listed(seen: ServiceAnswer) -> Iterator[str]:
+    """A pod in no slice is named for the nodes of its zone, and never for a port that it does not have."""
+    pods = {each["metadata"]["name"]: each for each in seen.pods}
+    for each in seen.found.findings:
+        if each.cause.id == "pod-in-no-slice":
+            names = re.findall(r"web-\w+", each.says.partition(" ready and")[0])
+            if lack := [
+                name for name in names if not any(_has(pods[name], one) for one in seen.service["spec"]["ports"])
+            ]:
+                yield f"{lack} would be endpoints of no port: {each.says}"
+            zones = {seen.zone(pods[name]["spec"]["nodeName"]) for name in names}
+            if each.severity == "warning" and not {seen.zone(node) for node in each.nodes} <= zones:
+                yield f"{names} are in zones {sorted(zones)}: {each.nodes}"
+
+
+def _has(pod: Object, port: Object) -> bool:
+    target = port.get("targetPort")
+    held = [one for container in pod["spec"]["containers"] for one in container.get("ports", ())]
+    return not isinstance(target, str) or target in {one["name"] for one in held}
+
+
 def with_kube_proxy(seen: Objects, nodes: Sequence[str], version: str) -> Objects:
     """Return the objects with this version of kube-proxy on some nodes that have one."""
     return replace(seen, proxies=[_upgraded(each, version) if _node(each) in nodes else each for each in seen.proxies])
@@ -59,4 +90,4 @@ def said_to_fail(also: str) -> Working:
     return {(service, label, node) for service, label, nodes in found for node in nodes.split()}
 
 
-EFFECT_RULES = (upgrades_of_proxies,)
+EFFECT_RULES = (upgrades_of_proxies, causes_of_crossing_nodes, pods_to_be_listed)

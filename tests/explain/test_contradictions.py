@@ -75,7 +75,7 @@ def _covers(found: Diagnosis, seen: Objects) -> bool:
 
 
 def _has_cause(found: Diagnosis, row: dict[str, object]) -> bool:
-    weights = {"fails": {FAILS}, "crosses": {CROSSES, FAILS}, "misses": {CROSSES, FAILS}}
+    weights = {"fails": {FAILS}, "crosses": {CROSSES}, "misses": {CROSSES}}
     label = f"{row['port']} {row['family']}" + (" external" if row["clients"] == "external" else "")
     return not row["short"] or all(
         any(
