@@ -59,7 +59,12 @@ class Diagnosis:
     @property
     def crossing(self) -> tuple[str, ...]:
         """The nodes from which connections may leave the zone, even if the Service does not request to stay in it."""
-        return tuple(sorted({*nodes_of(self.routes, lambda each: bool(each.crossing)), *self.seen_crossing}))
+        return tuple(sorted({*nodes_of(self.inside, lambda each: bool(each.crossing)), *self.seen_crossing}))
+
+    @property
+    def inside(self) -> list[Route]:
+        """The routes of clients in the cluster."""
+        return [each for each in self.routes if each.clients == "internal"]
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -80,7 +85,7 @@ class Diagnosis:
     def shortfalls(self) -> list[tuple[Sequence[Route], "Causes"]]:
         """The routes in the headline, with their causes: failing routes, or else routes that leave a zone or node."""
         if not self.failing:
-            away = [each for each in self.routes if each.crossing or each.short]
+            away = [each for each in self.inside if each.crossing or each.short]
             return [(away, _causes_of(away, self.findings, AS_ASKED))]
         alike: dict[tuple[object, ...], list[Route]] = {}
         failing = sorted((each for each in self.routes if each.fails), key=lambda each: each.clients != "internal")

@@ -141,7 +141,8 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     missed = nodes_of_routes(of_all, lambda each: each.clients == "internal" and each.short == "misses")
     if some := [name for name in missed if not case.cluster.nodes[name].program.is_other]:  # see `implementations`
         yield _upgrade(case, some, what, "1.24")
-    if mine := [each for each in of_all if each.clients == "external" and not by_both]:
+    limited = [each for each in of_all if each.clients == "external" and "internalTrafficPolicy" in each.because]
+    if mine := limited if not by_both else []:
         fails, what = any(each.fails for each in mine), f"limit internalTrafficPolicy Local to the cluster {issue}"
         old = _upgrade(case, nodes_of_routes(mine), what, "1.24")
         yield about(replace(old.weighing(FAILS if fails else NOTE), clients="external"), mine, mine)

@@ -19,7 +19,18 @@ from harness.api.client import Object
 from reference.features import Version
 from reference.objects.endpoints import is_ready
 from reference.objects.topology_keys import Labels
-from reference.proxy.decision import Decision, Endpoint, Family, Forward, OwnNode, Reject, ServicePort, decide, describe
+from reference.proxy.decision import (
+    Action,
+    Decision,
+    Endpoint,
+    Family,
+    Forward,
+    OwnNode,
+    Reject,
+    ServicePort,
+    decide,
+    describe,
+)
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, read_slice, service_ports, topology_keys
 
@@ -34,6 +45,8 @@ _BOTH_POLICIES = (1, 24)
 Older releases ignore internalTrafficPolicy Local if externalTrafficPolicy is Local, and otherwise also apply it to
 external clients. Nodes without endpoints then reject connections, or drop them (kubernetes/kubernetes#106497).
 """
+
+Clients = Literal["internal", "external"]
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
 
@@ -57,7 +70,7 @@ class Route:
     crossing: int
     because: str
     short: Shortfall = ""
-    clients: Literal["internal", "external"] = "internal"
+    clients: Clients = "internal"
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -110,6 +123,7 @@ def _checked(made: Sequence[Route], slices: Iterable[Object]) -> Iterator[Route]
 
 def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dict[Route, list[str]]:
     labels, wish = _labels(service, cluster), wish_of(service, cluster.features)
+    is_apart = "Local" in {service["spec"].get(each) for each in ("internalTrafficPolicy", "externalTrafficPolicy")}
     releases = {version for _, version, _ in cluster.alike}
     by_release = {version: _ports(service, slices, cluster, version, labels) for version in releases}
     found: dict[Route, list[str]] = defaultdict(list)
@@ -123,27 +137,28 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
                 port = replace(known, internal_local=program.name == "kube-router" and known.external_local)
             seen = _seen(program, endpoints, place)
             decision = decide(port, seen, place, cluster.behaviour(one.version, program.follows))
-            outside = decision.outside if port.external_local else None
+            outside = decision.outside if is_apart else None
             if is_old(one.version, cluster) and decision.cluster_ip.reason.startswith("internalTrafficPolicy"):
                 action = decision.cluster_ip  # for all clients
                 action = action if isinstance(action, Forward) else Reject(action.reason)
-                decision, outside = replace(decision, cluster_ip=action), action if decision.outside else None
-            route = _route(one, port, family, decision, zones)
-            if program.is_other and route.tier in TIERS.values():
-                route = replace(route, because=program.because(route.because, near=bool(decision.mode)))
-            if len(seen) < len(endpoints):
-                of_all = re.sub(r" of \d+$", f" of {sum(each.ready for each in endpoints)}", route.because)
-                route = replace(route, because=of_all if decision.mode else f"{program.title} {STRICT}")
-            if program.follows_policies_since:
-                route = replace(route, because=route.because.replace("internalTrafficPolicy", "externalTrafficPolicy"))
+                decision, outside = replace(decision, cluster_ip=action), action if outside else None
+            actions: dict[Clients, Action | None] = {"internal": decision.cluster_ip, "external": outside}
             on = {each.node == one.name for each in endpoints if each.ready}
-            misses = route.tier != "node" and on == {True, False}
-            short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), misses=misses)
-            found[replace(route, short=short) if short else route] += names
-            if outside:
-                route = _route(one, port, family, replace(decision, cluster_ip=outside), zones)
-                short = "fails" if route.tier == "nowhere" else ""
-                found[replace(route, clients="external", short=short)] += names
+            for clients, action in ((each, action) for each, action in actions.items() if action):
+                route = _route(one, port, family, replace(decision, cluster_ip=action), zones)
+                if program.is_other and route.tier in TIERS.values():
+                    route = replace(route, because=program.because(route.because, near=bool(decision.mode)))
+                if len(seen) < len(endpoints):
+                    of_all = re.sub(r" of \d+$", f" of {sum(each.ready for each in endpoints)}", route.because)
+                    route = replace(route, because=of_all if decision.mode else f"{program.title} {STRICT}")
+                if program.follows_policies_since and clients == "internal":
+                    route = replace(
+                        route, because=route.because.replace("internalTrafficPolicy", "externalTrafficPolicy")
+                    )
+                misses = route.tier != "node" and on == {True, False}
+                asked = wish if clients == "internal" else ""
+                short = shortfall(asked, tier=route.tier, crosses=bool(route.crossing), misses=misses)
+                found[replace(route, clients=clients, short=short)] += names
     return found
 
 

@@ -293,7 +293,8 @@ def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
     """Yield findings about external clients: where their traffic goes, and which nodes drop it with policy `Local`."""
     if case.spec.get("externalTrafficPolicy") != "Local":
         enter = "" if case.spec.get("type") == "LoadBalancer" else "let clients enter at nodes of their own zone"
-        limited, cluster = nodes_of(outside), case.cluster
+        limited = nodes_of(outside, lambda each: "internalTrafficPolicy" in each.because)
+        cluster = case.cluster
         read = {each for _, each, _ in cluster.alike if case.is_read(cluster.behaviour(each), each)}
         using = [name for name, each in cluster.nodes.items() if each.version in read and name not in limited]
         if using and not isinstance(case.decided_by, NoHints):

@@ -30,8 +30,8 @@ def _says(diagnosis: Diagnosis) -> str:
     asked = next((each for each in diagnosis.findings if each.cause.weight is AS_ASKED), None)
     if diagnosis.failing:
         return _fails(diagnosis)
-    away = [each for each in diagnosis.routes if each.crossing or each.short]
-    which = _connections(diagnosis) + _to_ports(away, diagnosis.routes)
+    away = [each for each in diagnosis.inside if each.crossing or each.short]
+    which = _connections(diagnosis) + _inside(away, diagnosis) + _to_ports(away, diagnosis.routes)
     leave = f"leave their zone from {_of(crossing, diagnosis)}" if crossing else ""
     miss = f"do not prefer their own node, from {_of(missing, diagnosis)}" if missing else ""
     if diagnosis.unmet or (crossing and not asked):
@@ -53,10 +53,10 @@ def _fails(diagnosis: Diagnosis) -> str:
     for failing, causes in diagnosis.shortfalls:
         inside = [one for one in failing if one.clients == "internal"]
         every = [one for one in diagnosis.routes if one.clients == ("internal" if inside else "external")]
-        outside = "" if inside else " from outside the cluster"
+        clients = _inside(failing, diagnosis) if inside else " from outside the cluster"
         to = _to_ports(inside or failing, every) or " to all ports" * bool(parts)
         why = _why(diagnosis, causes, described(inside or failing, every))
-        parts.append(f"{outside}{to}{'' if parts else ' fail'} on {_of(nodes_of(failing), diagnosis)}{why}")
+        parts.append(f"{clients}{to}{'' if parts else ' fail'} on {_of(nodes_of(failing), diagnosis)}{why}")
     more = f"; {many(len(parts) - _PARTS, 'other failure')} in the table" if len(parts) > _PARTS else ""
     return f"connections{'; and those'.join(parts[:_PARTS])}{more}"
 
@@ -82,6 +82,8 @@ def _well(diagnosis: Diagnosis) -> str:
     if not known or taken:
         return f"it is not known whether connections stay {place}: {taken or why}"
     said = f"{_connections(diagnosis)} stay {place} of the client, from {_of(known, diagnosis)}"
+    if any(each.clients == "external" and each.tier != "local" and not each.fails for each in diagnosis.routes):
+        said += "; those from outside the cluster may leave it"
     if diagnosis.unseen:
         return f"{said}, if kube-proxy serves {'them' if len(nodes) > 1 else 'it'}"
     return f"{said}; of {many(len(open_), 'node')} this is not known: {why}" if why else said
@@ -102,6 +104,12 @@ _DOUBTS = {"not-kube-proxy", "proxy-not-ready", "node-without-proxy"}
 def _to_ports(some: Sequence[Route], routes: Sequence[Route]) -> str:
     named = described(some, routes)
     return f" {'to' if named.startswith('port') else 'over'} {named}" if named else ""
+
+
+def _inside(some: Sequence[Route], diagnosis: Diagnosis) -> str:
+    """Return a phrase about the clients if these routes have external counterparts that are not among them."""
+    apart = {each.label for each in diagnosis.routes} - {each.label for each in some}
+    return " from inside the cluster" * any(f"{each.label} external" in apart for each in some)
 
 
 def _of(nodes: Sequence[str], diagnosis: Diagnosis) -> str:

@@ -536,7 +536,9 @@ def nodes_of_causes(seen: ServiceAnswer) -> Iterator[str]:
             if wrong := nodes & ignored:
                 yield f"{sorted(wrong)} do not follow the policy: {each.says}"
         elif each.cause.id == "external-clients":
-            limited = {name for one in mine if one.clients == "external" for name in one.nodes}
+            limited = {
+                name for one in mine if one.clients == "external" and "Local" in one.because for name in one.nodes
+            }
             if wrong := nodes & (unhinted | limited):
                 yield f"{sorted(wrong)} use no hints for external clients: {each.says}"
 

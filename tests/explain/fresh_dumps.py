@@ -151,7 +151,7 @@ def _wrong(answer: ServiceAnswers, answers: DumpAnswers, seen: Objects) -> Itera
         for each in seen.endpointslices
         if each["metadata"]["labels"]["kubernetes.io/service-name"] == service["metadata"]["name"]
     ]
-    if wrong := _coverage(service, routes, zones, limited(service, slices, seen)):
+    if wrong := _coverage(service, routes, zones):
         yield wrong
     failing, crossing, unmet = set(), set(), set()
     for each in routes:
@@ -169,7 +169,7 @@ def _wrong(answer: ServiceAnswers, answers: DumpAnswers, seen: Objects) -> Itera
                 yield f"{name} is in zone {zones[name]}, not {each['zone']}"
             fails = not used and not _is_avoided(service, each, slices)
             failing |= {name} if fails else set()
-            crossing |= {name} if elsewhere else set()
+            crossing |= {name} if elsewhere and each["clients"] == "internal" else set()
             on_node = {str(one) for one, node in _nodes(service, slices, each).items() if node == name and one in there}
             external = each["clients"] == "external"
             short = fails if external or not used else _short(service, each, elsewhere, on_node, there.keys())
@@ -218,50 +218,30 @@ def _as_read(service: Object, route: Mapping[str, object], seen: Objects) -> Obj
     assert isinstance(nodes, list)
     images = {each["spec"]["nodeName"]: each["spec"]["containers"][0]["image"] for each in seen.proxies}
     kubelets = {each["metadata"]["name"]: each["status"]["nodeInfo"]["kubeletVersion"] for each in seen.nodes}
-    old = "v1.22" in images.get(nodes[0], kubelets[nodes[0]])
-    both = spec["type"] != "ClusterIP" and spec.get("externalTrafficPolicy") == "Local"
-    return {**service, "spec": {**spec, "internalTrafficPolicy": "Cluster"}} if old and both else service
+    policies = {each: spec.get(each, "Cluster") for each in ("internalTrafficPolicy", "externalTrafficPolicy")}
+    if "v1.22" in images.get(nodes[0], kubelets[nodes[0]]) and spec["type"] != "ClusterIP":
+        if policies["externalTrafficPolicy"] == "Local":
+            policies["internalTrafficPolicy"] = "Cluster"
+        else:
+            policies["externalTrafficPolicy"] = policies["internalTrafficPolicy"]
+    return {**service, "spec": {**spec, **policies}}
 
 
-def limited(service: Object, slices: Sequence[Object], seen: Objects) -> set[tuple[str, str, str]]:
-    """Return the nodes, ports and IP families where kube-proxy before 1.24 limits external clients by the other policy.
-
-    It does so for ports that have a ready endpoint on some node (kubernetes/kubernetes#105470).
-    """
+def has_external_routes(service: Object) -> bool:
+    """Return whether clients outside the cluster are treated otherwise than those inside, because of a policy Local."""
     spec = service["spec"]
-    apart = spec["type"] == "ClusterIP" or spec.get("externalTrafficPolicy") == "Local"
-    if apart or sends_to_pods(service) or spec.get("internalTrafficPolicy") != "Local":
-        return set()
-    old = [each["spec"]["nodeName"] for each in seen.proxies if "v1.22" in each["spec"]["containers"][0]["image"]]
-    ports = [(f"{port.get('name') or port['port']}/{port['protocol']}", family)
-             for port in spec["ports"] for family in spec["ipFamilies"]]  # fmt: skip
-    there = [
-        (port, family)
-        for port, family in ports
-        for each in _of_route(service, slices, {"port": port, "family": family})
-        if is_ready(each)
-    ]
-    return {(name, *pair) for name in old for pair in there}
+    local = "Local" in {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")}
+    return spec["type"] != "ClusterIP" and local and not sends_to_pods(service)
 
 
-def _coverage(
-    service: Object,
-    routes: Sequence[Mapping[str, object]],
-    zones: Mapping[str, str],
-    by_old: AbstractSet[tuple[str, str, str]],
-) -> str:
+def _coverage(service: Object, routes: Sequence[Mapping[str, object]], zones: Mapping[str, str]) -> str:
     spec = service["spec"]
-    local = spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local"
-    local = local and not sends_to_pods(service)
     wanted = sorted(
-        [
-            (name, f"{port.get('name') or port['port']}/{port['protocol']}", family, clients)
-            for name in zones
-            for clients in (["internal", "external"] if local else ["internal"])
-            for port in spec["ports"]
-            for family in spec["ipFamilies"]
-        ]
-        + [(*each, "external") for each in by_old]
+        (name, f"{port.get('name') or port['port']}/{port['protocol']}", family, clients)
+        for name in zones
+        for clients in (["internal", "external"] if has_external_routes(service) else ["internal"])
+        for port in spec["ports"]
+        for family in spec["ipFamilies"]
     )
     there = sorted((name, each["port"], each["family"], each["clients"]) for each in routes for name in each["nodes"])  # type: ignore[attr-defined]
     return "" if there == wanted else f"the routes are not one for each node, port and family: {there}"
@@ -289,8 +269,7 @@ def _endpoints(
     """
     ready: dict[str, str] = {}
     serving: dict[str, str] = {}
-    policy = {"internal": service["spec"].get("internalTrafficPolicy"), "external": "Local"}
-    local = policy.get(str(route["clients"])) == "Local"
+    local = service["spec"].get(f"{route['clients']}TrafficPolicy") == "Local"
     for each in _of_route(service, slices, route):
         conditions, zone = each["conditions"], zones.get(each.get("nodeName", "")) or each.get("zone", "")
         if local and [each["nodeName"]] != route["nodes"]:

@@ -12,7 +12,8 @@ from explain.routes import Route
 def has_ports_and_nodes(says: str, routes: Sequence[Mapping[str, object]], nodes: int) -> bool:
     """Return whether each part of a headline is about the ports, and has the number of nodes, that the table has."""
     if " fail on " not in says.partition(": ")[0]:
-        crossing = {name for each in routes if each["elsewhere"] for name in each["nodes"]}  # type: ignore[attr-defined]
+        inside = [each for each in routes if each["clients"] == "internal"]
+        crossing = {name for each in inside if each["elsewhere"] for name in each["nodes"]}  # type: ignore[attr-defined]
         unmet = {name for each in routes if each["short"] for name in each["nodes"]}  # type: ignore[attr-defined]
         found = _NUMBER.search(says)
         return found is None or _number(found) == (len(crossing) or len(unmet) or nodes)
@@ -20,7 +21,7 @@ def has_ports_and_nodes(says: str, routes: Sequence[Mapping[str, object]], nodes
     for part in says.removeprefix("connections").split("; and those"):
         outside, number = " from outside the cluster" in part.partition(" on ")[0], _NUMBER.search(part)
         clients = "external" if outside else "internal"
-        named = part.partition(" on ")[0].removesuffix(" fail").removeprefix(" from outside the cluster")
+        named = _without_clients(part.partition(" on ")[0].removesuffix(" fail"))
         mine = [each for each in routes if each["clients"] == clients and is_named(named, each)]
         fails = [{*each["nodes"]} for each in mine if each["short"] == "fails"]  # type: ignore[misc]
         on = set().union(*fails)
@@ -32,13 +33,29 @@ def has_ports_and_nodes(says: str, routes: Sequence[Mapping[str, object]], nodes
         if number is None or _number(number) != len(on) or not whole:
             return False
         left -= {(clients, each["port"], each["family"]) for each in mine}
-        if not outside:  # said of all clients, if those outside the cluster fail on the same nodes
+        both = not outside and " from inside the cluster" not in part.partition(" on ")[0]
+        if both and not _is_of_both(mine, routes):
+            return False
+        if both:  # said of all clients, if those outside the cluster fail on the same nodes
             pairs = {(each["port"], each["family"]) for each in mine}
             beyond = [each for each in routes if each["short"] == "fails" and not {*each["nodes"]} <= on]  # type: ignore[misc]
             left -= {("external", *each) for each in pairs} - {
                 (each["clients"], each["port"], each["family"]) for each in beyond
             }
     return not left or " in the table" in says
+
+
+def _without_clients(said: str) -> str:
+    return re.sub("^ from (?:inside|outside) the cluster", "", said)
+
+
+def _is_of_both(inside: Sequence[Mapping[str, object]], routes: Sequence[Mapping[str, object]]) -> bool:
+    """Return whether external clients have no routes of their own to these ports, or fail on such nodes too."""
+    pairs = {(each["port"], each["family"]) for each in inside}
+    outside = [each for each in routes if each["clients"] == "external" and (each["port"], each["family"]) in pairs]
+    on = {name for each in inside if each["short"] == "fails" for name in each["nodes"]}  # type: ignore[attr-defined]
+    fails = [each for each in outside if each["short"] == "fails"]
+    return not outside or any({*each["nodes"]} <= on for each in fails)  # type: ignore[misc]
 
 
 _NUMBER = re.compile(r"(?:all (\d+) nodes|(\d+) of \d+ nodes|the one node)")
@@ -83,11 +100,7 @@ def parts_of(says: str) -> Iterator[HeadlinePart]:
         to = (
             does.partition(" on " if fails else " leave ")[0].partition(" do not prefer")[0].removeprefix("connections")
         )
-        to = (
-            to.removeprefix(" from outside the cluster")
-            .removesuffix(" fail")
-            .removeprefix(" that service proxies route")
-        )
+        to = _without_clients(to.removesuffix(" fail").removeprefix(" that service proxies route"))
         named = "" if to == " to all ports" else to.removeprefix(" to ").removeprefix(" over ")
         yield HeadlinePart(
             fails, " from outside the cluster" in does, named, re.sub(r"; \d+ other failures? in the table$", "", why)

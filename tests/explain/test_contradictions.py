@@ -13,8 +13,8 @@ from explain.diagnosis import Diagnosis, diagnose
 from explain.objects import Objects
 from explain.overview import overview
 from explain.text import answer, as_json
-from tests.explain.fresh_dumps import in_doubt, limited
-from tests.explain.generated_clusters import WAYPOINT, corpus, fresh, sends_to_pods
+from tests.explain.fresh_dumps import has_external_routes, in_doubt
+from tests.explain.generated_clusters import WAYPOINT, corpus, fresh
 from tests.explain.headlines import has_ports_and_nodes
 from tests.explain.invariants import broken
 
@@ -28,7 +28,8 @@ def contradictions(seen: Objects) -> list[str]:
     said, told = answer(found), json.loads(json.dumps(as_json(found)))
     rows = told["routes"]
     failing = {name for each in rows if each["uses"] == "nowhere" for name in each["nodes"]}
-    crossing = {name for each in rows if each["elsewhere"] for name in each["nodes"]}
+    inside = [each for each in rows if each["clients"] == "internal"]
+    crossing = {name for each in inside if each["elsewhere"] for name in each["nodes"]}
     unmet = {name for each in rows if each["short"] for name in each["nodes"]}
     view, causes = overview(cluster), {each.cause.id for each in found.findings}
     row = view.rows[0] if view.rows else None
@@ -66,11 +67,9 @@ def contradictions(seen: Objects) -> list[str]:
 
 def _covers(found: Diagnosis, seen: Objects) -> bool:
     spec = seen.services[0]["spec"]
-    to_pods = sends_to_pods(seen.services[0])
-    kinds = 2 if spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local" and not to_pods else 1
+    kinds = 2 if has_external_routes(seen.services[0]) else 1
     places = Counter((name, each.label) for each in found.routes for name in each.nodes)
-    by_old = len(limited(seen.services[0], seen.endpointslices, seen))
-    expected = kinds * len(seen.nodes) * len(spec["ports"]) * len(spec["clusterIPs"]) + by_old
+    expected = kinds * len(seen.nodes) * len(spec["ports"]) * len(spec["clusterIPs"])
     return set(places.values()) == {1} and len(places) == expected
 
 
