@@ -149,6 +149,14 @@ class Cluster:
         return all(each.knows(value) for _, _, each in self.alike)
 
     @property
+    def has_node_hints(self) -> bool:
+        """True if the service proxies of all nodes prefer the endpoint on the node if a Service asks for it."""
+        old = [
+            version for _, version, each in self.alike if not each.is_other and not self.behaviour(version).node_hints
+        ]
+        return not old and self.knows("PreferSameNode")
+
+    @property
     def is_deaf(self) -> bool:
         """True if the service proxies of all nodes follow no hints, whatever a Service requests and is set up."""
         return not any(each.knows("PreferClose") or each.switch_on for _, _, each in self.alike)

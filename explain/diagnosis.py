@@ -247,7 +247,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     for weight in (FAILS, CROSSES):  # for all ports, and after other causes of some ports
         nodes = set().union(*(each.nodes for each in unlisted if each.cause.weight is weight))
         yield from [not_listed(case, sorted(nodes), weight)] * bool(nodes)
-    yield from oddities(case)
+    yield from oddities(case, of_all)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)
 

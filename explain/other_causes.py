@@ -1,23 +1,25 @@
 """Find facts about a Service or its endpoints that explain what clients see, apart from hints."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from explain.case import Case
 from explain.causes import NOTE, SHOWN, Finding, found, listed, many
 from explain.proxy_bypass import choosers
 from explain.requested_topology import KEYS, OFF, read_wish, unread_requests
+from explain.routes import Route
 from explain.upcoming_risks import outlook
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
 from reference.endpointslice.labels import TOPOLOGY_MODE
 from reference.objects.endpoints import has_hints, is_ready, name_of
+from reference.proxy.objects import canonical
 
 _OF_ISTIO = "networking.istio.io/traffic-distribution"
 _ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
-def oddities(case: Case) -> Iterator[Finding]:
+def oddities(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if case.spec.get("sessionAffinity") == "ClientIP":
         yield found("session-affinity", patch=case.patch({"sessionAffinity": "None"}))
     if case.spec.get("publishNotReadyAddresses"):
@@ -27,7 +29,9 @@ def oddities(case: Case) -> Iterator[Finding]:
     ours = any(has_hints(each) and case.is_own(one) for each, one in case.endpoints)
     if ours and isinstance(case.decided_by, NoHints) and not case.decided_by.unknown:
         yield found("hints-nobody-asked-for", writers=listed(case.writers) or "an unknown client", touch=case.touch)
-    if lost := sorted(case.cluster.ill & {str(each.get("nodeName")) for each, _ in case.endpoints if is_ready(each)}):
+    used = {address for route in of_all for address in route.endpoints}
+    hosts = {str(each.get("nodeName")) for each, _ in case.endpoints if canonical(each["addresses"][0]) in used}
+    if lost := sorted(case.cluster.ill & hosts):
         yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=" ".join(lost[:SHOWN]))
     yield from outlook(case)
     if not case.selects_pods and case.spec.get("selector"):

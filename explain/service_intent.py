@@ -61,10 +61,11 @@ def words(case: Case) -> Iterator[Finding]:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
         decides = "the hints in the EndpointSlices decide" if case.by_hand else decides
         decides = "internalTrafficPolicy Local decides" if case.wish == "local" else decides
-        remedy = remove if field or case.wish == "local" else case.kubectl(f"annotate {key}=Auto --overwrite")
+        inert = field or case.by_hand or case.wish == "local"
+        remedy = f"nothing, or {remove}" if inert else case.kubectl(f"annotate {key}=Auto --overwrite")
         remedy = "nothing: no controller reads it without a selector" if case.by_hand else remedy
         unknown = found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
-        yield unknown.weighing(NOTE) if field or case.by_hand else unknown
+        yield unknown.weighing(NOTE) if inert else unknown
     if case.by_hand:
         return  # no controller reads other annotations
     if TOPOLOGY_AWARE_HINTS in annotations and annotations.get(TOPOLOGY_MODE, value) != value:
@@ -179,7 +180,8 @@ def not_ready(case: Case, question: ServicePorts) -> Iterator[Finding]:
         balanced = "as the load balancer decides" if to_pods(case.service) else ""
         values = {"from_where": _by_policy(case, "from their own node", "from all zones", balanced)}
         values["names"] = listed(sorted({*map(name_of, serve)}))
-        yield found("terminating-only", nodes=using if failing else (), **values)
+        remedy = "" if case.selects_pods else "let the writer of the EndpointSlices add a ready endpoint"
+        yield found("terminating-only", nodes=using if failing else (), remedy=remedy, **values)
     if failing or not serve:
         none = f"none of {many(count, 'endpoint')} is" if count > 1 else "the one endpoint is not"
         yield found("no-ready-endpoint", count=none, names=names, describe=case.describe(endpoints))
@@ -277,7 +279,7 @@ def _prefer_node(case: Case) -> str:
     value = case.spec.get("trafficDistribution") or annotation
     if not case.selects_pods:
         do = case.patch(local)
-    elif not case.cluster.knows("PreferSameNode"):
+    elif not case.cluster.has_node_hints:
         known = case.cluster.is_deaf or (value and case.cluster.knows(value))
         asks = {} if known else {"trafficDistribution": "PreferClose"}
         do = case.patch({**local, **asks})

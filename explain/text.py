@@ -75,7 +75,8 @@ def _why(diagnosis: Diagnosis, causes: Causes, ports: str = "") -> str:
 
 def _well(diagnosis: Diagnosis) -> str:
     nodes, open_ = nodes_of(diagnosis.routes), {*diagnosis.uncertain}
-    why = next((each.says for each in diagnosis.findings if each.cause.id in _DOUBTS and open_ & {*each.nodes}), "")
+    doubts = [each for each in diagnosis.findings if each.cause.id in _DOUBTS and open_ & {*each.nodes}]
+    why = "; ".join(each.says for each in doubts)
     known = [each for each in nodes if each not in open_] if why else nodes
     place = "on the node" if diagnosis.wish == "local" else "in the zone"
     taken = next((each.says for each in diagnosis.findings if each.cause.id == "service-behind-a-proxy"), "")

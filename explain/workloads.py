@@ -42,6 +42,8 @@ class Workload:
     @property
     def strategy(self) -> str:
         """What is special about a change of the pod template: "paused", "Recreate" or "OnDelete". "" if nothing is."""
+        if self.kind in {"replicaset", "replicationcontroller"}:
+            return "OnDelete"
         of = self.spec.get("strategy") or self.spec.get("updateStrategy") or {}
         return "paused" if self.spec.get("paused") else str(of.get("type", "")).replace("RollingUpdate", "")
 
@@ -159,7 +161,9 @@ class Workloads:
         there = max(len(self.pods), len(self.names))
         return self.does(
             f"kubectl -n {self.namespace} scale {name or 'deployment/NAME'} --replicas={replicas}",
-            f"the workload then has {replicas} pods (before: {had})" if had else "",
+            f"the workload then has {replicas} pods (before: {had})"
+            if had
+            else "if it has more pods now, it loses some",
             "a workload of which only one pod may run must not be scaled" * (there == (had or 1) == 1),
             "a Deployment that owns the ReplicaSet undoes this" * (kind == "replicaset"),
             managers(self.head.obj),
@@ -242,12 +246,10 @@ class Workloads:
             return owner_of(known) or own
         start, _, suffix = name.rpartition("-")
         deployment = f"deployment/{start}"
-        has_hash = suffix == labels.get("pod-template-hash")
+        if suffix != labels.get("pod-template-hash"):
+            return own
         read = "deployments" in self.cluster.objects.further
-        guessed = not read and (has_hash or deployment in self._autoscaled)
-        if guessed or deployment in self._read:
-            return deployment
-        return f"{_UNKNOWN}/{name}" if has_hash else own  # another program made it, as no Deployment has this name
+        return deployment if deployment in self._read or not read else f"{_UNKNOWN}/{name}"
 
 
 def _claims(spec: Object) -> set[str]:
@@ -267,7 +269,7 @@ def _on_change(workload: Workload, namespace: str) -> str:
     return {
         "Recreate": f"with strategy Recreate, all pods of {name} end before new pods start",
         "paused": f"nothing changes before kubectl -n {namespace} rollout resume {name}, because {name} is paused",
-        "OnDelete": f"each pod of {name} changes only once it is deleted, because of updateStrategy OnDelete",
+        "OnDelete": f"each pod of {name} changes only once it is deleted",
     }.get(workload.strategy, "")
 
 

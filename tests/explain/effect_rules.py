@@ -51,6 +51,61 @@ def pods_to_be_listed(seen: ServiceAnswer) -> Iterator[str]:
                 yield f"{names} are in zones {sorted(zones)}: {each.nodes}"
 
 
+def inert_values(seen: ServiceAnswer) -> Iterator[str]:
+    """A value that no component knows may stay if something else decides."""
+    spec = seen.service["spec"]
+    inert = not spec.get("selector") or spec.get("trafficDistribution") or spec["internalTrafficPolicy"] == "Local"
+    for each in seen.found.findings:
+        if each.cause.id == "annotation-unknown" and bool(inert) != each.remedy.startswith("nothing"):
+            yield f"{each.severity}: {each.remedy}"
+
+
+def fields_of_releases(seen: ServiceAnswer) -> Iterator[str]:
+    """PreferSameNode is recommended only if kube-proxy is new enough on each node."""
+    images = {_node(each): each["spec"]["containers"][0]["image"] for each in seen.objects.proxies}
+    kubelets = {each["metadata"]["name"]: each["status"]["nodeInfo"]["kubeletVersion"] for each in seen.objects.nodes}
+    releases = {name: re.findall(r"v1\.(\d+)", images.get(name, kubelets[name]))[0] for name in kubelets}
+    for each in seen.found.findings:
+        if '"trafficDistribution":"PreferSameNode"' in each.remedy and min(map(int, releases.values())) < 34:
+            yield f"{releases} do not know it: {each.remedy}"
+
+
+def all_doubts(seen: ServiceAnswer) -> Iterator[str]:
+    """A headline that promises something names each node without a ready proxy."""
+    for node in seen.found.uncertain if seen.says.startswith("connections stay") else ():
+        if not re.search(rf"\b{node}\b", seen.says):
+            yield f"{node} is in doubt: {seen.says}"
+
+
+def endpoints_on_ill_nodes(seen: ServiceAnswer) -> Iterator[str]:
+    """Each node that is not ready, and has an endpoint that connections go to, is named."""
+    ill = {
+        each["metadata"]["name"] for each in seen.objects.nodes if each["status"]["conditions"][0]["status"] != "True"
+    }
+    used = {address for route in seen.found.routes for address in route.endpoints}
+    hosts = {one["nodeName"] for one in seen.endpoints if one["addresses"][0] in used} & ill
+    named = {
+        node for each in seen.found.findings if each.cause.id == "endpoint-on-a-node-not-ready" for node in each.nodes
+    }
+    if hosts != named:
+        yield f"{sorted(hosts)} have endpoints, and {sorted(named)} are named"
+
+
+def new_endpoints(seen: ServiceAnswer) -> Iterator[str]:
+    """New pods become endpoints only of a Service with a selector."""
+    for each in seen.found.findings if not seen.service["spec"].get("selector") else ():
+        if "new pods" in (each.remedy or each.cause.remedy):
+            yield f"{each.cause.id}: {each.remedy or each.cause.remedy}"
+
+
+def scaled_workloads(seen: ServiceAnswer) -> Iterator[str]:
+    """Whoever scales a workload whose pods are not counted reads that this may end pods."""
+    for each in seen.found.findings:
+        for name in re.findall(r" scale (\S+) --replicas", each.remedy):
+            if "replicas" not in seen.workload(name).get("spec", {}) and "loses some" not in each.also:
+                yield f"{name} may have more pods: {each.remedy}"
+
+
 def _has(pod: Object, port: Object) -> bool:
     target = port.get("targetPort")
     held = [one for container in pod["spec"]["containers"] for one in container.get("ports", ())]
@@ -90,4 +145,7 @@ def said_to_fail(also: str) -> Working:
     return {(service, label, node) for service, label, nodes in found for node in nodes.split()}
 
 
-EFFECT_RULES = (upgrades_of_proxies, causes_of_crossing_nodes, pods_to_be_listed)
+EFFECT_RULES = (
+    upgrades_of_proxies, causes_of_crossing_nodes, pods_to_be_listed, inert_values, fields_of_releases, all_doubts,
+    endpoints_on_ill_nodes, new_endpoints, scaled_workloads,
+)  # fmt: skip

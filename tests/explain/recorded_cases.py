@@ -1076,7 +1076,9 @@ NOTES = {
         f"nothing, unless these nodes run ordinary pods; otherwise {UNASK}; {ASK}",
         "c0",
     ),
-    "an annotation that is no value": HarmlessCase("annotation-unknown", objects(service({MODE: "AUTO"})), UNASK),
+    "an annotation that is no value": HarmlessCase(
+        "annotation-unknown", objects(service({MODE: "AUTO"})), f"nothing, or {UNASK}"
+    ),
     "two annotations": HarmlessCase(
         "annotation-hidden", objects(service({OLD_KEY: "", MODE: "Auto"})), SERVICE("annotate", f"{OLD_KEY}-")
     ),
@@ -1204,14 +1206,14 @@ NOTES = {
         further(horizontalpodautoscalers=autoscaler(1, 4), poddisruptionbudgets=budget(1, maxUnavailable=1)),
         PATCH("horizontalpodautoscaler", '{"minReplicas":6,"maxReplicas":6}'),
     ),
-    "a ReplicaSet without the hash, of a Deployment": HarmlessCase(
+    "a ReplicaSet without the hash, beside a Deployment": HarmlessCase(
         "budget-permits-an-empty-zone",
         further(
             pods=[owned("web-1", "a1", by="ReplicaSet/web-6f")],
             deployments=deployment(3, 3),
             poddisruptionbudgets=budget(1, maxUnavailable=1),
         ),
-        "kubectl -n shop scale deployment/web --replicas=6",
+        "kubectl -n shop scale replicaset/web-6f --replicas=6",
         ALL,
     ),
     "a cordoned zone with another node": HarmlessCase(

@@ -83,7 +83,7 @@ class ServiceAnswer:
                     return f"{by['kind'].lower()}/{by['name']}"
             deployments = {one["metadata"]["name"] for one in further.get("deployments", ())}
             has_hash = suffix == pod["metadata"]["labels"].get("pod-template-hash")
-            if kind == "ReplicaSet" and (start in deployments or (has_hash and "deployments" not in further)):
+            if kind == "ReplicaSet" and has_hash and (start in deployments or "deployments" not in further):
                 return f"deployment/{start}"
             unknown = kind == "ReplicaSet" and has_hash
             return f"the owner of replicaset/{name}" if unknown else f"{kind.lower()}/{name}"

@@ -61,7 +61,8 @@ def strategies(seen: ServiceAnswer) -> Iterator[str]:
     for each in seen.found.findings:
         for named in [*_TEMPLATE.findall(each.remedy), *_RESTART.findall(each.remedy)]:
             owners = [name for name in re.findall(r"[a-z]+/[\w-]+", named) if "owner of" not in named]
-            known = {name: _strategy(seen.workload(name)) for name in owners}
+            sets = {name: "OnDelete" for name in owners if name.startswith("replicaset/")}  # which replace no pods
+            known = {name: _strategy(seen.workload(name)) for name in owners} | sets
             for name, strategy in known.items():
                 volumes = any("volumes" in one["spec"] for one in seen.all_pods)
                 if (
@@ -70,7 +71,7 @@ def strategies(seen: ServiceAnswer) -> Iterator[str]:
                     and not volumes
                 ):
                     yield f"all pods of {name} end first: {each.remedy}"
-                words = {"Recreate": "Recreate", "paused": f"resume {name}", "OnDelete": "OnDelete"}
+                words = {"Recreate": "Recreate", "paused": f"resume {name}", "OnDelete": "only once it is deleted"}
                 if strategy in words and words[strategy] not in each.also:
                     yield f"{name} is {strategy}: {each.also}"
             if (
