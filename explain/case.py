@@ -289,7 +289,7 @@ class Case:
         for each in names:
             old = (self.cluster.node_objects[each]["metadata"].get("labels") or {}).get(_BETA_ZONE)
             by_label = f"-l '{_BETA_ZONE}={old},!{ZONE}'" if old else ""
-            groups[by_label, old or self.cluster.zones_in_slices.get(each) or "ZONE"].append(each)
+            groups[by_label, self.known_zone(each) or "ZONE"].append(each)
         commands, counts = [], "the zone of a node counts for all Services, and for where pods start"
         for (by_label, zone), on in sorted(groups.items(), key=lambda each: (each[0][1] == "ZONE", each[0])):
             command, more = f"kubectl label node {by_label or ' '.join(on)} {ZONE}={zone}", ""
@@ -299,6 +299,11 @@ class Case:
                 more = "this is for nodes of one zone, others need a command of their own; "
             commands.append(self._does(command, more + counts))
         return "; ".join(commands)
+
+    def known_zone(self, node: str) -> str:
+        """Return the zone of a node without a zone label, according to an old label or to slices, or ""."""
+        labels: Object = self.cluster.node_objects[node]["metadata"].get("labels") or {}
+        return labels.get(_BETA_ZONE) or self.cluster.zones_in_slices.get(node) or ""
 
     @property
     def writers(self) -> list[str]:

@@ -253,12 +253,14 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Return the finding that the annotation overrides the field, limited to nodes that may need other hints."""
-    lost = set[str]()
+    """Return the finding that the annotation overrides the field, for the ports and nodes that may need other hints."""
+    lost, some = set[str](), list[Route]()
     for each in case.questions(by_proxies) if case.wish != "local" else ():
         counts = {"hints": any(is_managed(one) for _, one in each.ready), "old": case.wish == "node"}
-        lost = lost.union(*(names for (kind, _), names in faults(case, each).items() if counts.get(kind)))
-    return replace(finding, nodes=tuple(sorted(lost))) if lost else finding.weighing(NOTE)
+        if names := set[str]().union(*(on for (kind, _), on in faults(case, each).items() if counts.get(kind))):
+            lost |= names
+            some += each.routes
+    return about(replace(finding, nodes=tuple(sorted(lost))), some, by_proxies) if lost else finding.weighing(NOTE)
 
 
 def _of_ports(
@@ -275,13 +277,18 @@ def _of_ports(
         first, labels = equal[0][0], set().union(*(labels for _, labels in equal))
         remedy = "; ".join(dict.fromkeys(one.remedy for one, _ in equal if one.remedy))
         mine = [each for each in by_proxies if each.label in labels]
-        evidence = list[str]()
-        for line in dict.fromkeys(line for one, _ in equal for line in one.evidence):
-            with_line = set().union(*(labels for one, labels in equal if line in one.evidence))
-            ports = described([each for each in mine if each.label in with_line], mine)
-            evidence.append(type(line)(f"{ports}: {line}") if ports else line)
-        one = replace(first, remedy=remedy, evidence=tuple(evidence))
+        evidence = tuple(_with_ports([(one.evidence, labels) for one, labels in equal], mine))
+        also = "; ".join(_with_ports([((one.also,) * bool(one.also), labels) for one, labels in equal], mine))
+        one = replace(first, remedy=remedy, evidence=evidence, also=also)
         yield about(one, mine, by_proxies, named=bool(first.ports))
+
+
+def _with_ports(lines: Sequence[tuple[Sequence[str], set[str]]], routes: Sequence[Route]) -> Iterator[str]:
+    """Yield each line once, with the ports to which it applies, unless these are the ports of all routes."""
+    for line in dict.fromkeys(line for some, _ in lines for line in some):
+        labels = set().union(*(labels for some, labels in lines if line in some))
+        ports = described([each for each in routes if each.label in labels], routes)
+        yield type(line)(f"{ports}: {line}") if ports else line
 
 
 def _of_question(case: Case, question: ServicePorts, known: set[str], *, to_hints: bool) -> Iterator[Finding]:

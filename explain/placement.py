@@ -113,10 +113,9 @@ def spread(case: Case, zones: Sequence[str]) -> str:
 
 def _run(case: Case, zones: Sequence[str]) -> str:
     workloads = case.workloads
-    desired = int(workloads.head.spec.get("replicas") or 0)
-    if desired >= wanted(case) > pods(case):
+    if (missing := workloads.head.missing) and pods(case) + missing >= wanted(case) > pods(case) and not case.unread:
         look = f"kubectl -n {case.namespace} get pods -l {case.selector} -o wide"
-        return f"find out why {many(desired - pods(case), 'pod', 'is/are')} missing: {look}"
+        return f"find out why {many(missing, 'pod', 'is/are')} missing: {look}"
     if claim := workloads.stuck:
         own = f"let each pod have a volume that nodes of {many(zones, 'zone')} can use, and then run a pod in each zone"
         return f"{own}: all pods share PersistentVolumeClaim {claim}, whose volume may keep them in one zone"

@@ -83,6 +83,17 @@ def of_places(
 ) -> Iterator[Finding]:
     """Yield the reasons why nodes (except `known`) use distant endpoints. `of_hints` are findings about hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
+    count = Counter(name for names in seen.values() for name in names)
+    several = {name for name, number in count.items() if number > 1}
+    for one in _of_faults(case, question, seen, of_hints):
+        mine = sorted(several & {*one.nodes}) if one.cause.weight <= CROSSES else []
+        alone = f"connections from {listed(mine)} change only once their other causes are gone too" * bool(mine)
+        yield replace(one, also="; ".join(filter(None, [one.also, alone])))
+
+
+def _of_faults(
+    case: Case, question: ServicePorts, seen: dict[Fault, set[str]], of_hints: Sequence[Finding]
+) -> Iterator[Finding]:
     to_hint = seen.pop(("hints", ""), set[str]())
     for one in of_hints:
         on = tuple(sorted(to_hint & {*one.nodes} if one.nodes else to_hint))
@@ -244,7 +255,9 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
     match cause:
         case "client-node-without-zone":
             said = many(on, "", "has no zone label, so it uses/have no zone label, so they use")
-            return found(cause, nodes=on, remedy=case.label(on), names=said)
+            lack = sorted({case.known_zone(name) for name in on} - {"", *there}) if case.wish != "cpu" else []
+            also = f"nodes of {many(lack, 'zone')} still use other zones, while there is no ready endpoint" * bool(lack)
+            return found(cause, nodes=on, remedy=case.label(on), also=also, names=said)
         case "pod-in-no-slice":
             return not_listed(case, on, CROSSES)
         case "zone-without-port":

@@ -31,6 +31,8 @@ def _autoscaler(case: Case, zones: Zones) -> Iterator[Finding]:
 def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
     for each in (one for one in case.workloads.each.values() if one.obj and one.kind == "deployment"):
         patch = case.workloads.one_by_one(each)
+        if claim := each.claim_of_one_node:
+            patch = f"nothing, if PersistentVolumeClaim {claim} is ReadWriteOnce; otherwise {patch}"
         if (each.spec.get("strategy") or {}).get("type") == "Recreate":
             yield found("recreate-empties-all-zones", workload=each.name, patch=patch)
             continue
@@ -39,7 +41,8 @@ def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
         status = each.obj.get("status")
         if (updated < pods or not status) and (names := with_at_most(most, zones)):
             evidence = [f"{updated} of {many(pods, 'pod')} updated"] if status else []
-            has = "has begun and may take" if status else "would take up to"
+            begun = "is paused, and once resumed may take" if each.strategy == "paused" else "has begun and may take"
+            has = begun if status else "would take up to"
             values = {"workload": each.name, "has": has, "most": many(most, "pod"), "patch": patch}
             values |= {"zones": many(names, "zone", "has/have"), "unread": "" if status else _NO_STATUS}
             yield found("rollout-may-empty-a-zone", nodes=_nodes(case, names), evidence=evidence, **values)

@@ -54,6 +54,18 @@ class Workload:
         own = any(claim.endswith(f"-{pod}") for pod, claim in known)
         return self.kind == "statefulset" and (own or bool(self.spec.get("volumeClaimTemplates")))
 
+    @property
+    def claim_of_one_node(self) -> str:
+        """A PersistentVolumeClaim that may be ReadWriteOnce, because the pods do not use it on several nodes, or ""."""
+        several = len({each["spec"].get("nodeName") for each in self.pods}) > 1
+        return "" if several else min(set().union(*map(_claims, self.specs)), default="")
+
+    @property
+    def missing(self) -> int:
+        """The number of pods that the workload lacks, according to its status, or to its pods that were read."""
+        there = (self.obj.get("status") or {}).get("replicas", len(self.pods))
+        return max(0, int(self.spec.get("replicas") or 0) - int(there))
+
     def is_spread(self, *, per_template: bool) -> bool:
         of_pods = [each["metadata"].get("labels") or {} for each in self.pods]
         labels = of_pods[0] if of_pods else _labels_of_pods(self.obj)
@@ -190,8 +202,11 @@ class Workloads:
     def one_by_one(self, deployment: Workload) -> str:
         """Return the command that lets a Deployment start a new pod before an old pod ends."""
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-        effect = "old and new pods then run at the same time"
-        return self.patch(deployment.name, {"strategy": strategy}, effect, managers(deployment.obj))
+        effect, claim = "old and new pods then run at the same time", deployment.claim_of_one_node
+        waits = f"if PersistentVolumeClaim {claim} is ReadWriteOnce, new pods wait, except on the node of the old ones"
+        return self.patch(
+            deployment.name, {"strategy": strategy}, effect, waits * bool(claim), managers(deployment.obj)
+        )
 
     @property
     def gradual(self) -> list[str]:

@@ -10,7 +10,8 @@ from explain.cluster import Cluster
 from explain.objects import Objects
 from explain.routes import routes
 from harness.api.client import Object
-from tests.explain.service_answer import ServiceAnswer
+from tests.explain.cluster_builders import ZONE
+from tests.explain.service_answer import ServiceAnswer, is_ready
 
 Working = set[tuple[str, str, str]]
 """The Services, ports and nodes of connections that do not fail."""
@@ -106,6 +107,58 @@ def scaled_workloads(seen: ServiceAnswer) -> Iterator[str]:
                 yield f"{name} may have more pods: {each.remedy}"
 
 
+def rollouts(seen: ServiceAnswer) -> Iterator[str]:
+    """A paused rollout is said to be paused, and a new pod beside an old one may have to wait for its volume."""
+    for each in seen.found.findings:
+        if each.cause.id == "rollout-may-empty-a-zone":
+            name = each.says.split()[3]
+            if seen.workload(name)["spec"].get("paused", False) != ("paused" in each.says and "begun" not in each.says):
+                yield f"{seen.workload(name)['spec']}: {each.says}"
+        for name in re.findall(r"patch (deployment/\S+) -p '[^']*maxSurge", each.remedy):
+            mine = [one for one in seen.all_pods if seen.owner(one) == name]
+            bound = any("volumes" in one["spec"] for one in mine) and len({one["spec"]["nodeName"] for one in mine}) < 2
+            if bound and "ReadWriteOnce, new pods wait" not in each.also:
+                yield f"pods of {name} may share a volume of one node: {each.also}"
+
+
+def missing_pods(seen: ServiceAnswer) -> Iterator[str]:
+    """Pods are missing if the status of their workload says so."""
+    for each in seen.found.findings:
+        for number in re.findall(r"find out why (\d+) pods? (?:is|are) missing", each.remedy):
+            known = [*seen.objects.further.get("deployments", ()), *seen.objects.further.get("statefulsets", ())]
+            there = {one["spec"]["replicas"] - one.get("status", {}).get("replicas", 0) for one in known}
+            if int(number) not in there and len(seen.all_pods) not in {
+                one["spec"]["replicas"] - int(number) for one in known
+            }:
+                yield f"{there} pods are missing: {each.remedy}"
+
+
+def causes_that_act_together(seen: ServiceAnswer) -> Iterator[str]:
+    """If a node lacks both an endpoint in its zone and hints, or a proxy that uses them, both causes say so."""
+    warnings = [each for each in seen.found.findings if each.severity == "warning"]
+    places = [each for each in warnings if each.cause.id == "zone-without-endpoint"]
+    others = [each for each in warnings if each.cause.id in {"slice-of-another-manager", "proxy-too-old"}]
+    for one in places:
+        for two in others:
+            shared = {*one.nodes} & ({*two.nodes} or {*one.nodes}) if {*one.ports} == {*two.ports} else set()
+            for each in (one, two) if shared else ():
+                said = re.findall(r"connections from ([^;]*) change only", each.also)
+                if not shared <= {*" ".join(said).split()}:
+                    yield f"{each.cause.id} alone changes nothing on {sorted(shared)}: {each.also}"
+
+
+def labels_that_change_little(seen: ServiceAnswer) -> Iterator[str]:
+    """Whoever labels a node with a zone without a ready endpoint reads that its connections still leave the zone."""
+    ready = {seen.zone_of(each) for each in seen.endpoints if is_ready(each)}
+    for each in seen.found.findings if seen.found.wish in {"node", "zone"} else ():
+        if each.cause.id == "client-node-without-zone":
+            zones = {*re.findall(rf"kubectl label node .*?{ZONE}=([a-z])(?=;|$)", each.remedy)}
+            if missing := [
+                zone for zone in zones - ready if not re.search(rf"zones? [a-z ]*\b{zone}\b.* still", each.also)
+            ]:
+                yield f"zones {missing} have no endpoint: {each.remedy}, {each.also}"
+
+
 def _has(pod: Object, port: Object) -> bool:
     target = port.get("targetPort")
     held = [one for container in pod["spec"]["containers"] for one in container.get("ports", ())]
@@ -147,5 +200,6 @@ def said_to_fail(also: str) -> Working:
 
 EFFECT_RULES = (
     upgrades_of_proxies, causes_of_crossing_nodes, pods_to_be_listed, inert_values, fields_of_releases, all_doubts,
-    endpoints_on_ill_nodes, new_endpoints, scaled_workloads,
+    endpoints_on_ill_nodes, new_endpoints, scaled_workloads, rollouts, missing_pods, causes_that_act_together,
+    labels_that_change_little,
 )  # fmt: skip
