@@ -9,11 +9,10 @@ from functools import cached_property
 
 from explain.causes import SHOWN, Finding, Prediction, listed, many, texts
 from explain.cluster import Cluster
-from explain.objects import ports_of
+from explain.objects import offers
 from explain.programs import UPGRADES
-from explain.proxy_changes import stopping
 from explain.requested_topology import AUTO, KEYS, OFF, wish_of
-from explain.routes import Route
+from explain.routes import Route, stopping
 from explain.workloads import Workloads, managers
 from harness.api.client import Object
 from reference.endpointslice.endpoints import is_ready as is_pod_ready
@@ -95,17 +94,12 @@ class Case:
         """The nodes of ready pods that could be endpoints of some port but are in no EndpointSlice, by pod name."""
         return self.unlisted_at(self.spec.get("ports") or ())
 
-    def unlisted_at(self, ports: Iterable[Object]) -> dict[str, str]:
+    def unlisted_at(self, ports: Sequence[Object]) -> dict[str, str]:
         """Return those of `unlisted` that could be endpoints of some of these ports of the Service."""
         known = {name_of(each) for each, _ in self.endpoints}
         if not all(each.get("targetRef") for each, _ in self.endpoints):
             return {}  # the pods of these endpoints are unknown
-        wanted = [(each.get("targetPort"), each.get("protocol") or "TCP") for each in ports]
-        able = [
-            each
-            for each in self.ready_pods
-            if any(not isinstance(port, str) or f"{port} {protocol}" in ports_of(each) for port, protocol in wanted)
-        ]
+        able = [each for each in self.ready_pods if any(offers(each, port) for port in ports)]
         names = {str(each["metadata"]["name"]): str(each["spec"].get("nodeName", "")) for each in able}
         return {name: node for name, node in names.items() if name not in known}
 
@@ -179,15 +173,13 @@ class Case:
         """Return a copy of a finding whose `also` includes the side effects of the commands in its fix."""
         remedy = finding.remedy or finding.cause.remedy
         parts = sorted((part for part in self._effects if part in remedy), key=remedy.index)
-        effects = [finding.also, *(self._effects[part] for part in parts), *self._stopping(remedy)]
+        effects = [finding.also, *(self._effects[part] for part in parts)]
+        for one, names in self.cluster.others.items():
+            changed = (replace(self.cluster.nodes[each], program=one.after(remedy)) for each in names)
+            effects += [stopping(self.cluster, frozenset(changed))] if one.after(remedy) != one else []
         if re.search(rf"(patch|annotate|label) service {self.name} (?!trafficdist)", remedy):
             effects.append(managers(self.service))
         return replace(finding, also="; ".join(dict.fromkeys(filter(None, effects))))
-
-    def _stopping(self, remedy: str) -> Iterator[str]:
-        for one, names in self.cluster.others.items():
-            if (new := one.after(remedy)) != one:
-                yield stopping(self.cluster, {name: replace(self.cluster.nodes[name], program=new) for name in names})
 
     def again(self, spec: Object) -> str:
         """Return the command that deletes the Service, and recreates it with these fields and a new cluster IP."""

@@ -5,7 +5,6 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
@@ -89,7 +88,10 @@ class Cluster:
         tag = self.controller_image.rpartition(":")[2]
         known = version_of(tag) or version_of(objects.version)
         self.proven = proven or (MinimumRelease() if known else proof(objects.services, objects.endpointslices))
-        self.known_at_least = "" if known else self._at_least(kubelet)
+        of_kubelet = MinimumRelease(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
+        least = max(of_kubelet, self.proven, key=lambda each: each.version)
+        said = f"not known, at least 1.{least.version[1]} ({least.by})" if least.version > OLDEST else ""
+        self.known_at_least = "" if known else said
         version = known or max(version_of(kubelet) or NEWEST, self.proven.version)
         server = max((_image(each, API_SERVER) for each in objects.control_plane), default="").rpartition(":")[2]
         self.server = version_of(objects.version) or version_of(server) or version
@@ -104,24 +106,11 @@ class Cluster:
         self.names_of_pods = lru_cache(lambda space: {each["metadata"]["name"] for each in self.further["pods", space]})
         self.in_doubt = lru_cache(self._in_doubt)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
-        self.stopping: dict[frozenset[Node], str] = {}  # see `proxy_changes`
-
-    def _at_least(self, kubelet: str) -> str:
-        known = MinimumRelease(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
-        known = max(known, self.proven, key=lambda each: each.version)
-        return f"not known, at least 1.{known.version[1]} ({known.by})" if known.version > OLDEST else ""
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
         objects = sorted(self.objects.nodes, key=lambda each: str(each["metadata"]["name"]))
         return {found.name: found for found in map(self._node, objects)}
-
-    def with_nodes(self, changed: Mapping[str, Node]) -> "Cluster":
-        """Return a copy in which nodes are replaced, for routes: other values stay those of the original nodes."""
-        found = copy(self)
-        found.__dict__.pop("alike", None)
-        found.nodes = {**self.nodes, **changed}
-        return found
 
     @cached_property
     def alike(self) -> Mapping[tuple[str, Version, ProxyProgram], list[str]]:
@@ -146,15 +135,9 @@ class Cluster:
 
     def knows(self, value: str) -> bool:
         """Return whether the service proxies of all nodes support a value of trafficDistribution."""
-        return all(each.knows(value) for _, _, each in self.alike)
-
-    @property
-    def has_node_hints(self) -> bool:
-        """True if the service proxies of all nodes prefer the endpoint on the node if a Service asks for it."""
-        old = [
-            version for _, version, each in self.alike if not each.is_other and not self.behaviour(version).node_hints
-        ]
-        return not old and self.knows("PreferSameNode")
+        old = {each for each in {version for _, version, _ in self.alike} if not self.behaviour(each).node_hints}
+        old &= {version for _, version, each in self.alike if value == "PreferSameNode" and not each.is_other}
+        return not old and all(each.knows(value) for _, _, each in self.alike)
 
     @property
     def is_deaf(self) -> bool:
@@ -198,10 +181,6 @@ class Cluster:
             for each in objects:
                 found[resource, each["metadata"].get("namespace", "")].append(each)
         return found
-
-    @cached_property
-    def cordoned(self) -> set[str]:
-        return {each["metadata"]["name"] for each in self.objects.nodes if each.get("spec", {}).get("unschedulable")}
 
     @cached_property
     def ill(self) -> set[str]:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from explain.case import Case, distinct, nodes_of, zones_of
 from explain.causes import SHOWN, Finding, Prediction, found, listed, many
 from explain.hint_patches import give_hints
-from explain.placement import more
+from explain.placement import floating_point_refuses, more, overloads
 from explain.requested_topology import asked_in_words
-from explain.zone_overload import floating_point_refuses, overloads
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, SameZoneOrNode

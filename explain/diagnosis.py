@@ -18,8 +18,7 @@ from explain.other_causes import oddities, unread
 from explain.proxy_bypass import to_pods
 from explain.proxy_hints import doubts, faults, implementations, merged_policies, of_nodes, of_places, proxies
 from explain.requested_topology import Wish
-from explain.routes import UNPARSED, Route, about, described, is_far, is_inside, nodes_of, routes
-from explain.target_ports import partly
+from explain.routes import UNPARSED, Route, about, described, is_far, nodes_of, routes
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import is_managed
@@ -67,11 +66,6 @@ class Diagnosis:
         return [each for each in self.routes if each.clients == "internal"]
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """The nodes whose connections do not prefer the endpoint on the node, although the Service requests it."""
-        return nodes_of(self.routes, lambda each: each.short == "misses")
-
-    @property
     def unmet(self) -> tuple[str, ...]:
         """The nodes on which the Service does not get what it requests, because connections fail or go elsewhere."""
         short = nodes_of(self.routes, lambda each: bool(each.short))
@@ -92,7 +86,9 @@ class Diagnosis:
         for label in dict.fromkeys(each.label for each in failing):
             of_label = [each for each in failing if each.label == label]
             says = tuple((one.says, *names) for one, names in _causes_of(of_label, self.findings, FAILS))
-            inside = [key for key, known in alike.items() if key[1:] == says and is_inside(of_label, known)]
+            nodes, of = {*nodes_of(of_label)}, label.removesuffix(" external")
+            same = [key for key, known in alike.items() if key[1:] == says and of in {each.label for each in known}]
+            inside = [key for key in same if of != label and nodes <= {*nodes_of(alike[key])}]
             alike.setdefault(inside[0] if inside else (nodes_of(of_label), *says), []).extend(of_label)
         found = [(each, _causes_of(each, self.findings, FAILS)) for each in alike.values()]
         return sorted(found, key=lambda one: (one[0][0].clients != "internal", -len(nodes_of(one[0]))))
@@ -225,7 +221,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if (none := service_intent.nobody(case)) is not None:
         yield none
         return
-    partial = [*partly(case, of_all)]
+    partial = [*service_intent.partly(case, of_all)]
     yield from partial
     known = [each for each in partial if each.nodes]
     yield from service_intent.policies(case, [*_without(by_proxies, known)])

@@ -66,9 +66,8 @@ def read(source: str) -> Objects:
         unread.pop("endpointslices", None)  # no controller writes any
     if "endpointslices" in unread:  # as in the output of `kubectl cluster-info dump`
         if lacking := [name for name in ("pods", "nodes") if name in unread]:
-            raise UsageError(
-                f"--from {source}: it has no EndpointSlices, and no {' and no '.join(lacking)} to predict them from"
-            )
+            none = f"no EndpointSlices, and no {' and no '.join(lacking)} to predict them from"
+            raise UsageError(f"--from {source}: it has {none}")
         unread["endpointslices"] = f"there are none in {source}; they are predicted from the pods"
     pods = found["pods"]
     proxies = [each for each in pods if is_proxy(each)]
@@ -78,9 +77,7 @@ def read(source: str) -> Objects:
     control_plane = [each for each in pods if is_of(each, API_SERVER, CONTROLLER)]
     of_proxies = [each for each in found["configmaps"] if each["metadata"]["name"].startswith(PROXY)]
     gates = {**configured_gates([*proxies, *control_plane], of_proxies), **_gates(folder / "gates.json")}
-    further = {
-        name: found[name] for name in (*objects.FURTHER, "replicasets") if found[name]
-    }  # the latter in dumps only
+    further = {name: found[name] for name in (*objects.FURTHER, "replicasets") if found[name]}
     roles: dict[str, Any] = {"proxies": proxies, "configs": configs, "control_plane": control_plane}
     return Objects(version, **kept, **roles, unread=unread, gates=gates, further=further, at=at)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from explain.case import Case, ServicePorts, slice_port
+from explain.case import Case, slice_port
 from explain.causes import CROSSES, Effect, Finding, found, listed, many
 from harness.api.client import Object
 from reference.endpointslice.labels import MANAGED_BY
@@ -51,14 +51,6 @@ def give_family(case: Case, family: str) -> str:
     return f"{look}; then give the pods addresses of family {family}"
 
 
-def give_port(case: Case, question: ServicePorts, slices: Sequence[Object]) -> str:
-    """Return commands that add the ports of `question` to slices, or advice if no slice has its IP family."""
-    mine = [one for one in slices if one["addressType"] == question.family]
-    if not mine:
-        return give_family(case, question.family)
-    return case.sync if case.selects_pods else add_ports(case, question.ports, mine)
-
-
 def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> str:
     """Return the commands that add ports to slices. A port that another slice has gets the same number."""
     new, commands, given = [slice_port(each) for each in ports], [], set[str]()
@@ -78,16 +70,12 @@ def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> 
 
 
 def not_listed(case: Case, nodes: Sequence[str], weight: Effect) -> Finding:
-    """Return a finding about ready pods that are in no slice, and so are missing for all ports.
-
-    If connections of these nodes leave their zones, the finding is about the pods in these zones.
-    """
+    """Return a finding about ready pods in no slice: of all zones if connections fail, or of the zones of `nodes`."""
     pods, so = case.unlisted, ""
     if weight is CROSSES:
         zones = sorted({case.cluster.nodes[each].zone for each in nodes})
         pods = {name: on for name, on in pods.items() if case.cluster.zone({"nodeName": on}) in zones}
         so = f", so nodes of {many(zones, 'zone')} use other zones"
     said = many(sorted(pods), "pod", "is/are")
-    return found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, so=so, log=case.sync).weighing(
-        weight
-    )
+    known = found("pod-in-no-slice", nodes=nodes, evidence=case.evidence, pods=said, so=so, log=case.sync)
+    return known.weighing(weight)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import yaml
 
 from explain.components import API_SERVER, CONTROLLER, PROXY, Gates, configured_gates, read_gates
 from explain.programs import CILIUM_CONFIG, CILIUM_SETTINGS, settings
@@ -24,21 +25,8 @@ from harness.errors import UsageError
 CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-proxy
 _CONTROL_PLANE = f"component in ({API_SERVER}, {CONTROLLER})"
 SYSTEM = "kube-system"
-_ABOUT = {
-    "pods": "metadata.ownerReferences metadata.deletionTimestamp spec.nodeName spec.topologySpreadConstraints "
-    "spec.nodeSelector spec.affinity status.conditions status.phase status.startTime",
-    "namespaces": "",
-    "ingresses": "spec.ingressClassName spec.defaultBackend spec.rules",
-    "deployments": "metadata.ownerReferences spec.paused spec.replicas spec.selector spec.strategy "
-    "status.observedGeneration status.replicas status.updatedReplicas",
-    "statefulsets": "metadata.ownerReferences spec.replicas spec.updateStrategy spec.volumeClaimTemplates",
-    "replicasets": "metadata.ownerReferences spec.replicas",
-    "horizontalpodautoscalers": "metadata.ownerReferences spec.scaleTargetRef spec.minReplicas spec.maxReplicas",
-    "poddisruptionbudgets": "spec.minAvailable spec.maxUnavailable spec.selector status.disruptionsAllowed",
-}
-"""The fields of objects that an explanation uses, in addition to their names and labels."""
-
 _NAMES = "metadata.name metadata.namespace metadata.generation metadata.labels"
+_ABOUT: dict[str, str] = yaml.safe_load(Path(__file__).with_name("recorded_fields.yaml").read_text(encoding="utf-8"))
 _KEPT = {
     resource: {part: re.findall(rf"{part}\.(\w+)", f"{_NAMES} {fields}") for part in ("metadata", "spec", "status")}
     for resource, fields in _ABOUT.items()
@@ -219,6 +207,12 @@ def ports_of(pod: Object) -> set[str]:
         for each in container.get("ports") or ()
         if each.get("name")
     }
+
+
+def offers(pod: Object, port: Object) -> bool:
+    """Return whether a pod may be an endpoint of a port of a Service: it has the targetPort, if that is a name."""
+    target = port.get("targetPort")
+    return not isinstance(target, str) or f"{target} {port.get('protocol') or 'TCP'}" in ports_of(pod)
 
 
 def about(obj: Object, resource: str) -> Object:

@@ -1,9 +1,12 @@
-"""List the Services of a cluster that request topology or fail, one per line, with the reason."""
+"""List the Services of a cluster that request topology or fail, and those that two clusters route differently.
+
+The comparison covers the proximity of endpoints, and not their addresses, which change with each rollout.
+"""
 
 import html
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from explain.causes import many
-from explain.cluster import Cluster
+from explain.causes import listed, many
+from explain.cluster import Cluster, ServiceName
 from explain.diagnosis import diagnose
 from explain.requested_topology import asked_in_words
 from explain.text import answer, fields
@@ -143,3 +146,65 @@ def _html(view: Overview) -> str:
 
 FORMATS: dict[str, Callable[[Overview], str]] = {"text": _text, "json": _json, "md": _markdown, "html": _html}
 """The output formats of an overview."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteDifference:
+    """A Service whose routes differ between two clusters. `before` and `after` are the first lines of `explain`.
+
+    `failing` is true if connections fail in the second cluster. `example` compares the routes of one node.
+    """
+
+    service: str
+    nodes: tuple[str, ...]
+    before: str
+    after: str
+    failing: bool = False
+    example: str = ""
+
+    @property
+    def lines(self) -> Iterator[str]:
+        yield f"{self.service}: {listed(self.nodes) or 'all nodes'}"
+        yield f"  before    {self.before}"
+        yield f"  after     {self.after}"
+        if self.example and self.before == self.after:
+            yield f"  example   {self.example}"
+
+
+def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[RouteDifference]:
+    """Return the Services that exist in only one cluster, or whose routes differ on a node of both clusters."""
+    names = sorted(each for each in before.services.keys() | after.services.keys() if namespace in {"", each[0]})
+    found = []
+    for name in names:
+        (was, said), (now, says) = _explained(before, name), _explained(after, name)
+        nodes = tuple(node for node in sorted(was.keys() & now.keys()) if was[node] != now[node])
+        if nodes or (said != says and not (was and now)):
+            failing = any("fails" in each for routes in now.values() for each in routes.values())
+            example = _example(nodes[0], was[nodes[0]], now[nodes[0]]) if nodes else ""
+            found.append(RouteDifference("/".join(name), nodes, said, says, failing, example))
+    return found
+
+
+def _example(node: str, was: "Mapping[str, Place]", now: "Mapping[str, Place]") -> str:
+    label = next(each for each in sorted(was.keys() | now.keys()) if was.get(each) != now.get(each))
+    far = ", with endpoints of other zones"
+    used = [f"{one[0]}{far * one[1]}" if one else "no such port" for one in (was.get(label), now.get(label))]
+    return f"{node} {label} used {used[0]}, and uses {used[1]}"
+
+
+Place = tuple[str, bool, str]
+"""The tier of a route, whether it leaves the zone, and its shortfall."""
+
+_Places = Mapping[str, Mapping[str, Place]]
+
+
+def _explained(cluster: Cluster, name: ServiceName) -> tuple[_Places, str]:
+    try:
+        found = diagnose(cluster.services[name], cluster) if name in cluster.services else None
+    except (*UNREADABLE, AttributeError) as error:
+        return {}, f"its objects cannot be read: {error!r}"
+    places: dict[str, dict[str, Place]] = {}
+    for each in found.routes if found else ():
+        for node in each.nodes:
+            places.setdefault(node, {})[each.label] = (each.tier, bool(each.crossing), each.short)
+    return places, answer(found) if found else "there is no such Service"

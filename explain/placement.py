@@ -1,23 +1,30 @@
-"""Fixes that add pods: how many pods a Service needs, and how to run them in each zone.
+"""Fixes that add pods: how many pods a Service needs, without overload of a zone, and how to run them in each zone.
 
 All fixes for a Service use the same number of pods, so no fix undoes another one.
 """
 
+import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 
 from explain.case import Case, condition
 from explain.causes import listed, many
+from explain.cluster import Cluster
 from explain.scheduling import constraints, untolerated
 from explain.workloads import HASHES
-from explain.zone_overload import enough
 from harness.api.client import Object
-from reference.endpointslice.allocation import rules
+from reference.endpointslice.allocation import Threshold, allocate, rules
+from reference.endpointslice.allocation import floating_point_refuses as refuses
 from reference.endpointslice.endpoints import is_ready as is_pod_ready
 from reference.endpointslice.hints import CpuHeuristic
 from reference.endpointslice.labels import ZONE
-from reference.endpointslice.zones import ZoneShares
+from reference.endpointslice.zones import NoHintsReason, ZoneShares
 from reference.objects.endpoints import is_ready, name_of
+
+_THRESHOLDS = (20, 30)  # maximum overload in percent (KEP-2433)
+_FAR = 1_000
+"""The maximum number of additional pods that a fix suggests."""
 
 Zones = Mapping[str, Mapping[tuple[str, ...], str]]
 """The nodes of ready endpoints, by zone and address of the endpoint."""
@@ -113,7 +120,9 @@ def spread(case: Case, zones: Sequence[str]) -> str:
 
 def _run(case: Case, zones: Sequence[str]) -> str:
     workloads = case.workloads
-    if (missing := workloads.head.missing) and pods(case) + missing >= wanted(case) > pods(case) and not case.unread:
+    there = (workloads.head.obj.get("status") or {}).get("replicas", len(workloads.head.pods))
+    missing = int(workloads.head.spec.get("replicas") or 0) - int(there)
+    if missing > 0 and pods(case) + missing >= wanted(case) > pods(case) and not case.unread:
         look = f"kubectl -n {case.namespace} get pods -l {case.selector} -o wide"
         return f"find out why {many(missing, 'pod', 'is/are')} missing: {look}"
     if claim := workloads.stuck:
@@ -191,3 +200,39 @@ def admit(case: Case, names: Iterable[str]) -> str:
             let = f"let {head.name} run there, by its nodeSelector, affinity and tolerations: {look}"
         do.append(f"nothing, if no client runs on {listed(on)}; otherwise {let}")
     return "; and, ".join([f"kubectl -n {case.namespace} describe pod {' '.join(ill)}"] * bool(ill) + do)
+
+
+def overloads(shares: ZoneShares, endpoints: int) -> str:
+    """Return a sentence about the overload of a zone in the best distribution of endpoints."""
+    percent = overload_percent(shares, endpoints)
+    near = round(percent) in _THRESHOLDS
+    said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
+    return f"{endpoints} endpoints over {len(shares.weights)} zones with this CPU would overload a zone by {said} %"
+
+
+def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
+    """Return the minimum overload of all distributions, in percent (KEP-2433, Overload)."""
+    held = dict.fromkeys(shares.weights, 1)
+    heap = [(float(-weight), zone) for zone, weight in shares.weights.items()]
+    heapq.heapify(heap)
+    for _ in range(endpoints - len(held)):
+        _, zone = heap[0]
+        held[zone] += 1
+        heapq.heapreplace(heap, (-shares.weights[zone] / held[zone], zone))
+    worst = max(Fraction(shares.weights[zone] * endpoints, shares.total * count) for zone, count in held.items())
+    return (worst - 1) * 100
+
+
+def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
+    """Return whether rounding errors cause the controller to refuse hints that exact arithmetic allows."""
+    shares = cluster.zones.shares
+    return cluster.features.follows == "released" and isinstance(shares, ZoneShares) and refuses(shares, endpoints)
+
+
+def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
+    """Return the next larger number of endpoints for which every controller writes hints, or 0 if it is too large."""
+    for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
+        refused = isinstance(allocate(shares, number, threshold), NoHintsReason) or refuses(shares, number)
+        if not refused and number != endpoints:
+            return number
+    return 0

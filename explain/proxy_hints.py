@@ -1,7 +1,7 @@
 """Check whether the service proxy of each node uses the hints."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -9,13 +9,12 @@ from typing import Literal
 
 from explain.case import Case, ServicePorts, condition, distinct, nodes_of, zones_of
 from explain.causes import CROSSES, FAILS, NOTE, SHOWN, Finding, found, listed, many
-from explain.cluster import LateLabel, Node, version_of
+from explain.cluster import Node, version_of
 from explain.components import PROXY
-from explain.hint_patches import give_hints, give_port, not_listed
+from explain.hint_patches import add_ports, give_family, give_hints, not_listed
 from explain.placement import keeping, spread, template
 from explain.programs import ProxyProgram
-from explain.proxy_changes import stopping
-from explain.routes import STRICT, Route, about
+from explain.routes import STRICT, Route, about, stopping
 from explain.routes import nodes_of as nodes_of_routes
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
@@ -173,7 +172,7 @@ def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: It
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
     target = _target(case, needed)
     remedy, newer = f"upgrade kube-proxy on {listed(names)} to {target}", version_of(target) or OLDEST
-    case.workloads.does(remedy, stopping(case.cluster, {each.name: replace(each, version=newer) for each in nodes}))
+    case.workloads.does(remedy, stopping(case.cluster, frozenset(replace(each, version=newer) for each in nodes)))
     seen = list[str]()
     for gate in (name for name in gates if GATES[name].on_by_default == int(needed[2:])):
         if all(GATES[gate].exists(each.version[1]) for each in nodes):
@@ -263,7 +262,9 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "zone-without-port":
             others = [(each, one) for each, one in here if is_ready(each)]
             names = sorted({name_of(each) for each, _ in others})
-            remedy = give_port(case, question, [one for _, one in others])
+            there_too = [one for _, one in others if one["addressType"] == question.family]
+            remedy = case.sync if case.selects_pods else add_ports(case, question.ports, there_too)
+            remedy = remedy if there_too else give_family(case, question.family)
         case "zone-without-endpoint" if case.by_hand and there.keys() == {"(none)"}:
             says = f"the zones of the endpoints are not known, so nodes of {many(zones, 'zone')} use all of them"
             pairs = [(each, one) for each, one in question.endpoints if is_ready(each)]
@@ -296,11 +297,13 @@ def _one_by_one(case: Case) -> str:
 
 def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     late = case.cluster.late_labels if by_proxies else {}
-    if deaf := {name: each for name, each in late.items() if each.restart}:
-        yield _late("proxy, which may not use it", deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
-    if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
-        late_label = _late("proxy, which follows it", told, "nothing; --probe shows whether the proxy has it")
-        yield replace(late_label, also="")
+    for deaf, proxy in ((True, "proxy, which may not use it"), (False, "proxy, which follows it")):
+        mine = {name: each for name, each in late.items() if bool(each.restart) is deaf and (deaf or each.by_hand)}
+        names, evidence = sorted(mine), [each.said for each in [*mine.values()][:SHOWN]]
+        restart = "; ".join(each.restart for each in [*mine.values()][:SHOWN])
+        values = {"remedy": restart if deaf else "nothing; --probe shows whether the proxy has it", "proxy": proxy}
+        known = found("zone-label-changed", nodes=names, evidence=evidence, names=listed(names), **values)
+        yield from [known if deaf else replace(known, also="")] * bool(mine)
 
 
 def doubts(case: Case) -> Iterator[Finding]:
@@ -311,9 +314,3 @@ def doubts(case: Case) -> Iterator[Finding]:
     if bare := case.cluster.in_doubt("missing"):
         others = many(len(case.cluster.nodes) - len(bare), "node", "has/have")
         yield found("node-without-proxy", nodes=bare, names=listed(bare), others=others, first=" ".join(bare[:SHOWN]))
-
-
-def _late(proxy: str, labels: Mapping[str, LateLabel], remedy: str) -> Finding:
-    evidence, names = [each.said for each in [*labels.values()][:SHOWN]], sorted(labels)
-    values = {"names": listed(names), "proxy": proxy}
-    return found("zone-label-changed", nodes=names, evidence=evidence, remedy=remedy, **values)

@@ -3,34 +3,26 @@
 Nodes with the same zone, release and proxy share one computation, unless the decision depends on the node itself.
 """
 
+import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Literal
 
-from explain.causes import Finding
-from explain.cluster import Cluster, Node
+from explain.causes import SHOWN, Finding, listed
+from explain.cluster import Cluster, Node, ServiceName
 from explain.programs import ProxyProgram
 from explain.requested_topology import Shortfall, Wish, shortfall, wish_of
 from harness.api.client import Object
 from reference.features import Version
 from reference.objects.endpoints import is_ready
 from reference.objects.topology_keys import Labels
-from reference.proxy.decision import (
-    Action,
-    Decision,
-    Endpoint,
-    Family,
-    Forward,
-    OwnNode,
-    Reject,
-    ServicePort,
-    decide,
-    describe,
-)
+from reference.proxy.decision import Decision, Endpoint, Family, Forward, OwnNode, Reject, ServicePort, decide, describe
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, read_slice, service_ports, topology_keys
 
@@ -45,8 +37,6 @@ _BOTH_POLICIES = (1, 24)
 Older releases ignore internalTrafficPolicy Local if externalTrafficPolicy is Local, and otherwise also apply it to
 external clients. Nodes without endpoints then reject connections, or drop them (kubernetes/kubernetes#106497).
 """
-
-Clients = Literal["internal", "external"]
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
 
@@ -70,7 +60,7 @@ class Route:
     crossing: int
     because: str
     short: Shortfall = ""
-    clients: Clients = "internal"
+    clients: Literal["internal", "external"] = "internal"
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -142,23 +132,24 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
                 action = decision.cluster_ip  # for all clients
                 action = action if isinstance(action, Forward) else Reject(action.reason)
                 decision, outside = replace(decision, cluster_ip=action), action if outside else None
-            actions: dict[Clients, Action | None] = {"internal": decision.cluster_ip, "external": outside}
             on = {each.node == one.name for each in endpoints if each.ready}
-            for clients, action in ((each, action) for each, action in actions.items() if action):
-                route = _route(one, port, family, replace(decision, cluster_ip=action), zones)
+            for is_outside, taken in ((False, decision.cluster_ip), (True, outside)):
+                if taken is None:
+                    continue
+                route = _route(one, port, family, replace(decision, cluster_ip=taken), zones)
+                because = route.because
                 if program.is_other and route.tier in TIERS.values():
-                    route = replace(route, because=program.because(route.because, near=bool(decision.mode)))
+                    because = program.because(because, near=bool(decision.mode))
                 if len(seen) < len(endpoints):
-                    of_all = re.sub(r" of \d+$", f" of {sum(each.ready for each in endpoints)}", route.because)
-                    route = replace(route, because=of_all if decision.mode else f"{program.title} {STRICT}")
-                if program.follows_policies_since and clients == "internal":
-                    route = replace(
-                        route, because=route.because.replace("internalTrafficPolicy", "externalTrafficPolicy")
-                    )
+                    of_all = re.sub(r" of \d+$", f" of {sum(each.ready for each in endpoints)}", because)
+                    because = of_all if decision.mode else f"{program.title} {STRICT}"
+                if program.follows_policies_since and not is_outside:
+                    because = because.replace("internalTrafficPolicy", "externalTrafficPolicy")
                 misses = route.tier != "node" and on == {True, False}
-                asked = wish if clients == "internal" else ""
+                asked = "" if is_outside else wish
                 short = shortfall(asked, tier=route.tier, crosses=bool(route.crossing), misses=misses)
-                found[replace(route, clients=clients, short=short)] += names
+                route = replace(route, because=because, short=short)
+                found[replace(route, clients="external") if is_outside else route] += names
     return found
 
 
@@ -188,12 +179,6 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool] = lamb
 def is_far(route: Route) -> bool:
     """Return whether nodes use other zones because their own zone has no usable endpoint, or is unknown."""
     return bool(route.crossing) and (not route.zone or route.crossing == len(route.targets))
-
-
-def is_inside(outside: Sequence[Route], known: Sequence[Route]) -> bool:
-    """Return whether routes are the external counterparts of known routes, without additional nodes."""
-    labels = {f"{each.label} external" for each in known}
-    return all(each.label in labels for each in outside) and {*nodes_of(outside)} <= {*nodes_of(known)}
 
 
 def described(some: Iterable[Route], routes: Iterable[Route]) -> str:
@@ -288,3 +273,29 @@ def _route(node: Node, port: ServicePort, family: Family, decision: Decision, zo
     because = action.reason if action.local or decision.mode else decision.hints
     because = because.replace(f"node {node.name}", "the node")
     return Route((), node.zone, name, family, tier, tuple(each[:2] for each in action.endpoints), crossing, because)
+
+
+@lru_cache(maxsize=32)
+def stopping(cluster: Cluster, changed: frozenset[Node]) -> str:
+    """Return in words which connections work now, but fail once nodes are `changed`. "" if there are none.
+
+    A newer proxy, or one with other settings, may follow a traffic policy or hints of any Service for the first time.
+    """
+    after, lost, by_hints = copy(cluster), list[str](), any(each.program.is_other for each in changed)
+    after.__dict__.pop("alike", None)
+    after.nodes = {**cluster.nodes, **{each.name: each for each in changed}}
+    for name, service in sorted(cluster.services.items()):
+        spec = service.get("spec") or {}
+        if by_hints or "Local" in {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")}:
+            with contextlib.suppress(*UNREADABLE, AttributeError):  # see `service.of`
+                gone = _working(name, cluster) - _working(name, after)
+                for label in sorted({each for each, _ in gone}):
+                    names = listed(sorted(node for each, node in gone if each == label))
+                    lost.append(f"to {'/'.join(name)} {label} on {names}")
+    more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+    return f"connections that work now then fail: {', '.join(lost[:SHOWN])}{more}" if lost else ""
+
+
+def _working(name: ServiceName, cluster: Cluster) -> set[tuple[str, str]]:
+    found = routes(cluster.services[name], cluster.slices.get(name, ()), cluster)
+    return {(each.label, node) for each in found if not each.fails for node in each.nodes}

@@ -14,10 +14,9 @@ from explain import dump, objects, probe_evidence
 from explain.causes import many
 from explain.cluster import Cluster, ServiceName
 from explain.diagnosis import Diagnosis, diagnose
-from explain.differences import RouteDifference, differences
 from explain.load import shares
 from explain.objects import Objects
-from explain.overview import FORMATS, Overview, overview
+from explain.overview import FORMATS, Overview, RouteDifference, differences, overview
 from explain.text import ASSUMES, as_json, fields, parts, programs_as_json, supposition
 from explain.what_if import predicted, supposed, upgraded
 from harness.api.client import Api, Object, RefusedError

@@ -1,13 +1,15 @@
 """Check whether a Service requests topology, which pods it selects, and whether its policies allow hints."""
 
+import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from explain.case import PROXY_NAME, Case, ServicePorts, condition, distinct, has_port, port_name
-from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, listed, many
+from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Effect, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
 from explain.hint_patches import add_ports, give_family, give_hints
-from explain.objects import ports_of
+from explain.objects import offers, ports_of
 from explain.placement import admit
 from explain.proxy_bypass import to_pods
 from explain.requested_topology import AUTO, OFF, asked_in_words, read_wish, unread_requests
@@ -279,8 +281,8 @@ def _prefer_node(case: Case) -> str:
     value = case.spec.get("trafficDistribution") or annotation
     if not case.selects_pods:
         do = case.patch(local)
-    elif not case.cluster.has_node_hints:
-        known = case.cluster.is_deaf or (value and case.cluster.knows(value))
+    elif not case.cluster.knows("PreferSameNode"):
+        known = case.cluster.is_deaf or value == "PreferSameNode" or (value and case.cluster.knows(value))
         asks = {} if known else {"trafficDistribution": "PreferClose"}
         do = case.patch({**local, **asks})
     elif case.cluster.features.enabled("PreferSameTrafficDistribution"):
@@ -325,3 +327,41 @@ def _unanswered(case: Case, lost: Sequence[str], of_nodes: Sequence[Route]) -> F
     instead = "; or ".join([*case.mend_on(lost, of_nodes), *use, run])
     said = many(lost, "", "has no usable endpoint, and does/have no usable endpoint, and do")
     return found("external-clients-dropped", nodes=lost, patch=patch, instead=instead, lost=said)
+
+
+def partly(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
+    """Yield findings about named target ports that ready pods lack, if some port of a slice or pod has the name."""
+    for number, port in enumerate(case.spec.get("ports") or ()):
+        lack = [each for each in case.ready_pods if not offers(each, port)]
+        there = any(one.get("endpoints") and has_port(one, port) for one in case.slices)
+        if lack and (there or len(lack) < len(case.ready_pods)):
+            yield from _unnamed(case, number, lack, [each for each in of_all if each.port == port_name(port)])
+
+
+def _unnamed(case: Case, number: int, lack: Sequence[Object], of_port: Sequence[Route]) -> Iterator[Finding]:
+    port = case.spec["ports"][number]
+    on = {str(each["spec"].get("nodeName")) for each in lack}
+    served = {case.cluster.zone(each) for each, one in case.endpoints if is_ready(each) and has_port(one, port)} - {""}
+    places = {name: each.zone for name, each in case.cluster.nodes.items() if each.zone not in served}
+    zones = {places[each] for each in on if each in places} - {""}
+    near = {name for name, zone in places.items() if zone in zones or (name in on and not zone)}
+    lost = defaultdict[Effect, dict[str, set[str]]](dict)  # nodes by label
+    for each in (one for one in of_port if one.short):
+        by_node = "Local" in each.because or each.short == "misses"
+        if names := {*each.nodes} & (on if by_node else set() if each.fails else near):
+            lost[FAILS if each.fails else CROSSES].setdefault(each.label, set()).update(names)
+    name = port.get("name") or ""
+    there = {each["port"] for one in case.slices for each in one.get("ports") or () if (each.get("name") or "") == name}
+    at = min(there, default=port["port"])
+    change = [{"op": "replace", "path": f"/spec/ports/{number}/targetPort", "value": at}]
+    values = {"port": port_name(port), "target": port["targetPort"], "protocol": port.get("protocol") or "TCP"}
+    values["pods"] = many(sorted(each["metadata"]["name"] for each in lack), "pod", "has/have")
+    values["template"] = case.workloads.in_template(sorted({case.workloads.owner(each) for each in lack}))
+    values["patch"] = case.kubectl(f"patch --type=json -p '{json.dumps(change, separators=(',', ':'))}'")
+    for weight, of_labels in (lost or {NOTE: {each.label: set() for each in of_port}}).items():
+        nodes, so = (
+            sorted(set().union(*of_labels.values())),
+            {FAILS: ": connections fail", CROSSES: ": connections go elsewhere"},
+        )
+        known = found("target-port-of-some-pods", nodes=nodes, number=at, so=so.get(weight, ""), **values)
+        yield replace(known.weighing(weight), ports=tuple(of_labels))

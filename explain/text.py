@@ -26,7 +26,7 @@ def answer(diagnosis: Diagnosis) -> str:
 
 
 def _says(diagnosis: Diagnosis) -> str:
-    crossing, missing = diagnosis.crossing, diagnosis.missing
+    crossing, missing = diagnosis.crossing, nodes_of(diagnosis.routes, lambda each: each.short == "misses")
     asked = next((each for each in diagnosis.findings if each.cause.weight is AS_ASKED), None)
     if diagnosis.failing:
         return _fails(diagnosis)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from explain.case import Case
 from explain.causes import Finding, found, listed, many
 from explain.placement import Zones, endpoints_by_zone, more, moved, part, permits, shut_out, wanted, with_at_most
-from harness.api.client import Object
 
 
 def outlook(case: Case) -> Iterator[Finding]:
@@ -36,9 +35,14 @@ def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
         if (each.spec.get("strategy") or {}).get("type") == "Recreate":
             yield found("recreate-empties-all-zones", workload=each.name, patch=patch)
             continue
-        most = _most_unavailable(each.spec, zones)
-        updated, pods = _progress(each.obj)
-        status = each.obj.get("status")
+        number = int(each.spec.get("replicas", sum(map(len, zones.values()))))
+        bounds = (each.spec.get("strategy") or {}).get("rollingUpdate") or {}
+        surge, most = (part(bounds.get(name, "25%"), number) for name in ("maxSurge", "maxUnavailable"))
+        most = math.floor(most) or int(math.ceil(surge) == 0)
+        status = each.obj.get("status") or {}
+        pods = max(int(status["replicas"]), int(each.spec.get("replicas", 1))) if "replicas" in status else 0
+        seen = status.get("observedGeneration", 0) >= each.obj["metadata"].get("generation", 0)
+        updated = int(status.get("updatedReplicas", 0)) if seen else 0
         if (updated < pods or not status) and (names := with_at_most(most, zones)):
             evidence = [f"{updated} of {many(pods, 'pod')} updated"] if status else []
             begun = "is paused, and once resumed may take" if each.strategy == "paused" else "has begun and may take"
@@ -49,22 +53,6 @@ def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
 
 
 _NO_STATUS = " (by its spec; its status was not read)"
-
-
-def _most_unavailable(spec: Object, zones: Zones) -> int:
-    bounds = (spec.get("strategy") or {}).get("rollingUpdate") or {}
-    pods = int(spec.get("replicas", sum(map(len, zones.values()))))
-    most = {name: part(bounds.get(name, "25%"), pods) for name in ("maxSurge", "maxUnavailable")}
-    return math.floor(most["maxUnavailable"]) or int(math.ceil(most["maxSurge"]) == 0)
-
-
-def _progress(deployment: Object) -> tuple[int, int]:
-    metadata, spec, status = deployment["metadata"], deployment.get("spec") or {}, deployment.get("status") or {}
-    if "replicas" not in status:
-        return 0, 0
-    pods = max(int(status["replicas"]), int(spec.get("replicas", 1)))
-    seen = status.get("observedGeneration", 0) >= metadata.get("generation", 0)
-    return (int(status.get("updatedReplicas", 0)) if seen else 0), pods
 
 
 def _evictions(case: Case) -> Iterator[Finding]:
@@ -88,8 +76,9 @@ def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
     pinned = [each for one in case.workloads.each.values() if one.kind == "daemonset" for each in one.pods]
     stay = {each["spec"].get("nodeName") for each in pinned}
     for zone, endpoints in sorted(zones.items()):  # kubectl drain leaves the pods of DaemonSets
-        if {*endpoints.values()} <= case.cluster.cordoned and not {*endpoints.values()} <= stay:
-            nodes = sorted({*endpoints.values()})
+        nodes = sorted({*endpoints.values()})
+        specs = [case.cluster.node_objects[each].get("spec") or {} for each in nodes]
+        if all(each.get("unschedulable") for each in specs) and not {*nodes} <= stay:
             others = sorted({*_nodes(case, [zone])} - case.workloads.refusals.keys())
             move = f"before the drain, add a node to zone {zone} that takes pods"
             move = _move(case, others) if others or not case.selects_pods else move

@@ -13,8 +13,8 @@ from dataclasses import replace
 from explain.case import distinct, slice_port
 from explain.cluster import Cluster, ServiceName, key_of, service_of, version_of
 from explain.objects import Objects, is_kube_proxy
+from explain.placement import floating_point_refuses
 from explain.requested_topology import KEYS
-from explain.zone_overload import floating_point_refuses
 from harness.api.client import Object
 from harness.errors import UsageError
 from reference.apiserver.kinds.service_validation import validate_traffic_distribution

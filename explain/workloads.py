@@ -60,12 +60,6 @@ class Workload:
         several = len({each["spec"].get("nodeName") for each in self.pods}) > 1
         return "" if several else min(set().union(*map(_claims, self.specs)), default="")
 
-    @property
-    def missing(self) -> int:
-        """The number of pods that the workload lacks, according to its status, or to its pods that were read."""
-        there = (self.obj.get("status") or {}).get("replicas", len(self.pods))
-        return max(0, int(self.spec.get("replicas") or 0) - int(there))
-
     def is_spread(self, *, per_template: bool) -> bool:
         of_pods = [each["metadata"].get("labels") or {} for each in self.pods]
         labels = of_pods[0] if of_pods else _labels_of_pods(self.obj)
@@ -149,14 +143,11 @@ class Workloads:
         return any(one.own_claims for one in self.movable)
 
     @cached_property
-    def _autoscaled(self) -> Mapping[str, Object]:
+    def autoscaler(self) -> Object | None:
         known = self.cluster.further["horizontalpodautoscalers", self.namespace]
         targets = [(each.get("spec") or {}).get("scaleTargetRef") or {} for each in known]
-        return {f"{to.get('kind')}/{to.get('name')}".lower(): each for to, each in zip(targets, known, strict=True)}
-
-    @property
-    def autoscaler(self) -> Object | None:
-        return self._autoscaled.get(self.head.name)
+        names = [f"{each.get('kind')}/{each.get('name')}".lower() for each in targets]
+        return dict(zip(names, known, strict=True)).get(self.head.name)
 
     def scale(self, replicas: int) -> str:
         """Return the fix that scales the first workload, or its autoscaler. "" if it has enough pods or no number."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from explain.zone_overload import enough, overload_percent, overloads
+from explain.placement import enough, overload_percent, overloads
 from reference.endpointslice.allocation import Threshold
 from reference.endpointslice.zones import ZoneShares
 
