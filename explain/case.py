@@ -175,8 +175,8 @@ class Case:
         parts = sorted((part for part in self._effects if part in remedy), key=remedy.index)
         effects = [finding.also, *(self._effects[part] for part in parts)]
         for one, names in self.cluster.others.items():
-            changed = (replace(self.cluster.nodes[each], program=one.after(remedy)) for each in names)
-            effects += [stopping(self.cluster, frozenset(changed))] if one.after(remedy) != one else []
+            new = one.after(remedy)
+            effects += [stopping(self.cluster, names, new)] if new != one else []
         if re.search(rf"(patch|annotate|label) service {self.name} (?!trafficdist)", remedy):
             effects.append(managers(self.service))
         return replace(finding, also="; ".join(dict.fromkeys(filter(None, effects))))

@@ -82,8 +82,7 @@ def of_places(
 ) -> Iterator[Finding]:
     """Yield the reasons why nodes (except `known`) use distant endpoints. `of_hints` are findings about hints."""
     seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
-    count = Counter(name for names in seen.values() for name in names)
-    several = {name for name, number in count.items() if number > 1}
+    several = {name for name in set().union(*seen.values()) if sum(name in each for each in seen.values()) > 1}
     for one in _of_faults(case, question, seen, of_hints):
         mine = sorted(several & {*one.nodes}) if one.cause.weight <= CROSSES else []
         alone = f"connections from {listed(mine)} change only once their other causes are gone too" * bool(mine)
@@ -172,7 +171,7 @@ def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: It
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}
     target = _target(case, needed)
     remedy, newer = f"upgrade kube-proxy on {listed(names)} to {target}", version_of(target) or OLDEST
-    case.workloads.does(remedy, stopping(case.cluster, frozenset(replace(each, version=newer) for each in nodes)))
+    case.workloads.does(remedy, stopping(case.cluster, names, newer))
     seen = list[str]()
     for gate in (name for name in gates if GATES[name].on_by_default == int(needed[2:])):
         if all(GATES[gate].exists(each.version[1]) for each in nodes):

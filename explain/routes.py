@@ -275,25 +275,29 @@ def _route(node: Node, port: ServicePort, family: Family, decision: Decision, zo
     return Route((), node.zone, name, family, tier, tuple(each[:2] for each in action.endpoints), crossing, because)
 
 
-@lru_cache(maxsize=32)
-def stopping(cluster: Cluster, changed: frozenset[Node]) -> str:
-    """Return in words which connections work now, but fail once nodes are `changed`. "" if there are none.
+def stopping(cluster: Cluster, names: Iterable[str], new: Version | ProxyProgram) -> str:
+    """Return in words which connections from nodes work now, but fail with a `new` kube-proxy or program, or ""."""
+    here = {*names}
+    lost = [f"to {to} on {listed(sorted(on & here))}" for to, on in _stopping(cluster, new).items() if on & here]
+    more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+    return f"connections that work now then fail: {', '.join(lost[:SHOWN])}{more}" if lost else ""
 
-    A newer proxy, or one with other settings, may follow a traffic policy or hints of any Service for the first time.
-    """
-    after, lost, by_hints = copy(cluster), list[str](), any(each.program.is_other for each in changed)
+
+@lru_cache(maxsize=32)
+def _stopping(cluster: Cluster, new: Version | ProxyProgram) -> Mapping[str, set[str]]:
+    after, lost, nodes = copy(cluster), defaultdict[str, set[str]](set), cluster.nodes.items()
     after.__dict__.pop("alike", None)
-    after.nodes = {**cluster.nodes, **{each.name: each for each in changed}}
+    if by_hints := isinstance(new, ProxyProgram):
+        after.nodes = {name: replace(each, program=new) for name, each in nodes}
+    else:
+        after.nodes = {name: replace(each, version=max(each.version, new)) for name, each in nodes}
     for name, service in sorted(cluster.services.items()):
         spec = service.get("spec") or {}
         if by_hints or "Local" in {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")}:
             with contextlib.suppress(*UNREADABLE, AttributeError):  # see `service.of`
-                gone = _working(name, cluster) - _working(name, after)
-                for label in sorted({each for each, _ in gone}):
-                    names = listed(sorted(node for each, node in gone if each == label))
-                    lost.append(f"to {'/'.join(name)} {label} on {names}")
-    more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
-    return f"connections that work now then fail: {', '.join(lost[:SHOWN])}{more}" if lost else ""
+                for label, node in _working(name, cluster) - _working(name, after):
+                    lost[f"{'/'.join(name)} {label}"].add(node)
+    return dict(sorted(lost.items()))
 
 
 def _working(name: ServiceName, cluster: Cluster) -> set[tuple[str, str]]:
