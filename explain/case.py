@@ -204,8 +204,7 @@ class Case:
         ill = [each for one in questions for each, _ in one.endpoints if not is_ready(each)]
         stay = [each for each in ill if each.get("nodeName") in nodes and not condition(each, "terminating")]
         look = [self.describe(stay)] if stay else []
-        new = {node for one in questions for node in self.unlisted_at(one.ports).values()}
-        return look + [self.sync] * bool(new & {*nodes})
+        return look + [self.sync] * any({*nodes} & {*self.unlisted_at(one.ports).values()} for one in questions)
 
     def patch_slice(self, name: str, changes: Sequence[Object]) -> str:
         patch = json.dumps(changes, separators=(",", ":"))

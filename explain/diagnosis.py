@@ -231,7 +231,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if not case.wish and unasked and not wrong:
         yield service_intent.asks_nothing(case, by_proxies)
     if case.wish == "local":
-        yield from merged_policies(case, [*_without(of_all, known)])
+        yield from merged_policies(case, of_all)
     yield from implementations(case, of_all)
     to_hints = bool(case.wish or not unasked) and case.wish != "local"
     of_ports = [*_of_ports(case, by_proxies, known, to_hints=to_hints)]
@@ -241,8 +241,10 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
         outside = [each for each in _without(of_all, known) if each.clients == "external"]
         yield from service_intent.external(case, outside)
     for weight in (FAILS, CROSSES):  # for all ports, and after other causes of some ports
-        nodes = set().union(*(each.nodes for each in unlisted if each.cause.weight is weight))
-        yield from [not_listed(case, sorted(nodes), weight)] * bool(nodes)
+        mine = [each for each in unlisted if each.cause.weight is weight]
+        nodes = sorted(set().union(*(each.nodes for each in mine)))
+        also = "; ".join(dict.fromkeys(each.also for each in mine if each.also))
+        yield from [replace(not_listed(case, nodes, weight), also=also)] * bool(mine)
     yield from oddities(case, of_all)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)
@@ -273,18 +275,14 @@ def _of_ports(
         first, labels = equal[0][0], set().union(*(labels for _, labels in equal))
         remedy = "; ".join(dict.fromkeys(one.remedy for one, _ in equal if one.remedy))
         mine = [each for each in by_proxies if each.label in labels]
-        evidence = tuple(_with_ports([(one.evidence, labels) for one, labels in equal], mine))
-        also = "; ".join(_with_ports([((one.also,) * bool(one.also), labels) for one, labels in equal], mine))
-        one = replace(first, remedy=remedy, evidence=evidence, also=also)
+        evidence = list[str]()
+        for line in dict.fromkeys(line for one, _ in equal for line in one.evidence):
+            with_line = set().union(*(labels for one, labels in equal if line in one.evidence))
+            ports = described([each for each in mine if each.label in with_line], mine)
+            evidence.append(type(line)(f"{ports}: {line}") if ports else line)
+        also = "; ".join(dict.fromkeys(one.also for one, _ in equal if one.also))
+        one = replace(first, remedy=remedy, evidence=tuple(evidence), also=also)
         yield about(one, mine, by_proxies, named=bool(first.ports))
-
-
-def _with_ports(lines: Sequence[tuple[Sequence[str], set[str]]], routes: Sequence[Route]) -> Iterator[str]:
-    """Yield each line once, with the ports to which it applies, unless these are the ports of all routes."""
-    for line in dict.fromkeys(line for some, _ in lines for line in some):
-        labels = set().union(*(labels for some, labels in lines if line in some))
-        ports = described([each for each in routes if each.label in labels], routes)
-        yield type(line)(f"{ports}: {line}") if ports else line
 
 
 def _of_question(case: Case, question: ServicePorts, known: set[str], *, to_hints: bool) -> Iterator[Finding]:

@@ -85,7 +85,8 @@ def of_places(
     several = {name for name in set().union(*seen.values()) if sum(name in each for each in seen.values()) > 1}
     for one in _of_faults(case, question, seen, of_hints):
         mine = sorted(several & {*one.nodes}) if one.cause.weight <= CROSSES else []
-        alone = f"connections from {listed(mine)} change only once their other causes are gone too" * bool(mine)
+        to = f"from {listed(mine)} to {', '.join(question.labels)}"
+        alone = f"connections {to} change only once their other causes are gone too" * bool(mine)
         yield replace(one, also="; ".join(filter(None, [one.also, alone])))
 
 
@@ -254,7 +255,8 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "client-node-without-zone":
             said = many(on, "", "has no zone label, so it uses/have no zone label, so they use")
             lack = sorted({case.known_zone(name) for name in on} - {"", *there}) if case.wish != "cpu" else []
-            also = f"nodes of {many(lack, 'zone')} still use other zones, while there is no ready endpoint" * bool(lack)
+            to = f"for {', '.join(question.labels)}, nodes of {many(lack, 'zone')}"
+            also = f"{to} still use other zones, while these have no ready endpoint" * bool(lack)
             return found(cause, nodes=on, remedy=case.label(on), also=also, names=said)
         case "pod-in-no-slice":
             return not_listed(case, on, CROSSES)

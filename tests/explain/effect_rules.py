@@ -136,13 +136,16 @@ def missing_pods(seen: ServiceAnswer) -> Iterator[str]:
 def causes_that_act_together(seen: ServiceAnswer) -> Iterator[str]:
     """If a node lacks both an endpoint in its zone and hints, or a proxy that uses them, both causes say so."""
     warnings = [each for each in seen.found.findings if each.severity == "warning"]
-    places = [each for each in warnings if each.cause.id == "zone-without-endpoint"]
+    places = [each for each in warnings if each.cause.id in {"zone-without-endpoint", "pod-in-no-slice"}]
     others = [each for each in warnings if each.cause.id in {"slice-of-another-manager", "proxy-too-old"}]
     for one in places:
         for two in others:
-            shared = {*one.nodes} & ({*two.nodes} or {*one.nodes}) if {*one.ports} == {*two.ports} else set()
+            alike = {*one.ports} == {*two.ports} or one.cause.id == "pod-in-no-slice"
+            crossing = {node for route in seen.found.routes if route.short == "crosses" and route.clients == "internal"
+                        and route.label.startswith(two.ports or "") for node in route.nodes}  # fmt: skip
+            shared = {*one.nodes} & ({*two.nodes} or {*one.nodes}) & crossing if alike else set()
             for each in (one, two) if shared else ():
-                said = re.findall(r"connections from ([^;]*) change only", each.also)
+                said = re.findall(r"connections from ([^;]*?) to [^;]* change only", each.also)
                 if not shared <= {*" ".join(said).split()}:
                     yield f"{each.cause.id} alone changes nothing on {sorted(shared)}: {each.also}"
 
