@@ -158,10 +158,14 @@ def _wrong(answer: ServiceAnswers, answers: DumpAnswers, seen: Objects) -> Itera
         there, used = _endpoints(_as_read(service, each, seen), slices, each, zones), set(each["endpoints"])
         if not used <= there.keys():
             yield f"{each['nodes']} use endpoints that are not there or not ready: {used}"
-        others = used - {one for one, node in _nodes(service, slices, each).items() if node in each["nodes"]}
-        elsewhere = sum(not each["zone"] or there.get(one) != each["zone"] for one in others)
-        if elsewhere != each["elsewhere"]:
-            yield f"{each['nodes']}: {each['elsewhere']} elsewhere, but {elsewhere} of {used}"
+        hosts, far = (
+            _nodes(service, slices, each),
+            {one for one in used if not each["zone"] or there.get(one) != each["zone"]},
+        )
+        by_node = {name: sum(hosts.get(one) != name for one in far) for name in each["nodes"]}
+        elsewhere = each["elsewhere"]
+        if {*by_node.values()} != {elsewhere}:
+            yield f"{each['nodes']}: {elsewhere} elsewhere, but {by_node} of {used}"
         if (each["uses"] in {"nowhere", "excluded"}) != (not used):
             yield f"{each['nodes']} use {each['uses']}: {used}"
         for name in each["nodes"]:
