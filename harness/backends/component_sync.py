@@ -69,7 +69,7 @@ class ComponentSync:
         def idle() -> bool:
             nonlocal behind, busy_at
             looked_at = time.monotonic()
-            behind = self._behind()
+            behind = next((name for name in self._names if not self._check(name)), "")
             if behind:
                 busy_at = looked_at
                 self.check_hung()
@@ -127,9 +127,6 @@ class ComponentSync:
             self._stopped = f"{PROXY} has stopped processing changes: {reason}"
             self._checked_at = time.monotonic()
             raise EndedError(self._stopped, PROXY)
-
-    def _behind(self) -> str:
-        return next((name for name in self._names if not self._check(name)), "")
 
     def _check(self, name: str) -> bool:
         try:

@@ -78,7 +78,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, AllAbilities):
             (Component.CONTROLLER, Component.PROXY, LOCATOR_CONTROLLER, DNS_SERVER),
             self._is_synced,
             self._lacking,
-            self._silent,
+            lambda within: self._proxy_liveness.unresponsive(self._present(), within),
             self._hangs,
         )
         self._without_proxy: set[str] = set()  # nodes whose proxy a scenario has stopped
@@ -120,9 +120,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, AllAbilities):
     def _lacking(self, component: str) -> str:
         part = {Component.PROXY: self.proxy, Component.CONTROLLER: self.control_plane}.get(component)  # type: ignore[call-overload]
         return part.lacking if isinstance(part, ReportsUnfinishedWork) else ""
-
-    def _silent(self, within: float) -> str:
-        return self._proxy_liveness.unresponsive(self._present(), within)
 
     def _hangs(self) -> str:
         found = self._hung.hung(self._present())

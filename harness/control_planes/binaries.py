@@ -32,11 +32,8 @@ class BinaryControlPlane(LocalApiServer):
         except Exception:
             processes.close()
             raise
-        self._manager = self._new_manager()
+        self._manager = LocalControllerManager(processes, self._port, controllers=(SLICES, _NAMESPACES))
         self._relay = Relay(self._port)
-
-    def _new_manager(self) -> LocalControllerManager:
-        return LocalControllerManager(self._processes, self._port, controllers=(SLICES, _NAMESPACES))
 
     @property
     def controller(self) -> str:

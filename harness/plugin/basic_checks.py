@@ -108,7 +108,9 @@ class BasicChecks:
             with _possible():
                 service = self._cluster.create_service(selector={"preliminary": "slices"})
                 self._cluster.create_pod("listed", node, labels={"preliminary": "slices"})
-                self._left["EndpointSlices"] = partial(self._listed, service)
+                self._left["EndpointSlices"] = lambda: any(
+                    each.get("endpoints") for each in self._cluster.slices(service)
+                )
         if "DNS" in self._about:
             with _possible():
                 service = self._published(pod, self._cluster.families[:1])
@@ -136,9 +138,6 @@ class BasicChecks:
     def _reached(self, path: PacketPath) -> bool:
         seen = self._cluster.backend.part(Probing).glance(path.probes(1))
         return any(isinstance(each, Reached) for each in seen)
-
-    def _listed(self, service: Service) -> bool:
-        return any(each.get("endpoints") for each in self._cluster.slices(service))
 
     def _resolved(self, pod: Pod, service: Service) -> bool:
         kind = {"IPv4": "A", "IPv6": "AAAA"}[service.object["spec"]["ipFamilies"][0]]

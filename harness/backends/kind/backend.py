@@ -102,7 +102,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._off[name] = self._ready_pods_on(name)
         self._components.stop_node(name)
         eventually(
-            lambda: self._is_silent(name),
+            lambda: liveness.not_ready(self.api, [name]) and not self._ready_pods_on(name),
             within=NOTICED,
             every=0.5,
             describe=f"the control plane to notice that node {name} is off",
@@ -128,9 +128,6 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         if self._proxy_exits:
             self._proxy_exits.latest()  # ignore exits that the stop of the node or its new address caused
         self.settle()
-
-    def _is_silent(self, node: str) -> bool:
-        return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
 
     def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
         mine = ",".join(f"{key}={value}" for key, value in self._labels.items())

@@ -146,7 +146,8 @@ def _boxes(shown: ClusterMap, clients: Mapping[str, str], pods: Mapping[str, str
     for zone, nodes in shown.zones.items():
         first, boxes = number, []
         for node in nodes:
-            inside = [f'{clients[name]}(["{_text(_label(name, what))}"])' for name, what in node.clients.items()]
+            labels = {name: f"{what} {name.removeprefix(f'{what} ')}" for name, what in node.clients.items()}
+            inside = [f'{clients[name]}(["{_text(label)}"])' for name, label in labels.items()]
             inside += [f'{pods[name]}["{_text(name)}"]' for name in node.pods]
             if inside:
                 boxes += [
@@ -157,10 +158,6 @@ def _boxes(shown: ClusterMap, clients: Mapping[str, str], pods: Mapping[str, str
             number += 1
         if boxes:
             yield from (f'  subgraph z{first}["{_text(f"zone {zone}") if zone else NOWHERE}"]', *boxes, "  end")
-
-
-def _label(client: str, what: str) -> str:
-    return f"{what} {client.removeprefix(f'{what} ')}"
 
 
 def _text(text: str) -> str:
