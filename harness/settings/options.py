@@ -219,7 +219,8 @@ _OUTPUT = (
     Option("keep", "When to keep evidence (rules, slices, nodes): failed, always or never.", metavar="CONDITION",
            default="failed", allowed=("failed", "always", "never"), on_command_line=False),
     Option("junit-warnings", "Element of junit.xml for a SHOULD that is not met: skipped, or failure for a CI system "
-           "that reads only JUnit.", metavar="ELEMENT", default="skipped", allowed=("skipped", "failure")),
+           "that reads only JUnit.", metavar="ELEMENT", default="skipped", allowed=("skipped", "failure"),
+           on_command_line=False),
     Option("organization", "Organization behind the implementation, for the report.", on_command_line=False),
     Option("project", "Name of the implementation, for the report.", on_command_line=False),
     Option("url", "Website of the implementation, for the report.", on_command_line=False),

@@ -67,9 +67,9 @@ def test_run_judges_and_reports(pack: Path, options: list[str], code: int) -> No
     ("options", "variables", "element"),
     [
         ([], {}, "skipped"),
-        (["--junit-warnings=failure"], {}, "failure"),
+        (["--", "--td-junit-warnings=failure"], {}, "failure"),
         ([], {"TRAFFICDIST_JUNIT_WARNINGS": "failure"}, "failure"),
-        (["--junit-warnings", "skipped"], {"TRAFFICDIST_JUNIT_WARNINGS": "failure"}, "skipped"),
+        (["--", "--td-junit-warnings", "skipped"], {"TRAFFICDIST_JUNIT_WARNINGS": "failure"}, "skipped"),
     ],
 )
 def test_run_says_how_junit_shows_a_should_that_is_not_met(
