@@ -30,7 +30,7 @@ from harness.plugin import judging, time_limit
 from harness.plugin.evidence import gather
 from harness.plugin.shrinking import Shrinker
 from harness.report import rerun
-from harness.run import durations, plan, quick_selection, random_values
+from harness.run import durations, plan, quick_selection, random_values, sharding
 from harness.run.plan import Plan
 from harness.run.resource_shortage import shortage
 from harness.run.run import Run
@@ -77,9 +77,11 @@ class Recorder:
         """Plan the tests. Workers raise no usage errors, because xdist's main process sets the exit code."""
         try:
             self._make_plan([*items, *self._deselected])
+            allowed = {each.id: each for item, each in owned(items) if not self._why_not(item, each)[0]}
             if self._run.settings.quick:
-                allowed = {each.id: each for item, each in owned(items) if not self._why_not(item, each)[0]}
                 self._plan.quick = quick_selection.choose(allowed.values(), self._plan.seconds, self._run.settings)
+            if shard := self._run.settings.shard:
+                self._plan.shards = sharding.divide({each: self._plan.seconds[each] for each in allowed}, shard)
         except UsageError as error:
             self._plan = Plan(error=str(error))
             items[:] = []
@@ -189,6 +191,9 @@ class Recorder:
             reason, thing = plan.what_is_lacking(self._needs(item), self._run.offered)
         if not reason and self._plan.quick and requirement.id not in self._plan.quick.ids:
             reason, thing = SkipReason.DESELECTED, "not chosen by --quick"
+        shard = self._plan.shards.get(requirement.id, "")
+        if not reason and shard and shard != self._run.settings.shard:
+            reason, thing = SkipReason.DESELECTED, f"{sharding.ELSEWHERE}{shard}"
         return reason, thing
 
     def _prepare(self, item: pytest.Item, requirement: Requirement) -> Case:

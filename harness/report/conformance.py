@@ -238,6 +238,7 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
             slowestConvergence={"seconds": slowest[0], "test": slowest[1]} if slowest else {},
             junitWarnings=run.settings.junit_warnings.removeprefix("skipped"),  # omitted by default
             interrupted=run.interrupted,
+            shard=run.settings.shard,
             quick=plan.quick.reported() if plan.quick else {},
             deselected=left_out(results),
             missing=list(run.missing),

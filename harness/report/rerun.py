@@ -11,7 +11,7 @@ from harness.settings.options import OPTIONS, Option
 from harness.settings.settings import Settings
 
 ELSEWHERE = frozenset(
-    {"run-test", "quick", "skip-tests", "output-dir", "workers", "keep", "fail-fast", "warnings-as-errors",
+    {"run-test", "quick", "skip-tests", "shard", "output-dir", "workers", "keep", "fail-fast", "warnings-as-errors",
      "keep-cluster", "junit-warnings", "organization", "project", "url", "version", "contact"}
 )  # fmt: skip
 """Options that the command omits: they select other requirements, choose the output, or name the implementation."""

@@ -17,6 +17,7 @@ from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Level, Profile, Requirement
 from harness.run import suite_files
 from harness.run.quick_selection import QuickSelection
+from harness.run.sharding import other_shard
 from harness.settings.claims import REFERENCE
 from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
@@ -36,6 +37,7 @@ class Plan:
     seconds: dict[str, float] = field(default_factory=dict)  # the expected duration of each requirement
     draws: dict[str, str] = field(default_factory=dict)
     """The draw (random values) of each requirement, as a string that `parse_draw` reads."""
+    shards: dict[str, str] = field(default_factory=dict)  # of each requirement to run, if the run is one of several
 
     def draw_of(self, requirement_id: str) -> DrawnValues:
         """Return the draw of a requirement. A requirement without a draw gets the first value of each axis."""
@@ -209,7 +211,9 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
     exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
     not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
     by_hand = any(
-        case.reason == SkipReason.DESELECTED and _in_profile(plan.requirements[case.requirement], settings)
+        case.reason == SkipReason.DESELECTED
+        and not other_shard(case.thing)
+        and _in_profile(plan.requirements[case.requirement], settings)
         for case in plan.cases
     )
     chosen = settings.run_test or settings.skip_tests or settings.generation or settings.quick
@@ -222,6 +226,7 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
         (bool(settings.skip_tests), "--skip-tests excluded requirements"),
         (by_hand and not chosen, "requirements were deselected"),
         (bool(exempt), f"{EXEMPTED}: {', '.join(exempt)}"),
+        (bool(settings.shard), f"this is only shard {settings.shard}: `trafficdist merge` makes one report of all"),
         (retries > 0, f"{retries} tests were repeated"),
         (
             bool(not_given) and not settings.judges_reference,

@@ -194,6 +194,8 @@ _SELECTION = (
            "never certifiable.", kind="flag", default=False),
     Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
+    Option("shard", "Run only one part of the selection, for example 2/5 on the second of five machines. `trafficdist "
+           "merge` makes one report of all parts.", metavar="NUMBER/COUNT", check=parsing.shard, default=""),
 )  # fmt: skip
 
 _EXECUTION = (
@@ -273,11 +275,9 @@ def resolve(
     values["proxy"] = values["proxy"] or ChosenProxy(INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
     if values["generate"] and values["replay"]:
         raise UsageError(f"{places['replay']}: --generate and --replay cannot be combined")
-    for name in ("run-test", "generate", "replay") if values["quick"] else ():
-        if values[BY_NAME[name].key]:
-            raise UsageError(
-                f"{places[BY_NAME[name].key]}: --quick selects the requirements itself: omit one of the options"
-            )
+    for one, others in (("quick", ("run-test", "generate", "replay")), ("shard", ("quick", "generate", "replay"))):
+        for option in [BY_NAME[name] for name in others if values[one] and values[BY_NAME[name].key]]:
+            raise UsageError(f"{places[option.key]}: --{one} selects the requirements itself: omit one of the options")
     _claim(values)
     if values["seed"] is None:
         values["seed"] = int.from_bytes(os.urandom(4)) if values["generate"] else DEFAULT_SEED

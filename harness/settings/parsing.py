@@ -39,6 +39,14 @@ def mutant(text: str) -> str:
     return text
 
 
+def shard(text: str) -> str:
+    """Return a shard and the number of all shards, like 2/5."""
+    found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", text, re.ASCII)
+    if not found or int(found[1]) > int(found[2]):
+        raise UsageError(f"{text[:LONG]!r}: expected NUMBER/COUNT, with NUMBER from 1 to COUNT, like 2/5")
+    return text
+
+
 def patch(text: str) -> str:
     if not re.fullmatch(r"(\d+\.\d+)=\1\.\d+", text):
         raise UsageError(f"{text!r}: expected a minor version and one of its patches, like 1.30=1.30.14")

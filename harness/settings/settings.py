@@ -50,6 +50,7 @@ class Settings:
     replay: str
     quick: bool
     skip_tests: tuple[str, ...]
+    shard: str
     organization: str
     project: str
     url: str

@@ -106,7 +106,7 @@ GIVEN = {
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
     "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3", "converges-within": "5", "generate": "60s",
     "junit-warnings": "failure", "judges": "packets", "probes": "agnhost", "cni": str(CORPUS), "replay": str(CORPUS),
-    "limits": "memory=300,log=0",
+    "limits": "memory=300,log=0", "shard": "2/5",
 }  # fmt: skip
 """A valid value for each option that checks its value; "" for options that are checked elsewhere."""
 
