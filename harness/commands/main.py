@@ -9,7 +9,7 @@ from harness.commands.components import components
 from harness.commands.doctor import doctor
 from harness.commands.list_command import list_requirements
 from harness.commands.proxy import proxy
-from harness.commands.reports import compare, judge, report, verify
+from harness.commands.reports import compare, judge, merge, report, verify
 from harness.commands.run import run
 from harness.model.entry_points import installed
 
@@ -48,6 +48,7 @@ for command in (
     run,
     judge,
     verify,
+    merge,
     report,
     list_requirements,
     compare,

@@ -1,4 +1,4 @@
-"""The commands for runs that have ended: `trafficdist judge`, `verify`, `report` and `compare`."""
+"""The commands for runs that have ended: `trafficdist judge`, `verify`, `merge`, `report` and `compare`."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.arguments import PLACE, SUITE, with_options
+from harness.commands.arguments import FOLDER, PLACE, SUITE, with_options
 from harness.commands.cli import examples
 from harness.errors import UsageError
 from harness.model.escaping import for_line
@@ -112,6 +112,38 @@ def tell(place: object, refused: "Sequence[Refusal]") -> int:
     reasons = f"{len(refused)} reasons" if len(refused) > 1 else "one reason"
     click.secho(f"The report in {for_line(str(place))} is refused: {reasons} (exit code {code}).", bold=True)
     return code
+
+
+_MERGE_CODES = """\b
+Exit codes are those of `trafficdist run`, for the whole run, and:
+   4  a FOLDER is not the folder of a run, or FOLDER and --output-dir are the same
+  13  the parts are refused, with the reasons"""
+
+
+@click.command(epilog=examples("merge shards/*", "merge shards/* --output-dir whole", codes=_MERGE_CODES))
+@click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
+@with_options([BY_NAME["output-dir"]])
+@SUITE
+def merge(folders: Sequence[Path], output_dir: str | None, suite: str) -> int:
+    """Merge the reports of all parts of a run into one report, which can be certified.
+
+    Each FOLDER is the folder of a run with --shard. All parts need the same suite, seed, options, implementation and
+    cluster, and together they need all requirements of the selection. Needs no cluster, root or network.
+    """
+    from harness.plugin.suite import catalogue
+    from harness.report import merging
+    from harness.report.rejudging import show
+    from harness.run.folder import default_path
+
+    out = Path(output_dir).resolve() if output_dir else default_path()
+    for each in folders:
+        if each == out or not (each / "report.yaml").exists():
+            raise UsageError(f"{each}: expected the folder of a run that has ended, other than --output-dir {out}")
+    shards, refused = merging.read(folders, catalogue(suite))
+    if code := tell(", ".join(map(str, folders)), refused):
+        return code
+    run = merging.merge(shards, out)
+    return show(str(out), "text", strict=run.settings.warnings_as_errors)
 
 
 _REPORT_CODES = """\b

@@ -3,6 +3,9 @@
 The file suffices to derive all verdicts. Each line ends with a digest of the line and the previous digest, which
 reveals changed and removed lines. If a process is killed, the last line of its history may be incomplete.
 
+Monotonic clocks of different machines are not comparable. So a history of several machines has the records of each
+machine together, in their own order. Only the first and the last record have times of the wall clocks.
+
     begin         the worker (in a merged history, all workers), and the version of this format
     run           facts about the run
     scenario      the start of a scenario in seconds by the monotonic clock; times in messages are relative to it
@@ -17,7 +20,7 @@ reveals changed and removed lines. If a process is killed, the last line of its 
                   a record without a phase has the final verdict on the test, and overrides earlier verdicts
     took          the seconds of all phases of a test, and the start of the test
     shrunk        the fewest random values with which a test still fails
-    steps         steps and attachments of a test, in Allure's form; not in a merged history
+    steps         steps and attachments of a test, in Allure's form; of merged histories, only those of shards have them
     not-run       tests that never began, with their verdict and message
     broken-off    in a merged history: the part of a worker stops here, without an end record
     end           the last record, which is missing if the process was killed
@@ -219,6 +222,7 @@ class RecordedHistory:
     torn: str = ""  # an incomplete last line
     sha256: str = ""  # of the whole file
     workers: tuple[str, ...] = ()  # the workers whose parts `read_parts` has read
+    walls: tuple[float, float] | None = None  # start and end by the wall clocks, if the parts are from several machines
 
 
 def read(path: Path) -> RecordedHistory:
@@ -293,8 +297,8 @@ class _HistoryPart:
         return self._records[known:]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return the records except "end" and "steps". If there is no end record, add a "broken-off" record."""
-        found = [record for record in self._records if record["kind"] not in ("end", "steps")]
+        """Return the records except the end record. If there is none, add a "broken-off" record."""
+        found = [record for record in self._records if record["kind"] != "end"]
         last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
         if last["kind"] != "end":
             torn = self._torn.decode("utf-8", "replace")
@@ -310,11 +314,14 @@ def read_parts(paths: Iterable[Path]) -> RecordedHistory:
     return parts.recorded()
 
 
-def merge(parts: RecordedHistory, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
+def merge(parts: RecordedHistory, out: Path, closing: Sequence[Mapping[str, Any]] = (), *, steps: bool = False) -> None:
     """Write the parts of a run as one history, followed by the records in `closing`, which describe the whole run."""
-    entries = parts.records
+    entries = [each for each in parts.records if steps or each["kind"] != "steps"]
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
     ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}
+    if parts.walls is not None:
+        first, last = parts.walls
+        began, ended = {"mono": 0.0, "wall": first}, {"mono": last - first, "wall": last}
     begin = {"kind": "begin", **began, "worker": "", "version": VERSION, "merged": parts.workers}
     lines, digest = [], b""
     for record in (begin, *entries, *({**each, **ended} for each in closing), {"kind": "end", **ended}):

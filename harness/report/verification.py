@@ -32,6 +32,7 @@ from harness.report.rejudging import HISTORIES, derive, differences, history_in
 from harness.report.rerun import value_of
 from harness.run.folder import MARK, PAGE
 from harness.run.plan import Plan
+from harness.run.sharding import other_shard
 from harness.scenario.measuring import PROMISED
 from harness.scenario.rehearsal import ExpectedByCase, ExpectedRecords, RunFacts, fits
 
@@ -93,23 +94,30 @@ def refusals(
     folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement], foreseen: ExpectedByCase = lambda _: {}
 ) -> list[Refusal]:
     """Return the reasons why a report is refused. `report` was read from `folder`, and matches its schema."""
-    history = history_in(folder)
-    if history is None:
-        return [Refusal("history", f"{folder} has no {HISTORIES[0]}: nothing can be derived again")]
     try:
-        recorded, judged = derive(history)
+        evidence = checked(folder, report, catalogue, foreseen)
     except UsageError as error:
         return [Refusal("history", str(error))]
+    found = [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
+    if any(each.check not in (RELEASE, "suite") for each in found):
+        return found
+    return found + [Refusal(DERIVED, text) for text in _derived(evidence)]
+
+
+def checked(
+    folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement], foreseen: ExpectedByCase = lambda _: {}
+) -> CheckedReport:
+    """Derive the results of a run from its history again, for the checks. Raises `UsageError` if this is impossible."""
+    history = history_in(folder)
+    if history is None:
+        raise UsageError(f"{folder} has no {HISTORIES[0]}: nothing can be derived again")
+    recorded, judged = derive(history)
     known = conformance.with_levels(catalogue, report)
     derived = [each for each in judged.derived() if each.requirement.id in known]
     results = [Result(known[each.requirement.id], each.cases) for each in derived]
     undeclared = frozenset(each["name"] for each in report["features"] if not each["declared"])
     facts = RunFacts(undeclared, tuple(report["environment"].get("ipFamilies", ())))
-    evidence = CheckedReport(folder, report, recorded, judged, known, results, causes.of(results), foreseen(facts))
-    found = [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
-    if any(each.check not in (RELEASE, "suite") for each in found):
-        return found
-    return found + [Refusal(DERIVED, text) for text in _derived(evidence)]
+    return CheckedReport(folder, report, recorded, judged, known, results, causes.of(results), foreseen(facts))
 
 
 def _derived(run: CheckedReport) -> Iterator[str]:
@@ -360,6 +368,9 @@ def _run(run: CheckedReport) -> Iterator[str]:
     if said["retries"]:
         yield f"{said['retries']} tests were repeated"
     yield from _difference("deselected", said.get("deselected", {}), left_out(run.results))
+    for message, number in left_out(run.results).items():
+        if other_shard(message):
+            yield f"{number} requirements are {message}, which the report lacks"
     if any(run.judged.distrust):
         yield f"the suite did not trust itself: {'; '.join(run.judged.distrust)}"
     if run.judged.interrupted or said.get("interrupted"):

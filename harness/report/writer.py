@@ -25,11 +25,14 @@ from harness.run.run import Run
 
 @gc_paused()
 def write_reports(
-    run: Run, results: Sequence[Result], judged: JudgedRun, recorded: RecordedHistory
+    run: Run,
+    results: Sequence[Result],
+    judged: JudgedRun,
+    recorded: RecordedHistory,
+    about: Mapping[str, Any] | None = None,
 ) -> tuple[Path, list[CommonCause]]:
     """Write all reports. Return the path of report.yaml, and the causes. Raises `DistrustError`."""
-    duration = time.monotonic() - run.started_at
-    about = private_values(conformance.describe(run, results, duration))
+    about = private_values(about or conformance.describe(run, results, time.monotonic() - run.started_at))
     _merge_history(run, results, judged, recorded, about)
     numbers, found = reactions.by_case(judged), causes.of(results)
     run.folder.write("junit.xml", junit.as_xml(results, about["run"], found))
@@ -62,9 +65,11 @@ def _merge_history(
     run: Run, results: Sequence[Result], judged: JudgedRun, recorded: RecordedHistory, about: Mapping[str, Any]
 ) -> None:
     whole = run.folder.parts / "run.jsonl"
-    facts = {"interrupted": run.interrupted, "distrust": list(run.distrust), "report": about}
+    facts: dict[str, Any] = {"interrupted": run.interrupted, "distrust": list(run.distrust), "report": about}
+    if run.settings.shard:
+        facts["shard"] = {**run.to_json(), "folder": "", "target": dict.fromkeys(run.target)}  # for merging
     try:
-        merge(recorded, whole, closing(results, judged, facts))
+        merge(recorded, whole, closing(results, judged, facts), steps="shard" in facts)
         whole.replace(run.folder.path / "run.jsonl")
     except OSError as error:
         raise DistrustError(f"cannot write the history of the run: {error}") from error
