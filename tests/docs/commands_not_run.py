@@ -17,6 +17,9 @@ _IMAGE = "it needs a registry, to pull the base image or to push ours"
 _IMAGE_OF = "it needs an engine, and compiles or downloads; a note of 2026-11-24 says what it made"
 _BASE = "it makes an image of Debian's and Python's packages, for minutes; test_deployed.py judges with one"
 _JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy/test_job_and_sonobuoy.py runs it on kind"
+_SHARDS = (
+    "it needs a cluster that runs Jobs, and our image; tests/harness/deploy/test_manifests.py runs the pods' command"
+)
 _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/deploy/test_job_and_sonobuoy.py runs it on kind"
 _NO_CRD = "the embedded cluster already serves PodLocators"
 _DEFINITIONS = "it needs definitions of kinds; tests/reference/apiserver/test_published_definitions.py applies some"
@@ -173,6 +176,13 @@ NOT_RUN = {
     "kubectl apply -f deploy/rbac.yaml -f deploy/job.yaml": _JOB,
     "kubectl apply -f deploy/results.yaml": _JOB,
     "kubectl delete -f deploy/job.yaml": _JOB,
+    "kubectl apply -f deploy/job-sharded.yaml": _SHARDS,
+    "kubectl --namespace trafficdist-shards wait --for=condition=Complete --timeout 1h job/trafficdist": _SHARDS,
+    "kubectl --namespace trafficdist-shards exec results -- "
+    "sh -c 'trafficdist merge /results/[0-9] --output-dir /results/merged'": _SHARDS,
+    "kubectl --namespace trafficdist-shards cp results:/results/merged ./merged": _SHARDS,
+    "kubectl delete -f deploy/job-sharded.yaml": _SHARDS,
+    "trafficdist verify merged": _VERIFIED,
     "kubectl --namespace kube-system logs --selector k8s-app=kube-proxy --prefix --tail -1 "
     "| grep 'since node is missing label'": _KIND,
     "sonobuoy results $(sonobuoy retrieve) --plugin trafficdist": _SONOBUOY,

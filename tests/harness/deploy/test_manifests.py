@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import yaml
 
 from harness.guest.labels import NAMESPACE
 from harness.settings.options import BY_NAME, resolve
+from tests.harness.deploy.workflow_runner import program
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_COMMAND = {name for name, option in BY_NAME.items() if option.on_command_line}
@@ -70,13 +74,58 @@ def test_job_keeps_its_results_on_a_volume_that_outlives_it() -> None:
     assert volumes[mount]["persistentVolumeClaim"]["claimName"] == job["PersistentVolumeClaim"]["metadata"]["name"]
 
 
+def pods_of_sharded_job() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the specification of the Job, of its pods' container, and of the container with the results."""
+    found = by_kind("deploy/job-sharded.yaml")
+    [container] = found["Job"]["spec"]["template"]["spec"]["containers"]
+    [results] = found["Pod"]["spec"]["containers"]
+    return found["Job"]["spec"], container, results
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="unavailable: sh is not installed")
+def test_each_pod_of_the_sharded_job_runs_its_own_shard(tmp_path: Path) -> None:
+    job, container, _ = pods_of_sharded_job()
+    assert (job["completionMode"], job["parallelism"]) == ("Indexed", job["completions"])
+    program(tmp_path, "trafficdist", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    command = [*container["command"], *container["args"]]
+    said = []
+    for index in range(job["completions"]):
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "JOB_COMPLETION_INDEX": str(index)}
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        words = ended.stdout.split()
+        settings = resolve(dict(each.removeprefix("--").split("=") for each in words[1:]), environment={})
+        said.append((words[0], settings.backend, settings.shard, settings.output_dir))
+    count = job["completions"]
+    assert said == [("run", "netns", f"{number + 1}/{count}", f"/results/{number}") for number in range(count)]
+
+
+def test_pods_of_the_sharded_job_share_only_the_volume_of_their_results() -> None:
+    job, container, results = pods_of_sharded_job()
+    pod = job["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert container["volumeMounts"] == results["volumeMounts"]
+    [claimed] = [each["persistentVolumeClaim"] for each in pod["volumes"] if "emptyDir" not in each]
+    assert claimed == {"claimName": by_kind("deploy/job-sharded.yaml")["PersistentVolumeClaim"]["metadata"]["name"]}
+    assert container["securityContext"]["privileged"] is True
+    assert results["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_shard_that_fails_stops_no_other_shard_and_is_not_repeated() -> None:
+    job, _, _ = pods_of_sharded_job()
+    assert job["backoffLimitPerIndex"] == 0
+    assert job.keys().isdisjoint({"backoffLimit", "maxFailedIndexes"})
+    assert job["template"]["spec"]["restartPolicy"] == "Never"
+
+
 def test_all_manifests_run_the_same_image() -> None:
-    names = ("job.yaml", "results.yaml", "sonobuoy-plugin.yaml")
+    names = ("job.yaml", "job-sharded.yaml", "results.yaml", "sonobuoy-plugin.yaml")
     texts = [(ROOT / "deploy" / name).read_text(encoding="utf-8") for name in names]
     assert len({image for text in texts for image in re.findall(r"image: (\S+)", text)}) == 1
 
 
-@pytest.mark.parametrize("name", ["deploy/job.yaml", "deploy/sonobuoy-plugin.yaml", "action.yml"])
+@pytest.mark.parametrize(
+    "name", ["deploy/job.yaml", "deploy/job-sharded.yaml", "deploy/sonobuoy-plugin.yaml", "action.yml"]
+)
 def test_every_option_exists(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert options_of(re.findall(r"^\s*- (--[^\s]+)", text, flags=re.MULTILINE)) <= OF_COMMAND

@@ -209,7 +209,7 @@ def test_action_outputs_how_the_run_ended(pytester: pytest.Pytester, sample_suit
     [step] = [each for each in action_steps() if each.get("id") == "run"]
     program(Path("tools/trafficdist/bin"), "trafficdist", TRAFFICDIST)
     given = {"BACKEND": "netns", "PROXY": "reference", "WORKERS": "0", "OUTPUT_DIR": "out"}
-    given |= dict.fromkeys(("CONTEXT", "MODE", "PROFILE"), "")  # not set
+    given |= dict.fromkeys(("CONTEXT", "MODE", "PROFILE", "SHARD"), "")  # not set
     assert {name for name in step["env"] if name.startswith("TRAFFICDIST_")} == {f"TRAFFICDIST_{n}" for n in given}
     environment = os.environ | {f"TRAFFICDIST_{name}": value for name, value in given.items()}
     files = {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary", "RUNNER_TEMP": "tools"}
@@ -218,6 +218,29 @@ def test_action_outputs_how_the_run_ended(pytester: pytest.Pytester, sample_suit
     assert run.returncode == 1
     assert Path("output").read_text(encoding="utf-8") == "exit-code=1\nreport=out/report.yaml\n"
     assert "**`KEP-1/fails`** (MUST)" in Path("summary").read_text(encoding="utf-8")
+
+
+@needs_bash
+def test_action_merges_the_parts_of_other_jobs(pytester: pytest.Pytester, sample_suite: Any) -> None:
+    """Each part is the output of an action in another job. The merging job has the defaults of the action."""
+    (pytester.mkdir("pack") / "test_sample.py").write_text(sample_suite("passes", "fails"))
+    [step] = [each for each in action_steps() if each.get("id") == "run"]
+    program(Path("tools/trafficdist/bin"), "trafficdist", TRAFFICDIST)
+    files = {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary", "RUNNER_TEMP": "tools"}
+    part = {"BACKEND": "netns", "PROXY": "reference", "WORKERS": "0"}
+    codes = []
+    for variables, merge, out in (
+        ({**part, "SHARD": "1/2"}, "", "parts/part-1"),
+        ({**part, "SHARD": "2/2"}, "", "parts/part-2"),
+        ({"BACKEND": "kubeconfig", "WORKERS": "auto", "SHARD": ""}, "parts", "whole"),
+    ):
+        given = {f"TRAFFICDIST_{name}": each for name, each in {**variables, "OUTPUT_DIR": out}.items()}
+        environment = {**os.environ, **files, **given, "MERGE": merge, "OPTIONS": "--suite=pack"}
+        command = ["bash", "-eo", "pipefail", "-c", step["run"]]
+        codes.append(subprocess.run(command, env=environment, check=False, timeout=100).returncode)
+    assert sorted(codes[:2]) == [0, 1]
+    assert codes[2] == 1
+    assert Path("output").read_text(encoding="utf-8").endswith("exit-code=1\nreport=whole/report.yaml\n")
 
 
 RUN = """#!/bin/sh
