@@ -276,9 +276,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         if why:
             raise InconclusiveError(why)
 
-    def _begin_watch(self) -> Callable[[], None]:
-        return liveness.begin_watch(self.api, lambda: self._nodes_on)
-
     def check_instruments(self) -> None:
         """Raise `DistrustError` if a node is lost, and `InconclusiveError` if a terminating pod ended early."""
         if why := liveness.doubt(self.api, self._nodes_on):
@@ -336,7 +333,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def _start_probing(self, begun: contextlib.ExitStack) -> ProbeSender:
         twins = self._clients.twins_of
-        self._dialer = Dialer(self.api, self._begin_watch, bypass=self._bypass(), neighbours=twins)
+        watch = partial(liveness.begin_watch, self.api, lambda: self._nodes_on)
+        self._dialer = Dialer(self.api, watch, bypass=self._bypass(), neighbours=twins)
         begun.callback(self._dialer.close)
         return self._dialer
 

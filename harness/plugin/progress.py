@@ -131,7 +131,8 @@ class RunProgress:
             what = "starting workers and collecting tests" if self._run.distributed else "collecting"
             return RunStatus(f"{'ending' if self._run.interrupted else what}, {now - self._began:.0f} s")
         running = sorted(self._eta.running.copy().items(), key=lambda each: each[1])
-        named = [(_name(cases[nodeid]), now - since) for nodeid, since in running if nodeid in cases]
+        known = [(cases[nodeid], now - since) for nodeid, since in running if nodeid in cases]
+        named = [(f"{c.requirement}[{c.parameters}]" if c.parameters else c.requirement, took) for c, took in known]
         return RunStatus("", len(wanted & self._shown), len(wanted), self._eta.left(now), named)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -228,10 +229,6 @@ def _line(result: Result, display: Display) -> str:
     if display.redraws and len(reason) > room:
         reason = reason[: room - 1] + ("…" if marks is MARKS else ".")
     return f"{text}  {reason}"
-
-
-def _name(case: Case) -> str:
-    return f"{case.requirement}[{case.parameters}]" if case.parameters else case.requirement
 
 
 def _short(path: str) -> str:

@@ -16,7 +16,7 @@ import jsonschema
 import yaml
 
 from harness.errors import DistrustError, UsageError
-from harness.judging.results import CaseResult, Outcome, Result, count, left_out, rests_on, slowest_convergence
+from harness.judging.results import Outcome, Result, count, left_out, rests_on, slowest_convergence
 from harness.model import strict_yaml
 from harness.model.escaping import for_json, is_plain
 from harness.model.files import MEGABYTE, fault_of_path, shown
@@ -279,17 +279,16 @@ def test_values(result: Result) -> dict[str, Any]:
     test |= _present(rerun=worst.rerun)
     test["evidence"] = sorted({path for case in result.cases for path in case.evidence})
     if result.parametrized:
-        test["cases"] = [_case(case) for case in sorted(result.cases, key=lambda case: case.parameters)]
+        test["cases"] = [
+            {
+                "parameters": case.parameters or "-",
+                "verdict": str(case.verdict),
+                "durationSeconds": thousandths(case.duration),
+                **_present(reason=str(case.reason), message=case.message, check=case.check, observed=case.observed),
+            }
+            for case in sorted(result.cases, key=lambda case: case.parameters)
+        ]
     return test
-
-
-def _case(case: CaseResult) -> dict[str, Any]:
-    return {
-        "parameters": case.parameters or "-",
-        "verdict": str(case.verdict),
-        "durationSeconds": thousandths(case.duration),
-        **_present(reason=str(case.reason), message=case.message, check=case.check, observed=case.observed),
-    }
 
 
 def _present(**values: Any) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def without_slices(pod: Object) -> Object:
     """Return the controller manager's pod without the EndpointSlice controller, but with all other controllers."""
     changed = copy.deepcopy(pod)
     command = _container(changed)["command"]
-    chosen = _value(command, _CONTROLLERS) or _EVERYTHING
+    given = [each.partition("=")[2] for each in command if each.startswith(f"{_CONTROLLERS}=")]
+    chosen = next(iter(given), "") or _EVERYTHING
     _set(command, _CONTROLLERS, f"{chosen},-{_SLICES}")
     return changed
 
@@ -79,10 +80,6 @@ def _container(pod: Object) -> Object:
             f"static pod {pod['metadata']['name']} has {len(containers)} containers; expected one, as in kubeadm's pods"
         )
     return containers[0]
-
-
-def _value(command: list[str], flag: str) -> str | None:
-    return next((each.partition("=")[2] for each in command if each.startswith(f"{flag}=")), None)
 
 
 def _set(command: list[str], flag: str, value: str | None) -> None:
