@@ -50,22 +50,13 @@ def judge(run: str, form: str, **options: Any) -> int:
     return show(run, form, strict=resolve_some(options)["warnings_as_errors"])
 
 
-_VERIFY_CODES = """\b
-Exit codes:
-   0  the report follows from the history of its run
-   4  FOLDER is not the folder of a run
-  13  the report is refused, with the reasons"""
-
-
 def _repository(_: click.Context, __: click.Parameter, value: str) -> str:
     if value and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", value):
         raise UsageError(f"--repo {value[:100]!r}: expected OWNER/NAME, for example acme/acme-proxy")
     return value
 
 
-@click.command(
-    epilog=examples("verify latest", "verify reports/1.37/kubernetes-kube-proxy/1.37.2-nftables", codes=_VERIFY_CODES)
-)
+@click.command(epilog=examples("verify latest", "verify reports/1.37/kubernetes-kube-proxy/1.37.2-nftables"))
 @click.argument("folder", type=PLACE, metavar="FOLDER")
 @click.option(
     "--repo",
@@ -81,7 +72,8 @@ def verify(folder: str, repo: str, suite: str) -> int:
     Derives each verdict again. Also checks the schema, the history's chain of digests, the digests of all files, the
     catalogue (no requirement missing or duplicate), messages, statistics, profiles, times, the identity of the
     implementation, and that the run can be certified. Needs the trafficdist release that made the run, but no
-    cluster, root or network. If gh is installed, an attestation by GitHub is checked.
+    cluster, root or network. If gh is installed, an attestation by GitHub is checked. Exits with 13 if the report is
+    refused, after the reasons, and with 4 if FOLDER is not the folder of a run.
     """
     from harness.plugin.suite import rehearsed
     from harness.report.rejudging import place_of
@@ -114,13 +106,7 @@ def tell(place: object, refused: "Sequence[Refusal]") -> int:
     return code
 
 
-_MERGE_CODES = """\b
-Exit codes are those of `trafficdist run`, for the whole run, and:
-   4  a FOLDER is not the folder of a run, or FOLDER and --output-dir are the same
-  13  the parts are refused, with the reasons"""
-
-
-@click.command(epilog=examples("merge shards/*", "merge shards/* --output-dir whole", codes=_MERGE_CODES))
+@click.command(epilog=examples("merge shards/*", "merge shards/* --output-dir whole"))
 @click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 @with_options([BY_NAME["output-dir"]])
 @SUITE
@@ -129,6 +115,8 @@ def merge(folders: Sequence[Path], output_dir: str | None, suite: str) -> int:
 
     Each FOLDER is the folder of a run with --shard. All parts need the same suite, seed, options, implementation and
     cluster, and together they need all requirements of the selection. Needs no cluster, root or network.
+
+    Exits with 13 if the parts are refused, and otherwise with the exit code of the whole run.
     """
     from harness.plugin.suite import catalogue
     from harness.report import merging
@@ -146,18 +134,11 @@ def merge(folders: Sequence[Path], output_dir: str | None, suite: str) -> int:
     return show(str(out), "text", strict=run.settings.warnings_as_errors)
 
 
-_REPORT_CODES = """\b
-Exit codes:
-   0  the page is written
-   4  RUN is not the folder of a run"""
-
-
 @click.command(
     epilog=examples(
         "report latest",
         "report reports/some-run --output page.html",
         "report latest --markdown >> $GITHUB_STEP_SUMMARY",
-        codes=_REPORT_CODES,
     )
 )
 @click.argument("run", type=PLACE, metavar="RUN")
