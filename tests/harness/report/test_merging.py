@@ -370,6 +370,7 @@ def test_dies(history):
 """
 
 
+@pytest.mark.timeout(600)  # three runs with two workers each
 @pytest.mark.parametrize("extra", ["", DIES], ids=["", "dies"])
 def test_shards_with_workers_are_merged(run: Run, pytester: pytest.Pytester, tmp_path: Path, extra: str) -> None:
     """A worker that dies leaves a history without an end, which `verify` refuses in a merged report too."""

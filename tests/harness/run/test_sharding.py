@@ -18,8 +18,8 @@ from harness.run.plan import Plan
 from harness.run.sharding import ELSEWHERE, divide, other_shard
 from harness.settings.options import resolve
 
-DURATIONS = st.dictionaries(
-    st.text("abc/-", min_size=1, max_size=8), st.floats(0.0, 90.0).map(lambda each: round(each, 2)), min_size=1
+DURATIONS = st.lists(st.integers(0, 9000), min_size=1).map(
+    lambda hundredths: {f"KEP-{number % 3}/{number}": each / 100 for number, each in enumerate(hundredths)}
 )
 
 
