@@ -64,7 +64,7 @@ class _ControllerWithEditedMetrics(EndpointSliceController):
             self.registry = _registry(self._metrics, change())
 
 
-class _ProxyWithEditedMetrics(ServiceProxy):
+class ProxyWithEditedMetrics(ServiceProxy):
     """A proxy with modified metrics."""
 
     def __init__(
@@ -206,7 +206,7 @@ MUTANTS += [
         "proxy-metrics-never-change",
         "The metrics of the proxy are always 0.",
         symptom=WRITTEN,
-        proxy=partial(_ProxyWithEditedMetrics, change=lambda: _nothing),
+        proxy=partial(ProxyWithEditedMetrics, change=lambda: _nothing),
     ),
     Mutant(
         "failures-count-as-successes",
@@ -273,13 +273,13 @@ MUTANTS += [
         "timestamps-in-milliseconds",
         "Metrics in seconds are reported in milliseconds.",
         symptom=WRITTEN,
-        proxy=partial(_ProxyWithEditedMetrics, change=lambda: _milliseconds),
+        proxy=partial(ProxyWithEditedMetrics, change=lambda: _milliseconds),
     ),
     Mutant(
         "last-sync-is-now",
         "The time of the last sync is the time of the scrape.",
         symptom=WRITTEN,
-        proxy=partial(_ProxyWithEditedMetrics, change=lambda: _now),
+        proxy=partial(ProxyWithEditedMetrics, change=lambda: _now),
     ),
     Mutant(
         "refused-rules-count-as-synced",
@@ -292,7 +292,7 @@ MUTANTS += [
         "The metrics count Services whose internal traffic is dropped as external, and vice versa.",
         symptom=WRITTEN,
         proxy=partial(
-            _ProxyWithEditedMetrics,
+            ProxyWithEditedMetrics,
             change=_relabelled(
                 "_no_local_endpoints_total", "traffic_policy", {"internal": "external", "external": "internal"}
             ),

@@ -19,6 +19,7 @@ from reference.endpointslice.recorder import record
 from reference.endpointslice.status import ConditionWriter
 from reference.features import Features
 from reference.heuristics import Heuristic, installed_heuristics
+from reference.objects.trigger_times import change_times, trigger_time, with_trigger_time
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class EndpointSliceController(Controller):
             "endpointslice-controller", client, self._index, ("leases", *resources) if conditions else resources
         )
         self._memos: dict[Key, EndpointCache] = {}
+        self._change_times: dict[Key, Mapping[str, str]] = {}  # of each Service, at its last successful sync
         self._metrics = Metrics(self._features)
         self.registry.register(self._metrics)
         self._status = status(client, self._index, self._features, self._heuristics) if conditions else None
@@ -138,6 +140,7 @@ class EndpointSliceController(Controller):
             self._forget(key)
             self._apply(key[0], plan_deleted_service(key[1], existing))
             return
+        times = change_times(service, self._index.pods_of(key))
         first_look = key not in self._memos
         plan = self._plan_service(
             service,
@@ -152,7 +155,8 @@ class EndpointSliceController(Controller):
             node_level=self._node_level,
         )
         self._follow(key, plan)
-        self._apply(key[0], plan)
+        self._apply(key[0], plan, trigger_time(self._change_times.get(key), times))
+        self._change_times[key] = times
         self._metrics.applied(plan)
         for notice in self._cpu_services.note(key, plan, first_look=first_look):
             record(self._client, service, notice)
@@ -168,17 +172,20 @@ class EndpointSliceController(Controller):
 
     def _forget(self, key: Key) -> None:
         self._memos.pop(key, None)
+        self._change_times.pop(key, None)
         self._cpu_services.forget(key)
         self._counting_nodes.discard(key)
         self._metrics.forget(key)
 
-    def _apply(self, namespace: str, plan: SlicePlan) -> None:
+    def _apply(self, namespace: str, plan: SlicePlan, time: str = "") -> None:
         try:
             for each in plan.create:
-                self._index.slices.written(self._client.create("endpointslices", namespace, each))
+                made = self._client.create("endpointslices", namespace, with_trigger_time(each, time))
+                self._index.slices.written(made)
                 self._metrics.wrote("create")
             for each in plan.update:
-                self._index.slices.written(self._client.update("endpointslices", namespace, each))
+                made = self._client.update("endpointslices", namespace, with_trigger_time(each, time))
+                self._index.slices.written(made)
                 self._metrics.wrote("update")
             for each in plan.delete:
                 delete_if_there(self._client, "endpointslices", key_of(each))

@@ -3,7 +3,10 @@
 They are plain numbers until collection: prometheus_client's counters are slow and add a `_created` series.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from operator import add
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -17,6 +20,9 @@ from reference.serving import Histogram, Response, not_found, plain
 BOUNDS = tuple(0.001 * 2**step for step in range(15))
 """Upper bounds of the buckets for synchronisation times, in seconds, as in kube-proxy."""
 
+PROGRAMMING_BOUNDS = (0.25, 0.5, *range(1, 60), *range(60, 120, 5), *range(120, 301, 30))
+"""Upper bounds of the buckets for the time from a change of a pod or Service to the kernel, as in kube-proxy."""
+
 _CHANGES = {"endpointslices": "endpoint", "services": "service"}
 
 
@@ -27,15 +33,24 @@ class Metrics:
         self.seen = dict.fromkeys(("services", "endpointslices", "nodes", "podlocators", ""), 0)
         self.done = dict(self.seen)
         self.durations: dict[Family, Histogram] = {family: Histogram(BOUNDS) for family in FAMILIES}
+        self.programming = {family: Histogram(PROGRAMMING_BOUNDS) for family in FAMILIES}
         self.failures: dict[Family, int] = dict.fromkeys(FAMILIES, 0)
         self.last_queued = 0.0
         self.last_synced: dict[Family, float] = dict.fromkeys(FAMILIES, 0.0)
         self.registry = CollectorRegistry()
+        self._started = time.time()
         self._health = health
         self._no_local = no_local
         self._by_family = features.at_least(33)
         self._knows_livez = features.at_least(28)
         self.registry.register(self)
+
+    def programmed(self, triggered: Iterable[tuple[Family, float]]) -> None:
+        """Observe the ages of changes that the kernel now has. Changes before the start of the proxy are left out."""
+        now = time.time()
+        for family, begun in triggered:
+            if begun > self._started:
+                self.programming[family].observe(now - begun)
 
     def answer(self, path: str) -> Response:
         """Answer requests to port 10249: /metrics, and kube-proxy's /proxyMode and /healthz."""
@@ -50,7 +65,9 @@ class Metrics:
                 return not_found(path)
 
     def collect(self) -> Iterator[Metric]:
-        yield self._histogram("sync_proxy_rules_duration_seconds", "Time to update the rules")
+        yield self._histogram("sync_proxy_rules_duration_seconds", "Time to update the rules", self.durations)
+        text = "Time from a change of a pod or Service until the rules are updated"
+        yield self._histogram("network_programming_duration_seconds", text, self.programming)
         synced, queued = self.last_synced, dict.fromkeys(FAMILIES, self.last_queued)
         yield self._gauge("sync_proxy_rules_last_timestamp_seconds", "Time of the last update of the rules", synced)
         yield self._gauge("sync_proxy_rules_last_queued_timestamp_seconds", "Time of the last change", queued)
@@ -67,11 +84,10 @@ class Metrics:
     def _labels(self) -> list[str]:
         return ["ip_family"] if self._by_family else []
 
-    def _histogram(self, name: str, text: str) -> Metric:
+    def _histogram(self, name: str, text: str, histograms: Mapping[Family, Histogram]) -> Metric:
         metric = HistogramMetricFamily(f"kubeproxy_{name}", text, labels=self._labels)
         for labels, families in self._series():
-            merged = sum((self.durations[each] for each in families), Histogram(BOUNDS))
-            merged.add_to(metric, labels)
+            reduce(add, (histograms[each] for each in families)).add_to(metric, labels)
         return metric
 
     def _gauge(self, name: str, text: str, values: Mapping[Family, float]) -> Metric:

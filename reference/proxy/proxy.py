@@ -234,6 +234,8 @@ class ServiceProxy:
         self._in_work = 0
         health_checks, self._state.health_checks = self._state.health_checks, {}
         self._listeners.follow(health_checks)
+        triggered, self._state.triggered = self._state.triggered, []
+        self._metrics.programmed(triggered)
         if self._acknowledgement is not None:
             self._acknowledgement.in_kernel()
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from reference.client import Object
 from reference.objects.topology_keys import Labels
+from reference.objects.trigger_times import read_trigger_time
 from reference.proxy import objects
 from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, OwnNode, Protocol, ServicePort, decide
 from reference.proxy.node_labels import NONE as NO_LABELS
@@ -55,6 +56,7 @@ class State:
     `unreadable` contains the Services whose slices could not be read; their rules stay unchanged. `dropped` counts the
     Services with the traffic policy `Local` that have usable endpoints, but none on this node.
     `health_checks` contains the changed health check node ports; a removed port has the value None.
+    `triggered` contains the trigger times of changed slices, in seconds since 1970.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class State:
         self.unreadable: dict[Name, Exception] = {}
         self.dropped: Counter[Dropped] = Counter()
         self.health_checks: dict[int, LocalEndpoints | None] = {}
+        self.triggered: list[tuple[Family, float]] = []
         self._base_changed = False
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
@@ -148,7 +151,10 @@ class State:
             self._service(before).slices.pop(name[1], None)
         if read is not None:
             self._service_of[name] = read.service
-            self._service(read.service).slices[name[1]] = read
+            slices = self._service(read.service).slices
+            if (triggered := read_trigger_time(obj)) and slices.get(name[1]) != read:
+                self.triggered.append((read.family, triggered))
+            slices[name[1]] = read
 
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         metadata = obj["metadata"]

@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from mutants import MUTANTS
+from mutants import MUTANTS, trigger_times
 from reference.endpointslice import EndpointSliceController
 from tests.conformance.api_and_dns_requests import REFERENCE
 from tests.conformance.controller_cases import ControllerCase, Seen, generated_cases, run_case
@@ -277,6 +277,10 @@ OTHERWISE: Mapping[str, str] = {
     "deletes-slices-without-a-manager": "slices of others in these cases have a manager",
     "labels-of-services-come-late": "no label of a Service changes in these cases",
     "endpoints-of-any-type": "no Service in these cases is of type ExternalName",
+    **dict.fromkeys(
+        (each.name for each in trigger_times.MUTANTS if "controller" in each.changes),
+        "the cases do not compare annotations of slices",
+    ),
     "tells-of-failures-with-the-field-alone": "no sync fails in these cases",
 }
 """Mutants of controllers that these cases cannot distinguish from the reference, with reasons."""

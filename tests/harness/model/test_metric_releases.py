@@ -37,6 +37,7 @@ METRIC_RELEASES: Mapping[str, MetricReleases] = {
     "endpoint_slice_controller_num_endpoint_slices": MetricReleases(17),
     "endpoint_slice_controller_services_count_by_traffic_distribution": MetricReleases(30),
     "endpoint_slice_controller_syncs": MetricReleases(21),
+    "kubeproxy_network_programming_duration_seconds": MetricReleases(17),
     "kubeproxy_proxy_healthz_total": MetricReleases(28),
     "kubeproxy_proxy_livez_total": MetricReleases(28),
     "kubeproxy_sync_proxy_rules_duration_seconds": MetricReleases(17),

@@ -325,3 +325,20 @@ def test_parallel_writers_create_the_same_slices_as_sequential_ones() -> None:
             slices = live.slices(service["metadata"]["name"])
             assert plan_service(service, pods, nodes, slices, features=Features(), max_endpoints=7).is_empty
             assert len(addresses(slices)) == 16
+
+
+def test_time_of_a_change_outlives_a_conflict_and_ends_with_the_next_change() -> None:
+    became_ready = "2026-01-02T03:04:05Z"
+    annotation = "endpoints.kubernetes.io/last-change-trigger-time"
+    with RunningController() as live:
+        service = live.create_service()
+        assert live.slices()[0]["metadata"]["annotations"] == {annotation: service["metadata"]["creationTimestamp"]}
+        pod = live.run_pod("p1", ready=False)
+        assert live.slices()[0]["metadata"].get("annotations", {}) == {}
+        live.interrupted.before["update"] = failing(["Conflict"] * 2, code=409)
+        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": became_ready}]
+        live.api.update_status("pods", "default", {**pod, "status": {**pod["status"], "conditions": conditions}})
+        assert live.slices()[0]["metadata"]["annotations"] == {annotation: became_ready}
+
+        live.api.delete("pods", "default", "p1")
+        assert live.slices()[0]["metadata"].get("annotations", {}) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -11,6 +12,9 @@ from reference.features import Features
 from reference.proxy.health import Health
 from reference.proxy.metrics import Metrics
 from reference.proxy.state import Dropped
+
+if TYPE_CHECKING:
+    import pytest
 
 NONE: Mapping[Dropped, int] = Counter()
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -116,3 +120,19 @@ def test_metrics_port_shows_the_mode() -> None:
     assert made().answer("/proxyMode")[2] == b"nftables"
     assert made().answer("/healthz")[0] == 200
     assert made().answer("/elsewhere")[0] == 404
+
+
+def test_changes_since_the_start_are_measured_until_they_are_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference.proxy.metrics.time.time", lambda: 1000.0)
+    metrics = made()
+    monkeypatch.setattr("reference.proxy.metrics.time.time", lambda: 1010.0)
+
+    metrics.programmed([("IPv4", 1001.0), ("IPv4", 1009.75), ("IPv4", 999.0), ("IPv6", 1000.0)])
+
+    samples = scraped(metrics)
+    name = "network_programming_duration_seconds"
+    assert samples[key(f"{name}_count", ip_family="IPv4")] == 2
+    assert samples[key(f"{name}_sum", ip_family="IPv4")] == 9.25
+    assert samples[key(f"{name}_bucket", ip_family="IPv4", le="0.25")] == 1
+    assert samples[key(f"{name}_bucket", ip_family="IPv4", le="9")] == 2
+    assert samples[key(f"{name}_count", ip_family="IPv6")] == 0

@@ -117,3 +117,19 @@ def test_decisions_are_reported_for_each_service_port() -> None:
 
     assert isinstance(told.cluster_ip, Forward)
     assert "all 2 ready endpoints" in state.explain("default", "web")
+
+
+def test_only_changed_slices_trigger() -> None:
+    def triggered_by(each: Object, second: int) -> Object:
+        annotations = {"endpoints.kubernetes.io/last-change-trigger-time": f"1970-01-01T00:00:0{second}Z"}
+        return {**each, "metadata": {**each["metadata"], "annotations": annotations}}
+
+    state = state_with(triggered_by(slice_with("10.244.1.2"), 1))
+    for each in (
+        triggered_by(slice_with("10.244.1.2"), 2),  # unchanged
+        slice_with("10.244.1.2", "10.244.1.3"),  # changed, without a time
+        triggered_by(slice_with("fd00:10:244::2", family="IPv6"), 3),
+        triggered_by(slice_with("10.244.1.3"), 4),
+    ):
+        state.receive("endpointslices", each, deleted=False)
+    assert state.triggered == [("IPv4", 1.0), ("IPv6", 3.0), ("IPv4", 4.0)]
