@@ -51,6 +51,14 @@ def controller_hearing(through: Filter, **parts: Any) -> Callable[..., EndpointS
     return controller_through(partial(FilteringClient, through=through), **parts)
 
 
-def proxy_hearing(through: Filter) -> Callable[..., ServiceProxy]:
+class ProxyOfAllNodes(ServiceProxy):
+    """A proxy that watches all Nodes, and not only its own."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._resources = tuple(each.partition("/")[0] for each in self._resources)
+
+
+def proxy_hearing(through: Filter, proxy: Callable[..., ServiceProxy] = ServiceProxy) -> Callable[..., ServiceProxy]:
     """Return a proxy that receives filtered events."""
-    return lambda node, client, **options: ServiceProxy(node, FilteringClient(client, through), **options)
+    return lambda node, client, **options: proxy(node, FilteringClient(client, through), **options)

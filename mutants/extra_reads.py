@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from mutants.client_wrappers import ClientWrapper, controller_through
+from mutants.client_wrappers import ClientWrapper, ProxyOfAllNodes, controller_through
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import ApiError, Client, Event, Object
 from reference.proxy import ServiceProxy
@@ -119,6 +119,12 @@ MUTANTS = [
         "The controller watches Namespaces after it has written the first hint.",
         symptom=WRITTEN,
         controller=controller_through(_WatchesNamespaces),
+    ),
+    Mutant(
+        "watches-all-nodes",
+        "The proxy watches all Nodes, and not only its own.",
+        symptom=WRITTEN,
+        proxy=ProxyOfAllNodes,
     ),
     Mutant(
         "watches-pods-from-the-first-hint",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.client_wrappers import Filter, Sink, controller_hearing, proxy_hearing, rewriting
+from mutants.client_wrappers import Filter, ProxyOfAllNodes, Sink, controller_hearing, proxy_hearing, rewriting
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from mutants.wrong_decisions import DecisionInput, proxy_deciding, without_hints
 from mutants.wrong_plans import Pods, rewritten, without
@@ -377,7 +377,7 @@ _proxy(
     "terminating-pods-on-the-host-network-are-gone",
     "The proxy does not use terminating endpoints that have the address of a node.",
     "pods=host",
-    proxy_hearing(_without_leaving_hosts),
+    proxy_hearing(_without_leaving_hosts, ProxyOfAllNodes),
 )
 
 

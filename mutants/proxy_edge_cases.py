@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
+from mutants.client_wrappers import ProxyOfAllNodes
 from mutants.data_planes import FlushesConntrack
 from mutants.load_balancing import KeepsDuplicateSlots
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
@@ -32,8 +33,16 @@ POD_NETWORKS = ("10.244.", "fd00:10:244:")  # of the embedded cluster
 MUTANTS: list[Mutant] = []
 
 
-def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED, **parts: Any) -> None:
-    MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
+def _register(
+    name: str,
+    sentence: str,
+    provenance: str = "",
+    *,
+    symptom: str = REACHED,
+    proxy: Callable[..., ServiceProxy] = ServiceProxy,
+    **parts: Any,
+) -> None:
+    MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(proxy, **parts)))
 
 
 # Endpoints that are misread although all data of the Service is available
@@ -351,11 +360,13 @@ def _is_unready(node: Object, _deleted: bool) -> bool:
 _register(
     "skips-endpoints-of-unready-nodes",
     "The proxy does not use endpoints on unready nodes.",
+    proxy=ProxyOfAllNodes,
     state=partial(_SkipsEndpointsOfNodes, skips=_is_unready),
 )
 _register(
     "skips-endpoints-of-lost-nodes",
     "The proxy does not use endpoints on a node whose Node is deleted.",
+    proxy=ProxyOfAllNodes,
     state=partial(_SkipsEndpointsOfNodes, skips=lambda _, deleted: deleted),
 )
 

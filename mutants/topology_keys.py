@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mutants.client_wrappers import ProxyOfAllNodes
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from mutants.wrong_decisions import DecisionInput, deciding, faults_in, without_hints
 from reference.apiserver.kinds import FieldError, Strategy, errors
@@ -280,8 +281,15 @@ def _no_hints_with_the_gate(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if asked.behaviour.topology_keys else asked.endpoints)
 
 
-def _proxy(name: str, sentence: str, state: Callable[..., State], *, symptom: str = REACHED) -> None:
-    MUTANTS.append(Mutant(name, sentence, symptom=symptom, proxy=partial(ServiceProxy, state=state)))
+def _proxy(
+    name: str,
+    sentence: str,
+    state: Callable[..., State],
+    *,
+    symptom: str = REACHED,
+    proxy: Callable[..., ServiceProxy] = ServiceProxy,
+) -> None:
+    MUTANTS.append(Mutant(name, sentence, symptom=symptom, proxy=partial(proxy, state=state)))
 
 
 _proxy(
@@ -312,6 +320,7 @@ _proxy(
     "The proxy follows topology keys even if the ServiceTopology gate is off.",
     _without_the_gate,
     symptom=f"{FAILS}|never reached",
+    proxy=ProxyOfAllNodes,
 )
 _proxy(
     "gate-of-topology-keys-ends-hints",

@@ -58,6 +58,7 @@ from harness.scenario.eventual_state import (
     expect_no_more_reads,
     expect_running,
     proxy_metrics,
+    reads_after_restart,
     warnings_about,
 )
 from harness.scenario.hints import (

@@ -29,11 +29,12 @@ class ApiRequest:
 
     @property
     def read(self) -> str:
-        """Return a description like "list nodes" or "watch pods", or "" for writes and for paths without a resource."""
+        """Return a description like "list nodes" or "watch pods by name", or "" for other requests than reads."""
         place = _place(self.path)
         if self.method != "GET" or not place.resource:
             return ""
-        return f"{'watch' if 'watch=' in self.query else 'get' if place.name else 'list'} {place.resource}"
+        one = " by name" if "fieldSelector=metadata.name" in self.query else ""
+        return f"{'watch' if 'watch=' in self.query else 'get' if place.name else 'list'} {place.resource}{one}"
 
 
 @dataclass(frozen=True, slots=True)

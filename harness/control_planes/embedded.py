@@ -18,6 +18,7 @@ from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer
 from reference.client import Client, Event, Object, Subscription
+from reference.client.client import selections
 from reference.client.reconnecting_client import ReconnectingClient
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.node_level import NodeLevel
@@ -54,8 +55,8 @@ class _InProcessClient:
         return self._server.get(resource, namespace, name)
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
-        for each in resources:
-            self._read(path_of(each), "watch=true")
+        for resource, name in selections(resources).items():
+            self._read(path_of(resource), f"fieldSelector=metadata.name={name}&watch=true" if name else "watch=true")
         return self._server.subscribe(resources, sink)
 
     def _read(self, path: str, query: str = "") -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from harness.api.client import Object
 from harness.backends.protocols import Probing, RecordsApiReads, SendsHttpRequests
-from harness.errors import EndedError, StartError
+from harness.errors import EndedError, StartError, UnavailableError
 from harness.model.evidence_text import gathered
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
@@ -215,10 +215,7 @@ def expect_no_more_reads(
     of changes, and returns the reads to ignore. Raises `AssertionError`, or `UnavailableError` if the API server does
     not count reads.
     """
-    begin = time.monotonic()
-    cluster.backend.part(RecordsApiReads).reads(component, since=begin)  # fail early if counting is unavailable
-    cluster.restart(component)
-    started = cluster.backend.part(RecordsApiReads).reads(component, since=begin)
+    started = reads_after_restart(cluster, component)
     plain = _reads(cluster, component, play, without)
     known = {_resource(each) for each in (*started, *plain)}
     for value in values:
@@ -231,6 +228,20 @@ def expect_no_more_reads(
             expected={},
             observed={read: times for read, times in more if times >= ROUNDS or _resource(read) not in known},
         )
+
+
+def reads_after_restart(cluster: Cluster, component: Component) -> list[str]:
+    """Restart a component. Return its API reads since then, like "list services" and "watch nodes by name".
+
+    Raises `UnavailableError` if the API server does not record reads, or none of this component.
+    """
+    begin = time.monotonic()
+    cluster.backend.part(RecordsApiReads).reads(component, since=begin)  # fail early if counting is unavailable
+    cluster.restart(component)
+    reads = cluster.backend.part(RecordsApiReads).reads(component, since=begin)
+    if not reads:
+        raise UnavailableError(f"the API server recorded no read of the {component}, although it was restarted")
+    return reads
 
 
 def _resource(read: str) -> str:

@@ -10,6 +10,7 @@ from reference.apiserver.pools import AddressPool, Pools
 from reference.apiserver.registry import NAMESPACES, ObjectRef, Registry, Write
 from reference.apiserver.store import Change, Store
 from reference.client import Event, Object
+from reference.client.client import selections
 from reference.features import Features
 
 SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
@@ -71,18 +72,22 @@ class ApiServer:
         deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Write())
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> "Subscription":
-        def observe(change: Change) -> None:
-            sink(Event(change.type, change.resource, change.new.object))
+        names = selections(resources)
 
-        for resource in resources:
+        def observe(change: Change) -> None:
+            if names[change.resource] in {"", change.new.object["metadata"]["name"]}:
+                sink(Event(change.type, change.resource, change.new.object))
+
+        for resource in names:
             self.registry.strategy(resource)
         store = self.registry.store
         with store.lock:
-            for resource in resources:
+            for resource, name in names.items():
                 for stored in store.items(resource):
-                    sink(Event("ADDED", resource, stored.object))
+                    if name in {"", stored.object["metadata"]["name"]}:
+                        sink(Event("ADDED", resource, stored.object))
             sink(Event("SYNCED", "", {}))
-            store.observe(resources, observe)
+            store.observe(names, observe)
         return Subscription(self.registry, observe)
 
 

@@ -1,6 +1,6 @@
 """A protocol with the API server operations that components need. Readers share objects, so never change them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -62,10 +62,17 @@ class Client(Protocol):
     def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
         """Deliver the current state as ADDED events, then one SYNCED event, then each change, in order.
 
+        A resource such as "nodes/a1" selects the object with this name.
+
         `sink` may run in the writer's thread while the store is locked, so `sink` must only queue the event. When a
         write in this process returns, `sink` has already received the event of the write.
         """
         ...
+
+
+def selections(resources: Collection[str]) -> Mapping[str, str]:
+    """Return the name of the selected object of each resource, or "" for a resource whose objects are all selected."""
+    return {resource: name for resource, _, name in (each.partition("/") for each in resources)}
 
 
 def key_of(obj: Object) -> Key:

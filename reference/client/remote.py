@@ -65,7 +65,7 @@ class RemoteClient:
                     self._reflectors[resource] = _Reflector(self, resource)
                     self._reflectors[resource].thread.start()
                 for obj in self._reflectors[resource].known.values():
-                    sink(Event("ADDED", resource, obj))
+                    sink(Event("ADDED", resource.partition("/")[0], obj))
             self._send_if_complete()
         return subscription
 
@@ -83,7 +83,7 @@ class RemoteClient:
         with self._lock:
             names = list(self._reflectors)
         try:
-            return all(self._knows(name, self._ask("GET", _path(name, ""))) for name in names)
+            return all(self._knows(each, self._ask("GET", _selection(each))) for each in names)
         except ConnectionRefusedError:
             return True
         except (OSError, http.client.HTTPException, ApiError):
@@ -118,7 +118,7 @@ class RemoteClient:
         """Send an event to the subscribers of a resource. The caller must hold the lock."""
         for each in self._subscriptions:
             if resource in each.resources:
-                each.sink(Event(event, resource, obj))
+                each.sink(Event(event, resource.partition("/")[0], obj))
 
     def listed(self, reflector: "_Reflector", items: Mapping[Key, Object]) -> None:
         """Send the differences between a list and the previously known objects to the subscribers."""
@@ -228,7 +228,7 @@ class _Reflector:
             connection.close()
 
     def _load(self, connection: http.client.HTTPSConnection) -> None:
-        connection.request("GET", _path(self.resource, ""), headers=self.client.headers)
+        connection.request("GET", _selection(self.resource), headers=self.client.headers)
         response = connection.getresponse()
         listed = orjson.loads(response.read())
         if response.status != 200:
@@ -237,8 +237,8 @@ class _Reflector:
         self._revision = listed["metadata"]["resourceVersion"]
 
     def _watch(self, connection: http.client.HTTPSConnection) -> bool:
-        query = f"?watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_SECONDS}&resourceVersion={self._revision}"
-        connection.request("GET", _path(self.resource, "") + query, headers=self.client.headers)
+        query = f"&watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_SECONDS}&resourceVersion={self._revision}"
+        connection.request("GET", _selection(self.resource) + query, headers=self.client.headers)
         response = connection.getresponse()
         if response.status != 200:
             self._revision = ""
@@ -252,6 +252,12 @@ class _Reflector:
             if event["type"] != "BOOKMARK":
                 self.client.watched(self, event["type"], event["object"])
         return False
+
+
+def _selection(resource: str) -> str:
+    """Return the path and query that select all objects of a resource, or one object of a resource like "nodes/a1"."""
+    resource, _, name = resource.partition("/")
+    return f"{_path(resource, '')}?fieldSelector={f'metadata.name%3D{name}' if name else ''}"
 
 
 def _path(resource: str, namespace: str, name: str = "") -> str:

@@ -48,15 +48,10 @@ Pod = tuple[str, str]
 class PodLocatorLabels(NodeLabels):
     """The labels of a proxy's own Node, and of the nodes of all pods with a PodLocator. Not thread-safe."""
 
-    def __init__(self, own: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._own = own
         self._located: dict[Pod, tuple[Labels, tuple[str, ...]]] = {}
         self._pods_at: dict[str, dict[Pod, None]] = {}  # host-network pods share the address of their node
-
-    def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
-        """Read the proxy's own Node. Other Nodes are ignored."""
-        return super().receive(node, deleted=deleted) if node["metadata"]["name"] == self._own else frozenset()
 
     def receive_locator(self, locator: Object, *, deleted: bool) -> AbstractSet[str]:
         """Read a PodLocator. Return the label keys whose values changed for some endpoint."""

@@ -27,7 +27,6 @@ from reference.proxy.objects import UNREADABLE
 from reference.proxy.state import State
 from reference.serving import HttpThread
 
-RESOURCES = ("services", "endpointslices", "nodes")
 POD_LOCATORS = "podlocators"
 RETRY_SECONDS = 0.5
 
@@ -64,9 +63,12 @@ class ServiceProxy:
         self.last_error: Exception | None = None
         self._node_name = node_name
         self._client = client
-        self._pod_locators = pod_locators
-        labels: dict[str, Any] = {"labels": PodLocatorLabels(node_name)} if pod_locators else {}
-        self._state = state(node_name, Behaviour.of(features), **labels)
+        behaviour = Behaviour.of(features)
+        all_nodes = behaviour.topology_keys and not pod_locators
+        nodes = "nodes" if all_nodes else f"nodes/{node_name}"
+        self._resources = ("services", "endpointslices", nodes, *([POD_LOCATORS] if pod_locators else ()))
+        labels: dict[str, Any] = {"labels": PodLocatorLabels()} if pod_locators else {}
+        self._state = state(node_name, behaviour, **labels)
         self._health = Health(features)
         self._metrics = Metrics(features, self._health, lambda: self._state.dropped)
         self._kernel = KernelWriter(self._state, pod_cidrs, self._metrics, kernel_table)
@@ -94,8 +96,7 @@ class ServiceProxy:
             self._own_serving.start()
         if self._acknowledgement is not None:
             self._acknowledgement.start()
-        resources = (*RESOURCES, POD_LOCATORS) if self._pod_locators else RESOURCES
-        self._subscription = self._client.subscribe(resources, self._deliver)
+        self._subscription = self._client.subscribe(self._resources, self._deliver)
         self._begin.set()
 
     def stop(self) -> None:
@@ -148,8 +149,6 @@ class ServiceProxy:
             return "".join(text(each) for each in self._kernel.rulesets())
 
     def _deliver(self, event: Event) -> None:
-        if self._pod_locators and event.resource == "nodes" and event.object["metadata"]["name"] != self._node_name:
-            return
         self._delivered += 1
         self._metrics.seen[event.resource] += 1
         self._metrics.last_queued = time.time()

@@ -267,7 +267,7 @@ def run_case(proxy: Callable[..., ServiceProxy], case: ProxyCase) -> list[Seen]:
     with _no_system():
         made = proxy(OWN, server, pod_cidrs=("10.244.0.0/16",), features=case.features, serving=object())
         client: Client = made._client
-        client.subscribe(proxies.RESOURCES, made._deliver)
+        client.subscribe(made._resources, made._deliver)
         for step in case.steps:
             for event in step:
                 server.tell(event)

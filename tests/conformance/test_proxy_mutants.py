@@ -189,6 +189,7 @@ OTHERWISE: Mapping[str, str] = {
     "forgets-for-a-second": "there is a delay between two writes to the kernel; the final state is right",
     "udp-forgets-before-it-learns": "there is a delay between two writes to the kernel; the final state is right",
     "gets-its-node-for-hints": "it reads more objects, and behaves like the reference",
+    "watches-all-nodes": "it reads more objects, and behaves like the reference",
     "watches-pods-from-the-first-hint": "it reads more objects, and behaves like the reference",
     "caches-changes": "it is delayed; the final state is right",
     "flushes-before-it-starts": "there is a delay between two writes to the kernel; the final state is right",

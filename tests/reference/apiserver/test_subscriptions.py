@@ -64,3 +64,19 @@ def test_other_resources_cause_no_event(api: ApiServer) -> None:
     api.subscribe(["services"], events.append)
     api.create("nodes", "", node("a1"))
     assert told(events) == [("SYNCED", "", "")]
+
+
+def test_subscriber_can_select_one_object(api: ApiServer) -> None:
+    for name in ("a1", "a2"):
+        api.create("nodes", "", node(name))
+    events: list[Event] = []
+    api.subscribe(["nodes/a1", "services"], events.append)
+    for name in ("a1", "a2"):
+        patched(api, "nodes", "", name, {"metadata": {"labels": {"zone": "a"}}})
+        api.delete("nodes", "", name)
+    assert told(events) == [
+        ("ADDED", "nodes", "a1"),
+        ("SYNCED", "", ""),
+        ("MODIFIED", "nodes", "a1"),
+        ("DELETED", "nodes", "a1"),
+    ]

@@ -118,3 +118,21 @@ def test_watch_continues_after_a_refused_list(api: ApiServer, server: HttpServer
     assert _next(events) == ("SYNCED", "")
     assert thread.is_alive()
     client.close()
+
+
+def test_subscribers_can_select_one_object_each(api: ApiServer, client: RemoteClient) -> None:
+    for name in ("a1", "a2"):
+        api.create("nodes", "", {"metadata": {"name": name}})
+    first, second, every = (queue.SimpleQueue[Event]() for _ in range(3))
+    client.subscribe(["nodes/a1"], first.put)
+    client.subscribe(["nodes/a2"], second.put)
+    client.subscribe(["nodes"], every.put)
+    assert [_next(first), _next(first)] == [("ADDED", "a1"), ("SYNCED", "")]
+    assert [_next(second), _next(second)] == [("ADDED", "a2"), ("SYNCED", "")]
+
+    api.delete("nodes", "", "a1")
+    api.delete("nodes", "", "a2")
+    eventually(client.caught_up, describe="the client to know what is there")
+    assert (_next(first), _next(second)) == (("DELETED", "a1"), ("DELETED", "a2"))
+    assert (first.qsize(), second.qsize()) == (0, 0)
+    assert {each.resource for each in (every.get_nowait() for _ in range(every.qsize()))} == {"nodes", ""}

@@ -49,7 +49,7 @@ class SimulatedCluster:
 
     def __init__(self) -> None:
         self.by_nodes = {name: State(name, Behaviour.of(FEATURES)) for name in NODES}
-        self.by_locators = {name: State(name, Behaviour.of(FEATURES), labels=PodLocatorLabels(name)) for name in NODES}
+        self.by_locators = {name: State(name, Behaviour.of(FEATURES), labels=PodLocatorLabels()) for name in NODES}
         self.nodes: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
         self.located: dict[str, Object] = {}
