@@ -99,6 +99,12 @@ TOPOLOGY_KEYS = Feature(
     False,
     "The topologyKeys of a Service decide which endpoints a node uses (gate ServiceTopology).",
 )
+LOCATED_ENDPOINTS = Feature(
+    "LocatedEndpoints",
+    _PROXY,
+    False,
+    "PodLocators tell the proxy where endpoints are, for topologyKeys (gates ServiceTopology and PodLocator).",
+)
 
 # endpointslice-controller
 ENDPOINT_SLICES = Feature("EndpointSlices", _CONTROLLER, True, "Pods and Services become EndpointSlices.")

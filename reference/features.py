@@ -35,6 +35,7 @@ class Gate:
 
 GATES: Mapping[str, Gate] = {
     "ServiceTopology": Gate(17, removed=22, on_request=True),
+    "PodLocator": Gate(17, removed=17, on_request=True),  # in no release; the beta of ServiceTopology in KEP-536
     "TopologyAwareHints": Gate(21, on_by_default=24, locked=33, removed=36),
     "ServiceInternalTrafficPolicy": Gate(21, on_by_default=22, locked=26),
     "ProxyTerminatingEndpoints": Gate(22, on_by_default=26, locked=28),

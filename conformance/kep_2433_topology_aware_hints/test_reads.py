@@ -20,7 +20,8 @@ NEEDS_ALL = (
     kills={"watches-all-nodes"},
 )
 def test_proxy_watches_no_node_but_its_own(three_zones: Cluster) -> None:
-    if three_zones.release.gates.get("ServiceTopology"):
+    gates = three_zones.release.gates
+    if gates.get("ServiceTopology") and not gates.get("PodLocator"):
         raise IneligibleError(NEEDS_ALL)
     reads = reads_after_restart(three_zones, PROXY)
     three_zones.expect_equal(

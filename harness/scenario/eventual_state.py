@@ -14,7 +14,7 @@ from harness.backends.protocols import Probing, RecordsApiReads, SendsHttpReques
 from harness.errors import EndedError, StartError, UnavailableError
 from harness.model.evidence_text import gathered
 from harness.model.metrics import Metrics
-from harness.model.release import CONTROLLER, PROXY, Component
+from harness.model.release import CONTROLLER, PROXY, Component, Release
 from harness.model.workloads import Client, Pod
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_stable_value, wait_for_value
@@ -230,14 +230,15 @@ def expect_no_more_reads(
         )
 
 
-def reads_after_restart(cluster: Cluster, component: Component) -> list[str]:
-    """Restart a component. Return its API reads since then, like "list services" and "watch nodes by name".
+def reads_after_restart(cluster: Cluster, component: Component, release: Release | None = None) -> list[str]:
+    """Restart a component at this release, by default its own. Return its API reads since then, like "list services".
 
-    Raises `UnavailableError` if the API server does not record reads, or none of this component.
+    A read of one object by a field selector is like "watch nodes by name". Raises `UnavailableError` if the API
+    server does not record reads, or recorded none of this component.
     """
     begin = time.monotonic()
     cluster.backend.part(RecordsApiReads).reads(component, since=begin)  # fail early if counting is unavailable
-    cluster.restart(component)
+    cluster.restart(component, release)
     reads = cluster.backend.part(RecordsApiReads).reads(component, since=begin)
     if not reads:
         raise UnavailableError(f"the API server recorded no read of the {component}, although it was restarted")

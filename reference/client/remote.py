@@ -15,7 +15,11 @@ import orjson
 
 from reference.client.client import ApiError, Event, EventType, Key, Object, Sink, key_of
 
-_GROUPS = {"endpointslices": "/apis/discovery.k8s.io/v1", "leases": "/apis/coordination.k8s.io/v1"}
+_GROUPS = {
+    "endpointslices": "/apis/discovery.k8s.io/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
+    "podlocators": "/apis/trafficdist.dev/v1alpha1",
+}
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 _TIMEOUT = 10.0  # seconds for a response
 _WATCH_SECONDS = 3600

@@ -39,7 +39,8 @@ class ServiceProxy:
     `pod_cidrs` contains the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez),
     10249 (/metrics, from `registry`) and the health check node ports of Services. Proxies in one process may share
     `serving`. With `acknowledge`, the proxy writes a Lease with the resource version of the newest change in its
-    kernel. With `pod_locators`, it reads node labels from PodLocators, and watches only its own Node (KEP-536, beta).
+    kernel. It watches its own Node, and all Nodes with the gate ServiceTopology (KEP-536). With the gate PodLocator as
+    well, it reads the labels of other nodes from PodLocators instead.
 
     `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
     proxy without interrupting traffic. The constructor raises `OSError` if the process may not use netlink. Later
@@ -55,7 +56,6 @@ class ServiceProxy:
         features: Features | None = None,
         acknowledge: bool = False,
         serving: HttpThread | None = None,
-        pod_locators: bool = False,
         state: Callable[..., State] = State,
         kernel_table: Callable[[NftSocket, Family], KernelTable] = KernelTable,
     ) -> None:
@@ -64,6 +64,7 @@ class ServiceProxy:
         self._node_name = node_name
         self._client = client
         behaviour = Behaviour.of(features)
+        pod_locators = features.enabled("PodLocator")
         all_nodes = behaviour.topology_keys and not pod_locators
         nodes = "nodes" if all_nodes else f"nodes/{node_name}"
         self._resources = ("services", "endpointslices", nodes, *([POD_LOCATORS] if pod_locators else ()))

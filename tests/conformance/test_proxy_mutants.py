@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from mutants import MUTANTS, Mutant, many_objects, random_events, trigger_times
+from mutants import MUTANTS, Mutant, many_objects, proxy_locators, random_events, trigger_times
 from reference.proxy import ServiceProxy
 from reference.proxy.balancing_chains import action_chain
 from reference.proxy.base_rules import Chain, fixed_chains
@@ -215,6 +215,7 @@ OTHERWISE: Mapping[str, str] = {
     "source-ranges-of-whole-octets": "no Service in these cases has loadBalancerSourceRanges",
     "crashes-on-source-ranges": "no Service in these cases has loadBalancerSourceRanges",
     "ready-endpoints-that-terminate-are-unused": "no endpoint in these cases is ready and terminating",
+    **dict.fromkeys((each.name for each in proxy_locators.MUTANTS), "these cases have no PodLocators"),
     **dict.fromkeys(
         (each.name for each in trigger_times.MUTANTS if "proxy" in each.changes),
         "no slice in these cases has the time of a change",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -164,7 +165,8 @@ def test_proxy_with_locators_watches_only_its_own_node(node: Namespace) -> None:
     controller = PodLocatorController(api)
     options: dict[str, Any] = {"pod_cidrs": ["10.244.0.0/16"], "features": FEATURES}
     with node.entered(), Namespace.create() as other:
-        proxies = [ServiceProxy("a1", api, pod_locators=True, **options)]
+        with_locators = replace(FEATURES, gates={**FEATURES.gates, "PodLocator": True})
+        proxies = [ServiceProxy("a1", api, **{**options, "features": with_locators})]
         with other.entered():
             proxies.append(ServiceProxy("a1", api, **options))
         for each in (controller, *proxies):
