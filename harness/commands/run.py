@@ -9,7 +9,8 @@ import click
 from harness.commands.arguments import PLACE, SUITE, GroupedCommand, as_arguments, with_options
 from harness.commands.cli import EXIT_CODES, examples
 from harness.model.files import is_there
-from harness.settings.options import BY_NAME, OPTIONS, resolve
+from harness.run import suite_files
+from harness.settings.options import BY_NAME, OPTIONS, by_name, resolve
 
 _OPTIONS = [each for each in OPTIONS if each.on_command_line]
 _EXAMPLES = examples(
@@ -59,22 +60,29 @@ def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str]
     """
     from harness.checks.check import require
     from harness.checks.machine import LIMITS
+    from harness.run.plan import check_selection
 
     require([LIMITS], None)  # before pytest, which reports a lack of memory with a traceback
-    from harness.plugin.suite import run_pytest
-
     ids, pytest_arguments = _ids_first(words)
     options["run_test"] = (*(options["run_test"] or ()), *ids)
-    backend = options.get("backend") or resolve({}, options_file=options_file or "").backend
-    arguments = [] if backend else ["--td-backend=netns"]  # the embedded cluster is the default
+    settings = resolve(by_name(options), options_file=options_file or "")
+    if suite == suite_files.SUITE and not any(map(_is_test_file, pytest_arguments)):
+        check_selection(settings, suite_files.ids())  # before pytest starts workers, and they import the suite
+    arguments = [] if settings.backend else ["--td-backend=netns"]  # the embedded cluster is the default
     for option in _OPTIONS:
         arguments += as_arguments(option, options[option.key])
     if options_file:
         arguments.append(f"--td-options-file={options_file}")
+    from harness.plugin.suite import run_pytest
+
     return run_pytest([*arguments, *["-v"] * verbose, *pytest_arguments], suite=suite)
 
 
 def _ids_first(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split off the leading requirement ids: the words before the first option or test file."""
-    ids = list(itertools.takewhile(lambda word: word[:1] != "-" and not is_there(word.partition("::")[0]), words))
+    ids = list(itertools.takewhile(lambda word: word[:1] != "-" and not _is_test_file(word), words))
     return ids, list(words[len(ids) :])
+
+
+def _is_test_file(word: str) -> bool:
+    return is_there(word.partition("::")[0])

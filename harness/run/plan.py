@@ -142,7 +142,7 @@ def select(
 ) -> list[Requirement]:
     """Return the requirements that match all filters. Raises `UsageError` or `NothingSelectedError`."""
     known = list(requirements)
-    check_ids(patterns, known)
+    check_ids(patterns, [each.id for each in known])
     _check_features(features, _features_of(known))
     found = [
         each
@@ -160,9 +160,14 @@ def select(
 def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None:
     """Raise `UsageError` for an unknown requirement id or feature, with similar names."""
     known = list(requirements)
-    check_ids(settings.run_test, known, "--run-test: ")
-    check_ids(settings.skip_tests, known, "--skip-tests: ")
+    check_selection(settings, [each.id for each in known])
     _check_claims(settings, _features_of(known))
+
+
+def check_selection(settings: Settings, ids: Sequence[str]) -> None:
+    """Raise `UsageError` for an unknown requirement id. --run-test is not named, as the id may be an argument."""
+    check_ids(settings.run_test, ids)
+    check_ids(settings.skip_tests, ids, "--skip-tests: ")
 
 
 def check_claims(settings: Settings) -> None:
@@ -178,15 +183,14 @@ def _check_claims(settings: Settings, features: Collection[str]) -> None:
         _check_features(getattr(settings, option), features, f"{where}{option.replace('_', '-')}: ")
 
 
-def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
-    ids = [each.id for each in known]
+def check_ids(patterns: Sequence[str], ids: Sequence[str], option: str = "") -> None:
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
-            documents = sorted({each.document for each in known})
+            documents = sorted({each.partition("/")[0] for each in ids})
             document = next((each for each in documents if each.lower() == pattern.lower().rstrip("/")), "")
             similar = f"unknown requirement {pattern!r}; did you mean {document}/*?"
             message = similar if document else unknown_name(pattern, ids, "requirement")
-            where = "`trafficdist list` shows all of them" if known else "no requirement was collected at all"
+            where = "`trafficdist list` shows all of them" if ids else "no requirement was collected at all"
             raise UsageError(f"{option}{message} ({where})")
 
 

@@ -119,7 +119,7 @@ def test_variant_passes_everything_it_claims(
 
 
 def _chosen(requirements: Iterable[str]) -> list[str]:
-    check_ids(CHOSEN, [each.requirement for each in SCENARIOS.values()], "ID: ")
+    check_ids(CHOSEN, [each.requirement.id for each in SCENARIOS.values()], "ID: ")
     return [each for each in requirements if matches(each, CHOSEN)]
 
 

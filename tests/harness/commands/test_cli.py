@@ -149,6 +149,28 @@ def test_unknown_requirement_suggests_the_nearest(pack: Path) -> None:
     assert "unknown requirement 'KEP-1/pases'; did you mean KEP-1/passes" in run.stderr + run.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["KEP-3015/none"], "error: unknown requirement 'KEP-3015/none'; did you mean KEP-3015/"),
+        (["--run-test", "KEP-3015/none"], "error: unknown requirement 'KEP-3015/none'; did you mean KEP-3015/"),
+        (["--skip-tests", "KEP-3015/none"], "error: --skip-tests: unknown requirement 'KEP-3015/none'; did you mean"),
+        (["--backend", "kubeconfig", "--kubeconfig", "/no/such", "KEP-3015/none"], "error: unknown requirement"),
+    ],
+)
+def test_unknown_requirement_of_the_published_suite_is_refused_before_pytest_and_the_suite_load(
+    arguments: list[str], said: str
+) -> None:
+    code = "import sys, harness.commands.main as m\ntry: m.main()\nfinally: print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code, "run", *arguments], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert (run.returncode, run.stderr.startswith(said)) == (4, True), run.stderr
+    loaded = run.stdout.split()
+    assert {"pytest", "kubernetes", "pyroute2"}.isdisjoint(loaded)
+    assert not [each for each in loaded if each.startswith("conformance.") and ".test_" in each]
+
+
 def test_list_prints_the_catalogue_in_both_formats(pack: Path) -> None:
     texts = {form: trafficdist("list", "--suite", str(pack), "--format", form).stdout for form in ("json", "table")}
     catalogue = json.loads(texts["json"])
