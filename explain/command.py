@@ -52,7 +52,7 @@ _EXAMPLES = examples(
     "(topology-mode), scale (pods), without-zone or version. Repeatable. With --all, only version=1.N is allowed.",
 )  # fmt: skip
 @click.option(
-    "--clients", metavar="WHERE", default="nodes",
+    "--clients", metavar="SPREAD", default="nodes",
     help="With --if, spread clients over nodes equally (nodes), by CPU (cpu), or by zone (a=5,b=3). [default: nodes]",
 )  # fmt: skip
 @click.option(

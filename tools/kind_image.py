@@ -20,10 +20,13 @@ from harness.commands.cli import examples, tell
     metavar="VERSION",
     help="Include the components of another release, for scenarios that change to it. Repeatable.",
 )
-@click.option("--suite", default="bookworm", show_default=True, help="Debian release for the nodes.")
+@click.option("--suite", default="bookworm", show_default=True, metavar="RELEASE", help="Debian release for the nodes.")
 @click.option("--mirror", default="", metavar="URL", help="Mirror for Debian's packages. [default: mmdebstrap's]")
 @click.option("--again", is_flag=True, help="Download Debian's packages again, with today's updates.")
-@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Number of packages to compile in parallel.")
+@click.option(
+    "--jobs", type=click.IntRange(min=0), default=0, metavar="COUNT",
+    help="Number of packages to compile in parallel. [default: one per CPU]",
+)  # fmt: skip
 @click.option(
     "--cached", is_flag=True, help="Do not build: print the image's name if the engine has it, else exit with 12."
 )

@@ -59,6 +59,7 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--jobs",
     type=click.IntRange(min=0),
+    metavar="COUNT",
     default=0,
     help="Number of packages to compile in parallel. [default: one per CPU]",
 )

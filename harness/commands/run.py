@@ -29,9 +29,11 @@ class _Run(GroupedCommand):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if option := BY_NAME.get(error.option_name.lstrip("-")):
+                longer = [each for each in error.possibilities or () if option.name in each]
                 raise click.UsageError(
                     f"--{option.name} is not a command-line option: set key {option.name} in an options file "
-                    f"(--options-file), or {option.environment} in the environment",
+                    f"(--options-file), or {option.environment} in the environment"
+                    + (f"; or did you mean {' or '.join(longer)}?" if longer else ""),
                     ctx,
                 ) from None
             raise

@@ -56,6 +56,22 @@ def test_option_of_the_options_file_is_documented_and_refused_on_the_command_lin
             assert f"set key {option.name} in an options file (--options-file), or {option.environment}" in ended.output
 
 
+def test_version_that_may_be_of_kubernetes_is_refused_with_the_option_for_it() -> None:
+    said = CliRunner().invoke(main, ["run", "--version", "1.31"]).output
+    assert "TRAFFICDIST_VERSION in the environment; or did you mean --kubernetes-version?" in said
+    assert "did you mean" not in CliRunner().invoke(main, ["run", "--project", "x"]).output
+
+
+@pytest.mark.parametrize("path", [(), *commands()], ids=" ".join)
+def test_headings_metavars_and_defaults_of_help_are_plain(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(main, [*path, "--help"]).output
+    headings = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
+    assert len(headings) == len(set(headings)), headings
+    metavars = set(re.findall(r"^  (?:-\w, )?--[a-z-]+ ([A-Z][A-Z ]*[A-Z])\b", shown, re.MULTILINE))
+    assert not metavars & {"WHICH", "WAY", "WHEN", "WHERE", "WHAT", "HOW", "AMOUNT", "TEXT", "INTEGER", "INTEGER RANGE"}
+    assert not re.search(r"(\[[^\]]*\])\s+\1", " ".join(shown.partition("Examples:")[0].split()))
+
+
 def test_help_imports_neither_pytest_nor_clients_nor_kernel_bindings() -> None:
     asked = "import sys, harness.commands.main; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
