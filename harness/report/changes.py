@@ -7,6 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from harness.model.escaping import for_code, for_line, for_markdown
+from harness.model.requirements import Profile
+from harness.run.plan import not_selected
 
 Report = Mapping[str, Any]
 
@@ -52,18 +54,25 @@ def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[Verdic
 def _changes(where: str, old: Report, new: Report) -> Iterator[VerdictChange]:
     before = {test["id"]: test["verdict"] for test in old["tests"]}
     versions = _versions(old, new)
-    here = {test["id"] for test in new["tests"]}
-    for test in old["tests"]:
-        if test["id"] not in here and not _is_quick(new):
-            yield VerdictChange(test["id"], where, test["verdict"], ABSENT, "", versions, test["level"])
+    for test in _missing(old, new, left_out=False):
+        yield VerdictChange(test["id"], where, test["verdict"], ABSENT, "", versions, test["level"])
     for test in new["tests"]:
         was, verdict = before.get(test["id"], ABSENT), test["verdict"]
-        if was != verdict and not (was == ABSENT and (_is_quick(old) or verdict in {"passed", "skipped"})):
+        if was != verdict and not (was == ABSENT and (_left_out(test, old) or verdict in {"passed", "skipped"})):
             yield VerdictChange(test["id"], where, was, verdict, test.get("message", ""), versions, test["level"])
 
 
-def _is_quick(report: Report) -> bool:
-    return "quick" in report.get("run", {})
+def _missing(report: Report, other: Report, *, left_out: bool) -> list[Mapping[str, Any]]:
+    """Return the tests that `other` lacks, and that options of its run may have excluded (`left_out`), or not."""
+    listed = {test["id"] for test in other["tests"]}
+    return [each for each in report["tests"] if each["id"] not in listed and _left_out(each, other) is left_out]
+
+
+def _left_out(test: Mapping[str, Any], report: Report) -> bool:
+    """Return whether options of a run may have excluded this test, which its report does not list."""
+    run, profile = report.get("run", {}), test.get("profile", "").lower()
+    of_profiles: Mapping[str, str] = {not_selected(each): each for each in Profile}
+    return "quick" in run or any(of_profiles.get(reason, profile) == profile for reason in run.get("deselected", ()))
 
 
 def _versions(old: Report, new: Report) -> str:
@@ -81,19 +90,28 @@ def _suite(report: Report) -> str:
 
 
 def new_ones(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[str]:
-    both = [(old[where], report) for where, report in new.items() if where in old and not _is_quick(old[where])]
-    return sorted({name for before, now in both for name in _ids(now) - _ids(before)})
+    both = [(old[where], report) for where, report in new.items() if where in old]
+    return sorted({test["id"] for before, now in both for test in _missing(now, before, left_out=False)})
 
 
-def _ids(report: Report) -> set[str]:
-    return {test["id"] for test in report["tests"]}
+def not_compared(old: Mapping[str, Report], new: Mapping[str, Report]) -> int:
+    """Return the number of requirements in one report that options of the other run may have excluded."""
+    both = [(old[where], new[where]) for where in old.keys() & new.keys()]
+    pairs = [*both, *((now, before) for before, now in both)]
+    return len({test["id"] for one, other in pairs for test in _missing(one, other, left_out=True)})
 
 
 def as_markdown(
-    found: Sequence[VerdictChange], news: Sequence[str] = (), refused: Sequence[tuple[str, str]] = ()
+    found: Sequence[VerdictChange],
+    news: Sequence[str] = (),
+    refused: Sequence[tuple[str, str]] = (),
+    *,
+    excluded: int = 0,
 ) -> str:
     """Return Markdown with all changes, new requirements, and refused reports with their reasons."""
     blocks = [_table(found) if found else "No verdict changed."]
+    if excluded:
+        blocks.append(f"Not compared, because options of one run excluded them: {excluded} requirements.")
     if news:
         more = f" and {len(news) - MOST_ROWS} more" if len(news) > MOST_ROWS else ""
         blocks.append(f"New: {', '.join(f'`{for_code(each)}`' for each in news[:MOST_ROWS])}{more}.")

@@ -86,10 +86,14 @@ def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, s
 
 def _what_deselects(requirement: Requirement, settings: Settings) -> str:
     if not _in_profile(requirement, settings):
-        return f"profile {requirement.profile} is not selected"
+        return not_selected(requirement.profile)
     if settings.run_test and not matches(requirement.id, settings.run_test):
         return "not named by --run-test"
     return "named by --skip-tests" if matches(requirement.id, settings.skip_tests) else ""
+
+
+def not_selected(profile: Profile) -> str:
+    return f"profile {profile} is not selected"
 
 
 def _in_profile(requirement: Requirement, settings: Settings) -> bool:

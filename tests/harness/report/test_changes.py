@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from harness.commands.main import main
-from harness.report.changes import MOST_ISSUES, VerdictChange, as_markdown, changes, issues, new_ones
+from harness.report.changes import MOST_ISSUES, VerdictChange, as_markdown, changes, issues, new_ones, not_compared
 
 pytest_plugins = ["pytester"]
 
@@ -65,6 +65,32 @@ def test_requirements_left_out_by_a_quick_run_are_not_changes() -> None:
     back = changes({"here": quick}, {"here": whole})
     assert [(each.requirement, each.before) for each in back] == [("K/y", "failed")]
     assert new_ones({"here": quick}, {"here": whole}) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "changed"),
+    [
+        ("not named by --run-test", ["K/y"]),
+        ("named by --skip-tests", ["K/y"]),
+        ("profile dns is not selected", ["K/y"]),
+        ("profile cluster is not selected", ["K/x", "K/y", "K/z"]),
+    ],
+)
+def test_requirements_left_out_by_a_selection_are_not_changes(reason: str, changed: list[str]) -> None:
+    whole, some = report(x="passed", y="passed", z="failed"), {**report(y="failed"), "run": {"deselected": {reason: 2}}}
+    for test in whole["tests"]:
+        test["profile"] = "DNS"
+    old, new = {"here": whole}, {"here": some}
+    assert [each.requirement for each in changes(old, new)] == changed
+    assert [each.requirement for each in changes(new, old)] == [each for each in changed if each != "K/x"]
+    assert new_ones(new, old) == [each for each in changed if each != "K/y"]
+    excluded = not_compared(old, new)
+    assert excluded == not_compared(new, old) == 3 - len(changed)
+    said = as_markdown(changes(old, new), excluded=excluded)
+    assert ("options of one run excluded them: 2 requirements." in said, "absent" in said) == (
+        bool(excluded),
+        not excluded,
+    )
 
 
 def test_new_requirements_are_named() -> None:
