@@ -23,6 +23,7 @@ from harness.model import strict_yaml
 from harness.model.files import fault_of_path, is_there, shown
 
 DEFAULT = "~/.kube/config"
+_ANOTHER = "; choose another file with --kubeconfig"
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder of a pod's service account, with token, CA certificate and namespace."""
@@ -40,7 +41,7 @@ class Kubeconfig:
             namespaces = {each["name"]: (each.get("context") or {}).get("namespace") for each in found}
             current = [each.get("current-context") for each in merger.config_files.values()]
         except (AttributeError, KeyError, TypeError):
-            raise self._error("is not a kubeconfig") from None
+            raise self._error(f"is not a kubeconfig{_ANOTHER}") from None
         self.context = context or next(filter(None, current), "")
         if not self.context:
             raise self._error(f"has no current context; choose one with --context: {_named(namespaces)}")
@@ -59,18 +60,21 @@ class Kubeconfig:
         for each in self._files.split(os.pathsep):
             path = os.path.expanduser(each)  # noqa: PTH111  as the client does; Path.expanduser raises for unknown users
             if fault := fault_of_path(path):
-                raise self._error(f"is not a path: {fault}")
-            if is_there(path) and not isinstance(strict_yaml.read(path, what="kubeconfig"), dict | None):
-                raise UsageError(f"kubeconfig {shown(path)}: is not a kubeconfig")
+                raise self._error(f"is not a path: {fault}{_ANOTHER}")
+            try:
+                if is_there(path) and not isinstance(strict_yaml.read(path, what="kubeconfig"), dict | None):
+                    raise UsageError(f"kubeconfig {shown(path)}: is not a kubeconfig")
+            except UsageError as error:
+                raise UsageError(f"{error}{_ANOTHER}") from None
         try:
             merger = KubeConfigMerger(self._files)  # type: ignore[no-untyped-call]
         except kubernetes.config.ConfigException as error:
-            raise self._error(str(error)) from None
+            raise self._error(f"{error}{_ANOTHER}") from None
         except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date, or invalid UTF-8
             said = getattr(error, "strerror", None) or " ".join(str(error).split())
-            raise self._error(f"cannot be read: {said}; choose another file with --kubeconfig") from None
+            raise self._error(f"cannot be read: {said}{_ANOTHER}") from None
         except (AttributeError, KeyError, TypeError):
-            raise self._error("is not a kubeconfig") from None
+            raise self._error(f"is not a kubeconfig{_ANOTHER}") from None
         if merger.config is None:
             raise self._error("no such file; choose one with --kubeconfig")
         return merger

@@ -96,8 +96,8 @@ def test_further_resource_that_may_not_be_read_is_named(explain: Explain, monkey
     assert "poddisruptionbudgets: 403; permission to list poddisruptionbudgets in namespace shop is needed" in said
 
 
-def test_missing_kubeconfig_is_reported_with_the_remedy() -> None:
-    result = CliRunner().invoke(main, ["explain", "web", "--kubeconfig", "/nonexistent"])
+def test_missing_kubeconfig_is_reported_with_the_remedy(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["explain", "web", "--kubeconfig", str(tmp_path / "none")])
     assert (result.exit_code, "--kubeconfig" in result.output) == (4, True)
 
 

@@ -72,13 +72,13 @@ def test_cluster_of_another_user_is_deleted_only_by_run_id(run_id: str, engine: 
     assert remove_leftovers(run_id) == [f"trafficdist-{run_id}"]
 
 
-def test_deletion_is_reported_once(install: Install) -> None:
+def test_deletion_is_reported_once(install: Install, tmp_path: Path) -> None:
     install("docker", "")
     kind = install("kind", 'echo "$*" >> "$0.asked"; echo kind version 0.33.0')
     state = ClusterFolder("trafficdist-abcdefgh")
     assert state.take()
     state.let_go()
-    done = CliRunner().invoke(cleanup, ["--kubeconfig", "/nowhere"])
+    done = CliRunner().invoke(cleanup, ["--kubeconfig", str(tmp_path / "none")])
     assert "delete cluster --name trafficdist-abcdefgh" in Path(f"{kind}.asked").read_text(encoding="utf-8")
     assert done.output.splitlines() == ["kind cluster trafficdist-abcdefgh is deleted"]
 
