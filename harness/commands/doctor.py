@@ -16,21 +16,23 @@ if TYPE_CHECKING:
 _USED = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig", "context", "topology", "families",
          "allow-disruptive", "kind-image", "mode", "feature-gates", "profile", "supported-features",
          "exempt-features")  # fmt: skip
+_OF_CLUSTERS = ("kubeconfig", "context", "allow_disruptive")
 
 
 @click.command(
     cls=GroupedCommand,
-    epilog=examples("doctor", "doctor --context production", "doctor --backend netns", "doctor --proxy mine.yaml"),
+    epilog=examples("doctor", "doctor --proxy mine.yaml", "doctor --backend kubeconfig", "doctor --context production"),
 )
 @with_options([each for each in OPTIONS if each.name in _USED])
 @SUITE
 @click.option("-v", "--verbose", is_flag=True, help="List each requirement that cannot be judged.")
 def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
-    """Check a cluster or this machine before a run. Shows what is missing, which requirements this affects, and the
+    """Check this machine or a cluster before a run. Shows what is missing, which requirements this affects, and the
     fix.
 
-    The default is --backend kubeconfig, or --backend netns if --proxy names a proxy that the run starts. Writes
-    nothing. Environment variables TRAFFICDIST_<OPTION> apply as for `trafficdist run`.
+    The default is --backend netns, as for `trafficdist run`, or --backend kubeconfig with --kubeconfig, --context,
+    --allow-disruptive or --proxy installed. Writes nothing. Environment variables TRAFFICDIST_<OPTION> apply as for
+    `trafficdist run`.
 
     Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if a run is not possible.
     """
@@ -41,8 +43,8 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     from harness.run.prerequisites import examine_run
     from harness.run.suite_files import SUITE as PUBLISHED
 
-    proxy = resolve_some({"proxy": options["proxy"]})["proxy"]  # it may come from the environment or an options file
-    of_cluster = not proxy or proxy.kind == INSTALLED
+    given = resolve_some({key: options[key] for key in ("proxy", *_OF_CLUSTERS)})  # also from the environment
+    of_cluster = any(given[key] for key in _OF_CLUSTERS) or (given["proxy"] and given["proxy"].kind == INSTALLED)
     settings = resolve(by_name(options), backend="kubeconfig" if of_cluster else "netns")
     if suite == PUBLISHED:  # a run collects another suite first, which may have features of its own
         check_claims(settings)

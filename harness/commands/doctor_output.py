@@ -38,18 +38,19 @@ def matters(finding: Finding, suite: JudgedSuite) -> bool:
 
 
 def show(findings: Sequence[Finding], suite: JudgedSuite, console: Console) -> None:
-    table = Table("state", "what", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
-    for each in findings:
-        table.add_row(Text(each.state, _STYLES[each.state]), each.name, _text(each, suite))
-    console.print(table)
-    console.print()
+    """Print the conclusion first, because the table of a cluster may be longer than the screen."""
+    console.print(Text(_ENDS[exit_code(findings)]))
     lacks = [each for each in findings if each.state is CheckState.LACKS]
     together, more = list(_costs(lacks, suite)), any(Ability.OPEN_CONNECTIONS in each.lacks.abilities for each in lacks)
     if together and (len(lacks) > 1 or more):
         console.print(Text(f"Together: {'at least ' if more else ''}" + "; ".join(together)))
     if together and more:
         console.print(Text(_MORE))
-    console.print(Text(_ENDS[exit_code(findings)]))
+    console.print()
+    table = Table("state", "what", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
+    for each in findings:
+        table.add_row(Text(each.state, _STYLES[each.state]), each.name, _text(each, suite))
+    console.print(table)
 
 
 def _text(finding: Finding, suite: JudgedSuite) -> Text:

@@ -269,7 +269,7 @@ NOT_RUN = {
 EXIT_CODES = {
     "trafficdist run --mutant zone-names-by-prefix --run-test KEP-4444/zone-hints-keep-traffic-in-the-zone"
     " --draw names=cloud": 1,
-    "trafficdist doctor": 11,  # an embedded cluster lacks some abilities
+    "trafficdist doctor --backend kubeconfig": 11,  # an embedded cluster lacks some abilities
     "trafficdist run --mutant skips-zone-tier": 1,  # it detects the fault
     "trafficdist explain --all": 1,  # the Service shop/web has no pods
     "trafficdist explain --all --format md": 1,

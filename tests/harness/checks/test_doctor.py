@@ -296,6 +296,23 @@ def test_unreplaceable_resolv_conf_is_reported_with_its_cost(monkeypatch: pytest
     assert "one of profile dns" in files.costs
 
 
+def test_conclusion_about_this_machine_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    code, said = doctor()
+    assert (code, said.splitlines()[0]) == (0, "Nothing is missing."), said
+    assert "network namespaces" in said
+
+
+@pytest.mark.parametrize("options", [("--context=x",), ("--allow-disruptive",), ("--proxy=installed",)], ids=" ".join)
+def test_option_of_a_real_cluster_selects_the_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    code, said = doctor(*options)
+    assert (code, f"kubeconfig {tmp_path}/none: no such file" in said) == (4, True), said
+
+
 def test_setting_that_forbids_user_namespaces_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = UsernsFailure("user namespace", errno.EPERM, apparmor="1")
 
