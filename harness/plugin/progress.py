@@ -10,7 +10,7 @@ import pytest
 from harness.judging.results import Case, Result
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.times import brief
-from harness.plugin.display import Display, RunStatus
+from harness.plugin.display import Display, RunStatus, spoken
 from harness.plugin.result_collector import ResultCollector
 from harness.report import summary
 from harness.report.conformance import certifiable_reasons
@@ -61,7 +61,13 @@ class RunProgress:
             folder=_short(str(self._run.folder.path)),
             workers=self._run.workers,
             quick=str(plan.quick) if plan and plan.quick else "",
+            expected=self._expected(),
         )
+
+    def _expected(self) -> str:
+        """Return the number of requirements and the estimated duration, or "" before collection."""
+        chosen = {case.requirement for case in self._planned().values() if case.to_run}
+        return f"{len(chosen)}, {spoken(self._eta.left(time.monotonic()))}" if chosen and self._eta is not None else ""
 
     def pytest_report_header(self) -> list[str]:
         """With -v, return the settings as lines of pytest's header."""

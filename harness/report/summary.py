@@ -48,7 +48,14 @@ class Line:
 
 
 def header(
-    settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none", quick: str = ""
+    settings: Settings,
+    *,
+    version: str,
+    reasons: Sequence[str],
+    folder: str,
+    workers: str = "none",
+    quick: str = "",
+    expected: str = "",
 ) -> list[Line]:
     """Return lines with the settings of a run. `reasons` explain why the run cannot be certified."""
     nodes = " ".join(node.name for node in settings.topology.nodes)
@@ -63,6 +70,7 @@ def header(
         ("features", features),
         *([("quick", quick)] if quick else []),
         ("workers", workers),
+        *([("requirements", expected)] if expected else []),
         ("seed", str(settings.seed)),
         ("certifiable", "no: " + "; ".join(reasons) if reasons else "yes, if every MUST is met"),
         ("results", folder),

@@ -61,6 +61,9 @@ def test_run_judges_and_reports(pack: Path, options: list[str], code: int) -> No
     assert {profile["name"] for profile in report["profiles"]} == {"SERVICE-PROXY", "API-SERVER"}
     assert re.search(r"^trafficdist ", run.stdout, re.MULTILINE)  # a slow machine prints a line about workers first
     assert "certifiable  no: not all of the suite was collected" in run.stdout
+    head, _, _ = run.stdout.partition("KEP-1/passes")
+    number = 2 if "--skip-tests" in options else 3
+    assert re.search(rf"^  requirements {number}, about \d+ s$", head, re.MULTILINE), head
 
 
 @pytest.mark.parametrize(
