@@ -128,6 +128,9 @@ KIND_TESTS ?= KEP-4444/zone-hints-keep-traffic-in-the-zone KEP-4444/prefer-close
 
 KIND_PROFILES ?= --profile service-proxy --profile endpointslice-controller --profile api-server
 
+# Check the programs of a kind cluster before a node image is built for minutes. Exit code 11 means that only some requirements cannot run.
+KIND_CHECK = $(BIN)/trafficdist doctor --backend kind >&2 || test $$? -eq 11
+
 KIND_RUN = $(BIN)/trafficdist run --backend kind --kind-image "$$image" -n 0
 
 # The clusters of `make kind`, as options of `trafficdist run`. They are those of kind-configs/three-zones*.yaml that need
@@ -141,6 +144,7 @@ endef
 export KIND_RUNS
 
 kind: $(VENV)/.run  ## judge kube-proxy on kind clusters with such an image, with some requirements on each (KUBERNETES=1.34)
+	@$(KIND_CHECK)
 	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version))) && printf '%s\n' "$$KIND_RUNS" | while read -r options; do \
 	  echo "trafficdist run $(KIND_TESTS) $(KIND_PROFILES) --backend kind --kind-image $$image $$options"; \
 	  $(KIND_RUN) $(KIND_TESTS) $(KIND_PROFILES) $$options \
@@ -149,6 +153,7 @@ kind: $(VENV)/.run  ## judge kube-proxy on kind clusters with such an image, wit
 
 # Exit code 11 means that such a cluster lacks something that a MUST needs. The run names each of these requirements.
 kind-whole: $(VENV)/.run  ## judge whole profiles on two kind clusters: mode iptables with IPv4, and mode nftables with both families
+	@$(KIND_CHECK)
 	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES)) && for options in "--mode iptables --families IPv4" "--mode nftables --families IPv4,IPv6"; do \
 	  echo "trafficdist run $(KIND_PROFILES) --backend kind --kind-image $$image $$options"; \
 	  $(KIND_RUN) $(KIND_PROFILES) $$options --output-dir "trafficdist-results/kind/whole-$${image##*:}-$${options##* }" $(ARGS) || test $$? -eq 11 || exit 1; \
@@ -157,6 +162,7 @@ kind-whole: $(VENV)/.run  ## judge whole profiles on two kind clusters: mode ipt
 KIND_SKEW ?= kep-3015:1.34:1.33 kep-4444:1.31:1.30:1.29  # procedure, release of the nodes, other releases that it uses
 
 kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters, following the procedures of two KEPs (an hour)
+	@$(KIND_CHECK)
 	@for each in $(KIND_SKEW); do \
 	  set -- $$(echo "$$each" | tr : ' '); kep=$$1; release=$$2; shift 2; also=; \
 	  for other; do also="$$also --also $$other"; done; \

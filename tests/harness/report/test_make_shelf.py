@@ -1,4 +1,4 @@
-"""Tests the commands that `make shelf` runs, and how it handles their exit codes."""
+"""Tests the commands that `make shelf` and `make kind` run, and how they handle the exit codes."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make_shelf(place: Path) -> subprocess.CompletedProcess[str]:
+def make(place: Path, target: str) -> subprocess.CompletedProcess[str]:
     mine = {name: value for name, value in os.environ.items() if name not in OF_THE_MAKE_ABOVE}
-    command = ["make", "shelf", "WORKERS=2"]
+    command = ["make", target, "WORKERS=2"]
     return subprocess.run(command, cwd=place, timeout=60, capture_output=True, text=True, check=False, env=mine)
 
 
@@ -54,7 +54,7 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="unavailabl
 
 @needs_make
 def test_make_shelf_runs_what_is_in_the_cache_and_then_adds_all(checkout: Path) -> None:
-    done = make_shelf(checkout)
+    done = make(checkout, "shelf")
     said = (checkout / "said").read_text().splitlines()
     runs = [line.partition(" -n 2 ")[0] for line in said if line.startswith("run")]
     assert runs[0] == "run --proxy reference"
@@ -78,7 +78,7 @@ def test_make_shelf_runs_nothing_in_a_checkout_with_changes(checkout: Path) -> N
     for arguments in (("init", "--quiet"), ("add", "Makefile"), ("commit", "--quiet", "--message=x")):
         subprocess.run([*git, *arguments], cwd=checkout, check=True)
     (checkout / "Makefile").write_text((checkout / "Makefile").read_text() + "\n")
-    done = make_shelf(checkout)
+    done = make(checkout, "shelf")
     assert (done.returncode, "this checkout has changes" in done.stderr) == (2, True)
     assert not (checkout / "said").exists()
 
@@ -100,3 +100,15 @@ def test_each_run_of_make_shelf_names_what_it_judges_and_gets_a_folder_of_its_ow
         programs = (settings.proxy, settings.controller, settings.control_plane)
         judged.append((settings.project, *map(str, programs), settings.mode))
     assert len(set(judged)) == len(judged) > 10
+
+
+@needs_make
+@pytest.mark.parametrize("target", ["kind", "kind-whole", "kind-skew"])
+@pytest.mark.parametrize("code", [0, 11, 12])
+def test_node_image_is_built_only_where_kind_can_run(checkout: Path, target: str, code: int) -> None:
+    fake = checkout / ".venv/bin/trafficdist"
+    fake.write_text(f'#!/bin/sh\necho "$@" >> said\ncase "$1" in doctor) exit {code} ;; kind-image) exit 1 ;; esac\n')
+    make(checkout, target)
+    first, *rest = (checkout / "said").read_text().splitlines()
+    assert first == "doctor --backend kind"
+    assert any(each.startswith("kind-image 1.3") for each in rest) is (code != 12)
