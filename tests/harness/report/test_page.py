@@ -6,6 +6,7 @@ The page must be complete, work offline, be accessible, and escape foreign names
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import re
 import shutil
@@ -124,6 +125,36 @@ def test_the_page_is_as_wide_as_its_window(chromium: BrowserPage, run: RunFolder
     assert page.run("document.documentElement.scrollWidth") <= width
     page.photograph(tmp_path / "page.png")
     assert (tmp_path / "page.png").stat().st_size > 10_000
+
+
+def test_tables_that_are_cut_show_it_and_maps_wrap(chromium: BrowserPage, run: RunFolder) -> None:
+    chromium.size(390)
+    page = opened(chromium, run)
+    page.run(UNFOLD)
+    cut = [each for each in page.run(SCROLLED) if each["content"] > each["width"]]
+    assert [each for each in cut if each["map"]] == []
+    shadows = [(each["attachment"], each["image"].count("linear-gradient")) for each in cut]
+    assert shadows
+    assert set(shadows) == {("local, local, scroll, scroll", 4)}
+
+
+SCROLLED = """[...document.querySelectorAll(".scroll")].map((each) => {
+  const style = getComputedStyle(each);
+  return { content: each.scrollWidth, width: each.clientWidth, map: each.querySelector(".map") !== null,
+           attachment: style.backgroundAttachment, image: style.backgroundImage };
+})"""
+
+
+def test_headings_skip_no_level(chromium: BrowserPage, run: RunFolder) -> None:
+    page = opened(chromium, run)
+    page.run(UNFOLD)
+    requirements = page.run(HEADINGS)
+    assert {3, 4} <= {level for levels in requirements for level in levels}
+    assert [each for each in requirements if any(low + 1 < high for low, high in itertools.pairwise([2, *each]))] == []
+
+
+HEADINGS = """[...document.querySelectorAll(".requirement")].map((each) =>
+  [...each.querySelectorAll("h1, h2, h3, h4, h5, h6")].map((heading) => Number(heading.tagName[1])))"""
 
 
 def test_a_print_is_black_on_white_and_fits_the_paper(
