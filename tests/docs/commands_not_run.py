@@ -125,6 +125,7 @@ NOT_RUN = {
     "python -m conformance.generated corpus 1 12": _LIVES,
     "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12": _DOWNLOAD,
     "cd trafficdist-results/latest && npx --yes allure@3.18.0 generate allure-results": _NODE,
+    "sed -i /googletagmanager/d allure-report/index.html": _NODE,
     "trafficdist components fetch coredns --from source": _DOWNLOAD,
     "trafficdist components fetch etcd 3.6.4": _DOWNLOAD,
     "trafficdist components fetch kube-proxy": _DOWNLOAD,

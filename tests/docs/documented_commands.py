@@ -34,6 +34,7 @@ _OF_SHELLS = {
     "printf",
     "python",
     "python3",
+    "sed",
     "source",
     "sudo",
     "uv",

@@ -14,7 +14,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.eventually import eventually
 from harness.model.requirements import MUST, Feature, Profile, Requirement
+from tests.harness.report.browser import BrowserPage
 from tests.harness.report.npm import ALLURE, installed
 
 pytest_plugins = ["pytester"]
@@ -275,6 +277,21 @@ def test_failure_has_all_its_evidence(certify: Any, generate: Callable[[Any], Al
 def results(run: Any) -> list[Any]:
     files = (run.folder / "allure-results").glob("*-result.json")
     return [json.loads(path.read_text(encoding="utf-8")) for path in files]
+
+
+def test_page_contacts_nobody_after_the_documented_command(
+    certify: Any, generate: Callable[[Any], AllurePage], chromium: BrowserPage
+) -> None:
+    run = certify("passes")
+    generate(run)
+    page = run.folder / "allure-report/index.html"
+    assert "googletagmanager.com" in page.read_text(encoding="utf-8")  # otherwise, docs/reports.md need not remove it
+    [command] = re.findall("^    (sed .*)$", (ROOT / "docs/reports.md").read_text(encoding="utf-8"), re.MULTILINE)
+    subprocess.run(command.split(), cwd=run.folder, check=True)
+    chromium.requests.clear()
+    chromium.open(page.as_uri())
+    eventually(lambda: "KEP-1" in chromium.run("document.body.innerText"), within=30.0, describe="Allure's page")
+    assert [each for each in chromium.requests if not each.startswith(("file:", "about:", "data:", "blob:"))] == []
 
 
 def test_history_does_not_depend_on_the_run(certify: Any) -> None:
