@@ -225,8 +225,9 @@ def _changes(old: str, new: str, issues: str | None) -> int:
     found = changes.changes(before, after)
     places = [str(Path(place) / name) for place, read in ((old, before), (new, after)) for name in read]
     refused = [(place, why) for place, why in zip(places, _why_refused(places), strict=True) if why]
-    excluded = changes.not_compared(before, after)
-    click.echo(changes.as_markdown(found, changes.new_ones(before, after), refused, excluded=excluded))
+    click.echo(changes.as_markdown(found, changes.new_ones(before, after), refused))
+    if excluded := changes.not_compared(before, after):
+        click.echo(f"\nRequirements that are not compared, because options of one run excluded them: {excluded}.")
     for number, issue in enumerate(changes.issues(found) if issues else ()):
         OutputFolder(Path(str(issues))).write(f"{number:02}.md", f"{issue.title}\n\n{issue.body}\n")
     return 1 if found else 0

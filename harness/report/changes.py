@@ -102,16 +102,10 @@ def not_compared(old: Mapping[str, Report], new: Mapping[str, Report]) -> int:
 
 
 def as_markdown(
-    found: Sequence[VerdictChange],
-    news: Sequence[str] = (),
-    refused: Sequence[tuple[str, str]] = (),
-    *,
-    excluded: int = 0,
+    found: Sequence[VerdictChange], news: Sequence[str] = (), refused: Sequence[tuple[str, str]] = ()
 ) -> str:
     """Return Markdown with all changes, new requirements, and refused reports with their reasons."""
     blocks = [_table(found) if found else "No verdict changed."]
-    if excluded:
-        blocks.append(f"Not compared, because options of one run excluded them: {excluded} requirements.")
     if news:
         more = f" and {len(news) - MOST_ROWS} more" if len(news) > MOST_ROWS else ""
         blocks.append(f"New: {', '.join(f'`{for_code(each)}`' for each in news[:MOST_ROWS])}{more}.")
