@@ -112,7 +112,7 @@ def _children(process: Path) -> Iterator[Path]:
 
 
 def threads_of(process: Path) -> Iterator[tuple[str, ThreadTimes]]:
-    """Yield number, state and times of a process's threads, or nothing on a kernel without `CONFIG_SCHED_INFO`."""
+    """Yield the ID, state and times of each thread of a process, or nothing on a kernel without `CONFIG_SCHED_INFO`."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(process / "task"):  # noqa: PTH208  as in `family`
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -200,7 +200,7 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> ExitConditions:
-    """Return those conditions of the exit code that depend on results. If `strict`, SHOULD counts like MUST."""
+    """Return what the results say about the exit code. If `strict`, SHOULD counts like MUST."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}

@@ -76,7 +76,7 @@ def _endpoint(endpoint: Mapping[str, Any]) -> str:
 
 
 def longest_gap(samples: Sequence[Timed]) -> float:
-    """Return the ms of the longest gap between answers that contains a lost request, or 0 if there is none."""
+    """Return the length in ms of the longest gap between answers that contains a lost request, or 0."""
     return milliseconds(max((after - before for before, after in lossy_gaps(samples)), default=0.0))
 
 

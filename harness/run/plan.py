@@ -162,7 +162,7 @@ def select(
 
 
 def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None:
-    """Raise `UsageError` for an unknown requirement id or feature, with similar names."""
+    """Raise a `UsageError` that suggests similar names if a requirement id or feature is unknown."""
     known = list(requirements)
     check_selection(settings, [each.id for each in known])
     _check_claims(settings, _features_of(known))

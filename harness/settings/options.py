@@ -136,9 +136,9 @@ _JUDGED = (
            "/metrics does not report them. Repeatable.", kind="list", metavar="GATES", default=(), check=parsing.gate),
     Option("follow", "Source to follow if the text of a KEP and released Kubernetes differ: kep or released. "
            "[default: kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
-    Option("converges-within", "Seconds, multiplied by --time-scale, within which the implementation promises to apply "
-           f"every change; a later change is a failure. If unset, a run waits up to {FAR:g} s and reports the time. "
-           "[default: 5 for the reference and kube-proxy, 10 with kube-controller-manager]",
+    Option("converges-within", "Time limit in seconds (times --time-scale) within which the implementation promises to "
+           f"apply every change. A slower change is a failure. If unset, a run waits up to {FAR:g} s and reports the "
+           "time. [default: 5 for the reference and kube-proxy, 10 with kube-controller-manager]",
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
     Option("limits", "Limits of all programs on a node: memory=MB, processes=NUMBER, log=MB. The limits in a "
            "recipe take precedence. [default: memory=2048,processes=4096,log=256]", kind="list", metavar="LIMITS",
