@@ -58,13 +58,25 @@ def _near(given: object, allowed: Sequence[str]) -> str:
 def _is_pattern(text: str) -> bool | str:
     if len(text) > _LONGEST_PATTERN:
         return f" is longer than {_LONGEST_PATTERN:,} characters"
-    import regex  # noqa: PLC0415  only for recipes that read a log
-
     try:
-        regex.compile(text, regex.MULTILINE)
-    except (regex.error, RecursionError, OverflowError, ValueError) as error:
+        compiled(text)
+    except ValueError as error:
         return f" is not a regular expression: {error}"
     return True
+
+
+def compiled(pattern: str) -> Any:
+    """Compile a regular expression that is matched against lines of a log. RE2 matches in linear time, without
+    backtracking. Raises `ValueError`.
+    """
+    import re2  # noqa: PLC0415  only for recipes that read a log
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(f"(?m){pattern}", options)
+    except re2.error as error:
+        raise ValueError(str(error.args[0].decode() if isinstance(error.args[0], bytes) else error)) from None
 
 
 def _is_file_name(name: str) -> bool | str:

@@ -220,9 +220,9 @@ RECIPES: dict[str, tuple[dict[str, Any], str]] = {
         r"key ready\[0\].http.code: expected a number",
     ),
     "an open bracket": ({"ready": [{"log": "("}]}, r"key ready\[0\].log: '\(' is not a regular expression"),
-    "a thousand brackets": ({"ready": [{"log": "(" * 400 + ")" * 400}]}, r"key ready\[0\].log: .* is not"),
-    "an endless repetition": (
-        {"ready": [{"log": "a{9999999999999}"}]},
+    "a reference to a group": ({"ready": [{"log": r"(a)\1"}]}, r"key ready\[0\].log: .* is not a regular"),
+    "a long repetition": (
+        {"ready": [{"log": "a{1001}"}]},
         r"key ready\[0\].log: .* is not a regular",
     ),
     "a long expression": ({"synced": [{"log": LONG}]}, r"key synced\[0\].log: .* is longer than 1,000 characters"),
@@ -254,13 +254,13 @@ def test_a_recipe_with_a_wrong_value_is_refused_with_its_key(
         assert re.search(f"^(proxy|DNS) file .*mine.yaml: {expected}", said), said
 
 
-def test_runaway_regular_expression_is_stopped_by_its_time_limit(tmp_path: Path) -> None:
+def test_regular_expression_does_not_backtrack(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a" * 100 + "b")
     place = readiness.ProgramContext(None, tmp_path / "log")  # type: ignore[arg-type]  no netns: nothing is asked for
     begun = time.process_time()
     said = readiness.LogCheck("^(a|aa)+$").missing(place)
     assert time.process_time() - begun < SECONDS
-    assert "'^(a|aa)+$' did not finish matching the log within 0.5 s" in said
+    assert said == "no line of the log matches '^(a|aa)+$'"
 
 
 # Options
