@@ -1,14 +1,13 @@
 """OpenAPI documents of all served kinds. kubectl uses them to validate manifests and explain fields.
 
-Fields, types and descriptions are read from the models of the `kubernetes` package, which are generated from
-Kubernetes' OpenAPI document. Their import takes half a second, so it waits for the first request.
+`tests/reference/apiserver/models_table.py` generates `models.json`, the fields, types and descriptions of the models of
+the `kubernetes` package, which are generated from Kubernetes' OpenAPI document.
 """
 
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from importlib import import_module
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any
 
 import orjson
@@ -37,7 +36,6 @@ _LIST = re.compile(r"list\[(.*)\]", re.IGNORECASE)
 _MAP = re.compile(r"dict[(\[]str, (.*)[)\]]", re.IGNORECASE)
 _ACTIONS = frozenset({"patch", "put", "post"})  # methods whose x-kubernetes-action is the method
 _LONGEST_KEY = {"api": 2, "apis": 3}  # the number of path parts in the key of an OpenAPI v3 document
-_importing = threading.Lock()
 
 Release = tuple[Version, frozenset[str]]
 """A Kubernetes version, and the gates that were set explicitly although this version no longer has them."""
@@ -63,16 +61,13 @@ def document(registry: Registry, path: str) -> bytes:
     """Return the JSON at /openapi/v2 (definitions only, for kubectl before 1.27), /openapi/v3 or /openapi/v3/PREFIX."""
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
-    with _importing:  # two threads must not import the models at the same time
-        match path.strip("/").split("/"):
-            case ["openapi", "v2"]:
-                return _v2(served, release)
-            case ["openapi", "v3"]:
-                return orjson.dumps(
-                    {"paths": {key: {"serverRelativeURL": f"/openapi/v3/{key}"} for key in _paths(served)}}
-                )
-            case ["openapi", "v3", *rest] if (key := "/".join(rest)) in _paths(served):
-                return _v3(served, key, release)
+    match path.strip("/").split("/"):
+        case ["openapi", "v2"]:
+            return _v2(served, release)
+        case ["openapi", "v3"]:
+            return orjson.dumps({"paths": {key: {"serverRelativeURL": f"/openapi/v3/{key}"} for key in _paths(served)}})
+        case ["openapi", "v3", *rest] if (key := "/".join(rest)) in _paths(served):
+            return _v3(served, key, release)
     raise status.no_such_path()
 
 
@@ -163,6 +158,13 @@ def _media_of(operation: Operation) -> tuple[str, ...]:
     return ("*/*",) if operation.body == "any" else (media.JSON,)
 
 
+@cache
+def models_by_name() -> Mapping[str, Any]:
+    """Return the models that definitions of built-in kinds need: a description, and type and description by field."""
+    found: Mapping[str, Any] = orjson.loads(files("reference.apiserver").joinpath("models.json").read_bytes())
+    return found
+
+
 class _Models:
     """Definitions from the `kubernetes` package's models, adapted to the fields of the served release."""
 
@@ -170,7 +172,7 @@ class _Models:
         """`complete` selects OpenAPI 3 with full schemas of custom resources, instead of OpenAPI 2."""
         self._release, self._complete = release, complete
         self._definitions = "#/components/schemas/" if complete else "#/definitions/"
-        self._models = import_module("kubernetes.client.models")
+        self._models = models_by_name()
         self.definitions: dict[str, Object] = {}
         for each in served:
             self._add_kind(each)
@@ -227,11 +229,11 @@ class _Models:
             return
         definition: Object = {"type": "object"}
         self.definitions[_name(model)] = definition  # first, as models refer to themselves
-        type_ = getattr(self._models, model)
-        definition["description"] = re.split(r"\n\s*\n", (type_.__doc__ or "").strip())[0]
+        type_ = self._models[model]
+        definition["description"] = type_["description"]
         definition["properties"] = {
-            type_.attribute_map[attribute]: self._described(self._schema(written), _description(type_, attribute))
-            for attribute, written in type_.openapi_types.items()
+            field: self._described(self._schema(written), description)
+            for field, (written, description) in type_["fields"].items()
         }
 
     def _described(self, schema: Object, description: str) -> Object:
@@ -245,7 +247,7 @@ class _Models:
             return {"type": "array", "items": self._schema(match[1])}
         if match := _MAP.fullmatch(written):
             return {"type": "object", "additionalProperties": self._schema(match[1])}
-        if hasattr(self._models, written):
+        if written in self._models:
             self._add(written)
             return {"$ref": self._definitions + _name(written)}
         return dict(_PLAIN.get(written, {}))
@@ -261,9 +263,7 @@ class _Models:
         return properties
 
     def _type_of(self, model: str, field: str) -> str:
-        type_ = getattr(self._models, model)
-        attributes = {json: attribute for attribute, json in type_.attribute_map.items()}
-        return str(type_.openapi_types.get(attributes.get(field, ""), ""))
+        return str(self._models[model]["fields"].get(field, [""])[0])
 
 
 def _extensions(rule: ListRule) -> Object:
@@ -276,13 +276,13 @@ def _extensions(rule: ListRule) -> Object:
     return found
 
 
-def _model_name(models: Any, served: ServedKind) -> str | None:
+def _model_name(models: Mapping[str, Any], served: ServedKind) -> str | None:
     version = served.version.title()
     group = served.group.partition(".")[0].title()
     prefixes = {"": "Core", "events.k8s.io": "Events"}
     name = f"{version}{served.resource.kind}"
     known = (name, prefixes.get(served.group, group) + name)
-    return next((each for each in known if hasattr(models, each)), None)
+    return next((each for each in known if each in models), None)
 
 
 def _unknown(served: ServedKind) -> str:
@@ -291,12 +291,3 @@ def _unknown(served: ServedKind) -> str:
 
 def _name(model: str) -> str:
     return f"io.k8s.{model}"
-
-
-def _description(type_: Any, attribute: str) -> str:
-    fields = getattr(type_, "model_fields", None)  # models of client 35 and newer
-    if fields is not None:
-        return getattr(fields.get(attribute), "description", None) or ""
-    # "Gets the X of this Y.\n\n  description\n\n :return:"
-    parts = re.split(r"\n\s*\n", getattr(type_, attribute).__doc__ or "")
-    return re.sub(r"\s*# noqa.*", "", parts[1]).strip() if len(parts) > 1 else ""

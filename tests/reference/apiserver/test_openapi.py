@@ -11,6 +11,8 @@ from openapi_spec_validator import validate
 import reference.apiserver
 from harness.api.client import Api
 from reference.apiserver.access import SERVED
+from reference.apiserver.openapi import models_by_name
+from tests.reference.apiserver.models_table import table
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # HEAD has no verb
 SUBRESOURCES = (
@@ -92,3 +94,7 @@ def test_each_parameter_that_the_server_reads_is_listed(openapi: dict[str, Any])
     names = {name for each in read for name in each if name}
     assert {"limit", "timeoutSeconds", "dryRun"} <= names
     assert names == listed - {"namespace", "name", "path", "group", "version"}
+
+
+def test_models_are_those_of_the_official_client() -> None:
+    assert table() == models_by_name()
