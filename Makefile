@@ -244,8 +244,8 @@ $(VENV)/bin/python:
 	  exit 1; }
 
 # pip checks the hash of each dependency. It has none of this folder, which is therefore installed by itself.
-$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
-	@$(INSTALL) "Installing trafficdist's dependencies into $(VENV)" $(HASHES) -r constraints.txt
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt constraints-extras.txt
+	@$(INSTALL) "Installing trafficdist's dependencies into $(VENV)" $(HASHES) -r constraints.txt -r constraints-extras.txt
 	@$(INSTALL) "Installing trafficdist into $(VENV)" $(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 

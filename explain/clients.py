@@ -14,7 +14,7 @@ from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
 from explain.probe_evidence import ProbeOutcomes, ProbePlan, named, plan
 from harness.api.client import Api, RefusedError
-from harness.api.kubeconfig import find
+from harness.api.connection import find
 from harness.backends.any_cluster.clients import ClientPods
 from harness.backends.any_cluster.dialing import Dialer
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner

@@ -20,7 +20,7 @@ from explain.overview import FORMATS, Overview, RouteDifference, differences, ov
 from explain.text import ASSUMES, as_json, fields, parts, programs_as_json, supposition
 from explain.what_if import predicted, supposed, upgraded
 from harness.api.client import Api, Object, RefusedError
-from harness.api.kubeconfig import files_of, find
+from harness.api.connection import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
 from harness.guest import errors
 from harness.model.escaping import for_json, for_terminal

@@ -10,7 +10,7 @@ from pathlib import Path
 from conformance.generated import shrinking, yaml_format
 from conformance.generated.lifecycles import Lifecycle, group_of
 from conformance.generated.traffic import play, run_servers
-from trafficdist import Cluster, GenerationSettings, IneligibleError, Pod, UsageError
+from trafficdist import Cluster, GenerationSettings, IneligibleError, Pod
 
 CORPUS = Path(__file__).with_name("corpus.yaml")
 """The file of the fixed scenarios. `python -m conformance.generated corpus` writes this file."""
@@ -24,14 +24,9 @@ _FEW = 3  # maximum number of failing scenarios to show
 
 
 def check(asked: GenerationSettings) -> None:
-    """Raise `UsageError` if the requested scenarios cannot be read or generated."""
+    """Raise `UsageError` if the requested scenarios cannot be read."""
     if asked.replay:
         yaml_format.read(asked.replay)
-        return
-    try:
-        import hypothesis  # noqa: F401, PLC0415  only --generate needs Hypothesis
-    except ImportError:
-        raise UsageError("--generate needs Hypothesis: pip install 'trafficdist[generate]'") from None
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import orjson
 import urllib3
 
+from harness.api.connection import connection_of
 from harness.api.requests import ApiRequest
 from harness.errors import DistrustError, InconclusiveError
 from harness.model.manifests import service_with_usual
@@ -104,28 +105,16 @@ class Api:
         """`timeout` (in s) limits each attempt, and the time for retries after 429 responses with Retry-After. Services
         get missing fields from `services`. Requests are appended to `asked`. Raises `UsageError`.
         """
-        # the official client is slow to import, and unnecessary for users of this module's errors and names
-        from harness.api.kubeconfig import client_of  # noqa: PLC0415
-
-        self._client: Any = client_of(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig.client()
-        self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
+        connection = connection_of(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig.connection()
+        self._pool, self.server, self.authentication = connection.pool, connection.server, connection.authentication
         self._pool.connection_pool_kw["maxsize"] = connections
-        self._configuration = self._client.configuration
         self._timeout = timeout
         self._services = services or {}
         self.writes = 0  # number of requests so far that may have changed an object
         self.asked: deque[ApiRequest] = new_record() if asked is None else asked
 
-    @property
-    def server(self) -> str:
-        return str(self._configuration.host)
-
-    def authentication(self) -> dict[str, str]:
-        return {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
-
     def close(self) -> None:
         self._pool.clear()
-        self._client.close()
 
     def request(
         self,
@@ -159,7 +148,7 @@ class Api:
         return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
     def _send(self, method: str, path: str, *, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
-        url, said = f"{self._configuration.host}{path}", {"User-Agent": "trafficdist", **headers}
+        url, said = f"{self.server}{path}", {"User-Agent": "trafficdist", **headers}
         give_up, tries = time.monotonic() + self._timeout, 0
         try:
             while True:

@@ -3,11 +3,11 @@ uses the first of them, and the official client the last. Keys and certificates 
 because the client's temporary files would remain after `kill -9`.
 """
 
-import copy
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,12 @@ from kubernetes.config import kube_config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import KubeConfigMerger
 
+from harness.api.connection import Connection
 from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import fault_of_path, is_there, shown
 
-DEFAULT = "~/.kube/config"
 _ANOTHER = "; choose another file with --kubeconfig"
-
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""The folder of a pod's service account, with token, CA certificate and namespace."""
-
 
 class Kubeconfig:
     """A context in one or several kubeconfig files, with its name and its Kubernetes namespace."""
@@ -55,6 +51,10 @@ class Kubeconfig:
             return _client(self._merged, self.context)
         except Exception as error:  # the client's errors have no common base class
             raise self._error(f"context {self.context} cannot be used: {error}") from error
+
+    def connection(self) -> Connection:
+        client = self.client()
+        return Connection(client.rest_client.pool_manager, client.configuration.host, partial(_authentication, client))
 
     def _read(self) -> Any:
         for each in self._files.split(os.pathsep):
@@ -110,27 +110,12 @@ class InClusterConfig(Kubeconfig):
         configuration.api_key["BearerToken"] = "Bearer " + self._token.read_text(encoding="utf-8").strip()
 
 
-def find(files: str = "", *, context: str = "") -> Kubeconfig:
-    """Find the kubeconfig as kubectl does. In a pod without one, use the pod's service account. Raises `UsageError`."""
-    files, in_pod = files_of(files), "KUBERNETES_SERVICE_HOST" in os.environ
-    if in_pod and files == DEFAULT and not Path(DEFAULT).expanduser().exists():
-        return InClusterConfig(SERVICE_ACCOUNT)
-    return Kubeconfig(files, context=context)
-
-
-def files_of(files: str) -> str:
-    """Return the files that kubectl would read with this value of --kubeconfig, separated by ":"."""
-    return files or os.environ.get("KUBECONFIG", "") or DEFAULT
-
-
 def _named(contexts: Iterable[str]) -> str:
     return ", ".join(contexts) or "none"
 
 
-def client_of(kubeconfig: Mapping[str, Any]) -> Any:
-    client = _client(copy.deepcopy(dict(kubeconfig)))
-    client.configuration.refresh_api_key_hook = None  # otherwise the client reads the environment for each request
-    return client
+def _authentication(client: Any) -> dict[str, str]:
+    return {each["key"]: each["value"] for each in client.configuration.auth_settings().values()}
 
 
 def _client(config: Any, context: str | None = None) -> Any:

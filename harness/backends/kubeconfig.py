@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from harness.api import requests
 from harness.api.client import Api, Object
-from harness.api.kubeconfig import find
+from harness.api.connection import find
 from harness.api.name_translation import TranslatingApi
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen

@@ -31,7 +31,7 @@ def cleanup(run: str, force: bool, **options: Any) -> None:
 
 def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[str]:
     from harness.api.client import Api, RefusedError
-    from harness.api.kubeconfig import files_of, find
+    from harness.api.connection import files_of, find
     from harness.guest import errors
     from harness.guest.labels import checked_run_id
     from harness.guest.lease import cleanup

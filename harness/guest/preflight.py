@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import eventually
 from harness.api.client import Api, RefusedError
-from harness.api.kubeconfig import find
+from harness.api.connection import find
 from harness.errors import DistrustError, InconclusiveError, UnavailableError, UsageError
 from harness.guest import errors, permissions
 from harness.guest.lease_record import ServerClock

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from harness.errors import UsageError
+from harness.model.package_extras import require
 
 LONGEST_PART = 25.0
 """The maximum duration of one part in seconds. A part ends when it fails, and the other parts continue."""
@@ -55,10 +56,13 @@ class GenerationSettings:
 
 
 def check_amount(text: str) -> str:
-    """Return the string if it is a valid duration or number of cases. Raises `UsageError`."""
+    """Return the string if it is a valid duration or number of cases. Raises `UsageError`, and `UnavailableError` if no
+    cases can be generated.
+    """
     seconds, cases = amount(text)
     if not 0 < seconds + cases <= max(_MOST, cases):
         raise UsageError(f"{text!r}: expected at least one case, or one second, and at most 24h")
+    require("hypothesis", extra="generate", feature="--generate")
     return text
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.api.client import Api, RefusedError
-from harness.api.kubeconfig import find
+from harness.api.connection import find
 from harness.backends.any_cluster import target
 from harness.backends.containers.reachability import choose
 from harness.checks import program_requirements

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from harness.api.client import Api, Object, RefusedError
-from harness.api.kubeconfig import find
+from harness.api.connection import find
 from harness.backends.any_cluster.target import ClusterTarget, abilities, are_equal, match_nodes
 from harness.backends.containers.backend import ContainersBackend
 from harness.backends.containers.engine import find_engine

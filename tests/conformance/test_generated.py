@@ -225,12 +225,6 @@ def test_error_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_missing_hypothesis_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "hypothesis", None)
-    with pytest.raises(UsageError, match=r"pip install 'trafficdist\[generate\]'"):
-        check(GenerationSettings(1, seconds=1))
-
-
 def test_fixed_lives_are_written_by_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     written = tmp_path / "corpus.yaml"
     monkeypatch.setattr("conformance.generated.__main__.CORPUS", written)

@@ -159,7 +159,8 @@ NOT_RUN = {
     "docker build --file deploy/Containerfile --tag registry.example/trafficdist:0.1.0 .": _IMAGE,
     "docker build --file deploy/Containerfile --build-arg BASE=trafficdist.dev/python:3.11 "
     "--tag registry.example/trafficdist:0.1.0 .": _BASE,
-    "pip download --dest wheels --require-hashes --requirement constraints.txt": _BASE,
+    "pip download --dest wheels --require-hashes --requirement constraints.txt "
+    "--requirement constraints-extras.txt": _BASE,
     r"printf '[global]\nno-index = true\nfind-links = /srv/wheels\n' > pip.conf": _BASE,
     "mmdebstrap --variant=minbase --include=python3-venv,ca-certificates --customize-hook='copy-in wheels /srv' "
     "--customize-hook='copy-in pip.conf /etc' bookworm python.tar": _BASE,

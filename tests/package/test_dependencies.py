@@ -24,7 +24,7 @@ def brought_by(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset
             yield from brought_by(wanted.name, frozenset(wanted.extras), seen)
 
 
-FILES = ("constraints.txt", "constraints-dev.txt", "constraints-fuzz.txt")
+FILES = ("constraints.txt", "constraints-extras.txt", "constraints-dev.txt", "constraints-fuzz.txt")
 
 
 def pins(*names: str) -> dict[str, list[str]]:
@@ -41,6 +41,7 @@ def pins(*names: str) -> dict[str, list[str]]:
 
 def test_constraints_pin_what_is_installed_with_the_project() -> None:
     assert set(brought_by("trafficdist", frozenset({"dev"}), set())) - pins(*FILES).keys() == set()
+    assert set(brought_by("trafficdist", frozenset({"all"}), set())) - pins(*FILES[:2]).keys() == set()
     assert set(brought_by("trafficdist", frozenset(), set())) - pins(*FILES[:1]).keys() == set()
 
 

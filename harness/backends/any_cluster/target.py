@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.api.client import Api, Object
-from harness.api.kubeconfig import find
+from harness.api.connection import find
 from harness.api.name_translation import NameTranslation
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.model.abilities import Ability

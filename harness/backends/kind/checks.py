@@ -13,6 +13,7 @@ from harness.binaries import find
 from harness.binaries.component import KIND, version_of
 from harness.binaries.versions import Version
 from harness.errors import UnavailableError
+from harness.model import package_extras
 
 OLDEST_KIND = Version(0, 23, 0)  # the first version that supports nftables mode
 OLDEST_ENGINES = {"docker": (20, 10), "podman": (4, 0)}
@@ -35,6 +36,7 @@ class KindTools:
 
 
 def require(wanted: KindConfig) -> KindTools:
+    package_extras.require("kubernetes", extra="kind", feature="--backend kind")
     kind, version = find_kind()
     engine = find_engine()
     facts = engine.facts()

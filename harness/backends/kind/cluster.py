@@ -11,7 +11,7 @@ from typing import Any, Self
 import yaml
 
 from harness.api.client import Api, Object
-from harness.api.kubeconfig import Kubeconfig
+from harness.api.connection import find
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind.checks import KindTools, require
@@ -108,7 +108,7 @@ class KindCluster:
         try:
             self._create(tools)
             self._load_images(tools)
-            with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
+            with contextlib.closing(Api(find(str(self.kubeconfig)))) as api:
                 self._install(api)
             for node in self.node_names.values():
                 lift_icmp_limit(tools.engine, node)

@@ -152,7 +152,7 @@ def test_client_key_is_not_written_to_the_temp_folder(
     users = [{"name": server["users"][0]["name"], "user": user}]
     file = write(tmp_path / "config", "clusters", "contexts", "current-context", of=server, users=users)
     with contextlib.closing(Api(Kubeconfig(file))) as api:
-        assert Path(api._configuration.key_file).read_text() == key
+        assert Path(api._pool.connection_pool_kw["key_file"]).read_text() == key
         assert api.request("GET", "/api/v1/namespaces/default/services/web").code == (401 if printed else 200)
 
 

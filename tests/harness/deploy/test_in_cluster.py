@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness.api.client import Api
-from harness.api.kubeconfig import InClusterConfig, find
+from harness.api.connection import find
+from harness.api.kubeconfig import InClusterConfig
 from harness.errors import UsageError
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
@@ -75,7 +76,7 @@ def test_kubeconfig_comes_before_the_service_account(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("harness.api.kubeconfig.SERVICE_ACCOUNT", folder)
+    monkeypatch.setattr("harness.api.connection.SERVICE_ACCOUNT", folder)
     assert isinstance(find(), InClusterConfig)
     with pytest.raises(UsageError, match="no such file"):
         find("/no/such")

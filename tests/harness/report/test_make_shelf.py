@@ -33,7 +33,7 @@ esac
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return a folder with the Makefile and a script that replaces `trafficdist`."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "constraints-extras.txt"):
         shutil.copy(ROOT / name, tmp_path)
     for name, text in (("bin/python", ""), ("bin/trafficdist", FAKE), (".run", "")):
         (tmp_path / ".venv" / name).parent.mkdir(parents=True, exist_ok=True)
