@@ -25,6 +25,7 @@ from harness.model.files import fault_of_path, is_there, shown
 
 _ANOTHER = "; choose another file with --kubeconfig"
 
+
 class Kubeconfig:
     """A context in one or several kubeconfig files, with its name and its Kubernetes namespace."""
 
