@@ -32,8 +32,11 @@ class BinaryControlPlane(LocalApiServer):
         except Exception:
             processes.close()
             raise
-        self._manager = LocalControllerManager(processes, self._port, controllers=(SLICES, _NAMESPACES))
+        self._manager = self._new_manager()
         self._relay = Relay(self._port)
+
+    def _new_manager(self) -> LocalControllerManager:
+        return LocalControllerManager(self._processes, self._port, controllers=(SLICES, _NAMESPACES))
 
     @property
     def controller(self) -> str:

@@ -108,13 +108,14 @@ class BasicChecks:
             with _possible():
                 service = self._cluster.create_service(selector={"preliminary": "slices"})
                 self._cluster.create_pod("listed", node, labels={"preliminary": "slices"})
-                self._left["EndpointSlices"] = lambda: any(
-                    each.get("endpoints") for each in self._cluster.slices(service)
-                )
+                self._left["EndpointSlices"] = partial(self._listed, service)
         if "DNS" in self._about:
             with _possible():
                 service = self._published(pod, self._cluster.families[:1])
                 self._left["DNS"] = partial(self._resolved, pod, service)
+
+    def _listed(self, service: Service) -> bool:
+        return any(each.get("endpoints") for each in self._cluster.slices(service))
 
     def _prepare_service(self, kind: AddressKind, pod: Pod) -> None:
         mine = [each for each in self._about if f" {kind} " in each]

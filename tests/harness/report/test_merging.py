@@ -91,14 +91,18 @@ _KEPT: dict[str, Path] = {}
 
 @pytest.fixture
 def parts(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, released: None
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    released: None,
+    pytester: pytest.Pytester,  # which removes the imported suite from `sys.modules` after each test
 ) -> Parts:
     if "parts" not in _KEPT:
         run, kept = request.getfixturevalue("run"), tmp_path_factory.mktemp("parts")
         for number in range(1, COUNT + 1):
             shutil.copytree(run(f"shard={number}/{COUNT}"), kept / f"shard-{number}")
         shutil.copytree(run(), kept / "whole")
-        shutil.copy(request.getfixturevalue("pytester").path / "test_sample.py", kept)
+        shutil.copy(pytester.path / "test_sample.py", kept)
         _KEPT["parts"] = kept
     return Parts(Path(shutil.copytree(_KEPT["parts"], tmp_path / "parts")))
 

@@ -97,6 +97,7 @@ NOT_TOLD = {
     "forgets-for-a-second": GONE,
     "udp-forgets-before-it-learns": GONE,
     "caches-changes": GONE,
+    "reads-tables-of-other-programs": "it fails before it writes rules",
 }
 """Data plane mutants for which no path can name a rule, and why."""
 
