@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """An event loop in a separate thread. Only `after` and `spawn` may be called on this thread."""
+    """An event loop in a separate thread. On the loop's thread, call only `after` and `spawn`."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()

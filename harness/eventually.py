@@ -1,8 +1,8 @@
 """Wait for conditions. A timeout error reports the condition, the last value, and how long this value was unchanged. A
 proxy that does not converge violates its requirement (`NotYetError`). A cluster that does not boot proves nothing about
 the proxy (`error=InconclusiveError`). A limit counts only the time in which all programs of the run could run
-(`harness.run_delay`). A wait that does not get this time, even if it takes `MOST` times as long, is inconclusive for
-every caller (`StarvedError`). The wait ends earlier if the judged programs on one node keep the machine busy.
+(`harness.run_delay`). If they cannot run for the whole limit, even within `MOST` times that time, the wait raises
+`StarvedError` for every caller. It ends earlier if the judged programs on one node keep the machine busy.
 """
 
 import contextlib

@@ -102,8 +102,8 @@ class Api:
         asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        """`timeout` (in s) limits each attempt, and the time for retries after 429 responses with Retry-After. Services
-        get missing fields from `services`. Requests are appended to `asked`. Raises `UsageError`.
+        """`timeout` (in s) limits each attempt, and the time for retries after 429 responses with Retry-After. `create`
+        adds to a Service the fields of `services` that it lacks. Requests are appended to `asked`. Raises `UsageError`.
         """
         connection = connection_of(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig.connection()
         self._pool, self.server, self.authentication = connection.pool, connection.server, connection.authentication

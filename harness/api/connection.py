@@ -1,5 +1,5 @@
-"""How requests reach an API server. Clusters of this suite need only a token and a CA certificate. Kubeconfig files can
-contain much more, for which the official client is needed, an optional package.
+"""Connects to API servers. The suite's own clusters need only a token and a CA certificate. Other kubeconfigs may
+need the official client, which is an optional package.
 """
 
 import base64
@@ -31,7 +31,7 @@ class Connection:
 
 
 def connection_of(kubeconfig: Mapping[str, Any]) -> Connection:
-    """Use the first cluster of a kubeconfig, with its inline CA certificate, and the token of the first user."""
+    """Connect to the first cluster of a kubeconfig, with its inline CA certificate and the token of the first user."""
     cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
     headers = {"authorization": f"Bearer {user['token']}"} if "token" in user else {}
     ca = base64.b64decode(cluster.get("certificate-authority-data", "")).decode()

@@ -102,7 +102,7 @@ class Backend(Protocol):
         """Wait until components have processed all writes so far. Return how many seconds they were busy."""
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if no observation is reliable, and `InconclusiveError` if only recent ones are not."""
+        """Raise `DistrustError` if no observation is reliable, and `InconclusiveError` if recent ones are not."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""
@@ -119,6 +119,6 @@ class Backend(Protocol):
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> TracedProbe:
-        """Trace a probe through the rules of a node, and capture its packets at the pods `servers`. Repeat it a few
+        """Trace a probe through a node's rules, and capture its packets at the pods `servers`. Repeat the probe a few
         times, until `is_same` accepts its outcome. The result names missing evidence. Raises `UnavailableError`.
         """

@@ -6,8 +6,8 @@
                                        go.mod go.sum   its modules, if it was compiled
         partial/                                       unfinished downloads and compilations
 
-A version is cached if its binary exists, because binaries are stored atomically. Only one process at a time fetches a
-version. Other processes wait, and then find the version in the cache.
+Binaries are stored atomically, so a version is cached as soon as its binary exists. Only one process at a time fetches
+a version. Other processes wait, and then find the version in the cache.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ class Cache:
     def put(
         self, component: Binary, version: Version, binary: Path, origin: Origin, files: Mapping[str, str] | None = None
     ) -> CacheEntry:
-        """Move a binary from `workspace` into the cache atomically. `files` maps other file names to contents."""
+        """Move a binary from `workspace` into the cache atomically. `files` maps names of other files to contents."""
         folder = self._home(component.name) / version.tag
         with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ class Cache:
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """Return a work folder in the cache, the same for equal arguments. The caller must hold the version's lock."""
+        """Return a work folder, which is the same for equal arguments. The caller must hold the version's lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with explained_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)

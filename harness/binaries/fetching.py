@@ -17,7 +17,7 @@ from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 
 GROUP = "trafficdist.component_sources"
-"""The entry point group for more component sources. Each source is called with the number of parallel compilations."""
+"""The entry point group for more component sources. Each entry point is a function of the number of parallel jobs."""
 
 _MODULE = re.compile(r"(\S+@v\S+?)(?:: reading|,|$)")  # the module in an error message of the go command
 

@@ -5,7 +5,7 @@
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
-A mirror has the same layout. Use only mirrors that you trust, because they also provide the checksums.
+A mirror must have this layout. Use only mirrors that you trust, because they also provide the checksums.
 """
 
 import json
@@ -31,7 +31,7 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` is a release list's URL."""
+    """Official binaries. `mirrors` are tried in order instead of the publisher. `listing` is the release list's URL."""
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)

@@ -26,7 +26,7 @@ class CheckState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `found` is a sentence without a full stop. `features` lists what a run cannot test."""
+    """The result of a check. `found` is a sentence without a full stop. `features` are those that a run cannot test."""
 
     state: CheckState
     found: str
@@ -47,8 +47,8 @@ def unusable(found: str, remedy: str = "") -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[S_contra]):
-    """One check of a machine, a cluster or settings. `ask` returns a string if it succeeds, and findings otherwise. An
-    `UnavailableError` becomes a finding with state `fault`, and other errors of an API server one with state `UNKNOWN`.
+    """One check of a machine, a cluster or settings. A string that `ask` returns becomes a finding with state `OK`. An
+    `UnavailableError` becomes a finding with state `fault`, and an error of an API server becomes one with `UNKNOWN`.
     `remedy` and `costs` are defaults for the findings. If `gates` is set, a failure ends the checks.
     """
 
@@ -91,7 +91,7 @@ def examine(table: Sequence[Check[S_contra]], subject: S_contra) -> list[Finding
 
 
 def require(table: Sequence[Check[S_contra]], subject: S_contra) -> None:
-    """Raise `UnavailableError` with all findings that prevent a run, and how to fix them."""
+    """If any findings prevent a run, raise an `UnavailableError` that lists them and their fixes."""
     found = [each for each in examine(table, subject) if each.state is CheckState.UNUSABLE]
     if found:
         raise UnavailableError("; ".join(": ".join(filter(None, (each.found, each.remedy))) for each in found))

@@ -55,7 +55,7 @@ _FEATURES_OF_GATES: Mapping[str, frozenset[str]] = {
     "ServiceTrafficDistribution": frozenset({"PreferClose", "ZoneHints"}),
     "PreferSameTrafficDistribution": frozenset({"PreferSameZone", "PreferSameNode", "NodeHints"}),
 }
-"""The features of the suite that need each feature gate. Most requirements need one of these features."""
+"""For each feature gate, the features of the suite that need it. Most requirements need one of these features."""
 
 
 def gate_version(answer: Mapping[str, Any]) -> Version:
@@ -66,7 +66,7 @@ def gate_version(answer: Mapping[str, Any]) -> Version:
 
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
     """Check that the feature gates of traffic distribution are enabled. `seen` are the gates in the metrics, which omit
-    permanent gates. If `seen` is empty, the option `given` applies, or else the defaults of the version.
+    permanent gates. If `seen` is empty, use `given` (option --feature-gates), or else the defaults of the version.
     """
     if version == (0, 0):
         return unknown("its version does not show which gates it has")

@@ -88,4 +88,4 @@ MACHINE: tuple[Check[Sequence[str]], ...] = (
           costs="requirements whose clients are programs with their own resolv.conf are not judged "
           "(one of profile dns)"),
 )  # fmt: skip
-"""The checks for --backend netns. The subject of each check is the list of IP families of the cluster."""
+"""The checks for --backend netns. Each check receives the list of the cluster's IP families."""

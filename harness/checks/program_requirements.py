@@ -1,6 +1,6 @@
-"""Check whether this machine has the features that programs in a netns require, by trying to use each. A separate
-process makes the attempts. For an ordinary user, it becomes root of a user namespace, as in a run. When it ends, the
-kernel removes its mounts, but keeps loaded modules.
+"""Check whether this machine has the features that programs in a netns require, by trying to use each in a
+separate process. If the user is not root, this process becomes root of a user namespace, as in a run. When the process
+ends, the kernel removes its mounts, but keeps the modules that it loaded.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from harness.netns.process import search_path
 PROGRAM = "program "  # first word of a requirement that is the name of a program
 
 PACKAGES: Mapping[str, str] = {"nft": "nftables", "ip6tables": "iptables", "ip": "iproute2", "tc": "iproute2"}
-"""The Debian and Ubuntu packages of those programs whose names differ from the names of their packages."""
+"""The Debian and Ubuntu package of each program whose package has a different name."""
 
 _SECONDS = 20.0  # seconds for all requirements together
 _GENERIC, _CONTROL, _GETFAMILY = 16, 16, 3  # NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY
@@ -40,7 +40,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOSYS, errno.ENXIO, errn
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:
-    """Return the reason and the fix for each unmet requirement, by name. Raises `UnavailableError`."""
+    """Return the reason and the fix for each unmet requirement, keyed by its name. Raises `UnavailableError`."""
     wanted = tuple(names)
     programs = {each: absent(each.removeprefix(PROGRAM)) for each in wanted if each.startswith(PROGRAM)}
     found = {**programs, **_missing(tuple(each for each in wanted if each not in programs))}

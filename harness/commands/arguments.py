@@ -77,7 +77,7 @@ def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[...
 
 
 def as_arguments(option: Option, value: Any) -> list[str]:
-    """Return pytest's arguments for an option value of the command."""
+    """Return the pytest arguments for a value of a command option."""
     if option.kind == "flag":
         return [f"--td-{option.name}"] if value else []
     given = value if isinstance(value, tuple) else () if value is None else (value,)
@@ -85,7 +85,7 @@ def as_arguments(option: Option, value: Any) -> list[str]:
 
 
 def completing(names: Names) -> Complete:
-    """Return a completer for names. In a comma-separated list it completes the last item."""
+    """Return a completer for names. In a comma-separated list, it completes the last item."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",")

@@ -98,6 +98,6 @@ def _check_target(file: Path, *, force: bool) -> None:
     if not str(file).isprintable():
         raise UsageError(f"proxy file {shown(file)}: expected a name of printable characters")
     if is_there(file) and not force:
-        raise UsageError(f"proxy file {shown(file)}: exists already; --force overwrites it")
+        raise UsageError(f"proxy file {shown(file)}: already exists; --force overwrites it")
     if not is_there(file.parent):
         raise UsageError(f"proxy file {shown(file)}: the folder {shown(file.parent)} does not exist")

@@ -75,7 +75,7 @@ class ControlPlane(Protocol):
         """Stop the API server and the controller, wait until they have ended, and remove their files. Idempotent."""
 
     def start_api_server(self, release: Release) -> None:
-        """Start this release of the API server, or replace a running API server. The stored objects remain."""
+        """Start this release of the API server in place of a running one, if any. The stored objects remain."""
 
     def stop_api_server(self) -> None:
         """Stop the API server. The stored objects remain."""
@@ -102,7 +102,7 @@ class ControlPlane(Protocol):
         """Return the controller's metrics in Prometheus text format. Raises `InconclusiveError` if it is stopped."""
 
     def asked(self) -> list[ApiRequest] | None:
-        """Return the latest requests of clients except the harness, or None if the API server records none."""
+        """Return the latest requests of all clients except the harness, or None if the API server records none."""
 
     def evidence(self) -> dict[str, str]:
         """Return the logs as a mapping from file name to content."""

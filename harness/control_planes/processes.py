@@ -138,7 +138,7 @@ class SecurePort:
 
 
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:
-    """Wait until a process is ready. Raises `DistrustError`, or `UnavailableError` for a missing feature gate."""
+    """Wait until a process is ready. Raises `DistrustError`, or `UnavailableError` for an unknown feature gate."""
     begin = time.monotonic()
     while True:
         with contextlib.suppress(InconclusiveError):

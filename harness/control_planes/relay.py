@@ -27,10 +27,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
-    """Relays connections in a separate thread. When the server closes a connection, the relay closes the client's."""
+    """Relays connections in a separate thread. If the server closes a connection, the relay disconnects the client."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
-        """`port` returns the server's port (0: stopped). Clients of a stopped server wait if `patient`, else fail."""
+        """`port` returns the server's port (0: stopped). While it is 0, clients wait if `patient`, else they fail."""
         self._port = port
         self._patient = patient
         self._loop: EventLoop | None = None  # set by `listen`

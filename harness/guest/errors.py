@@ -157,7 +157,7 @@ def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
 
 
 def of_kubelet(pod: Object) -> str:
-    """Return an error text, or "" if the kubelet has started the pod, which usually takes less than a second."""
+    """Return an error text if the kubelet has not started the pod, else "". A start usually takes under a second."""
     status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName")
     if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
         return ""

@@ -36,7 +36,7 @@ class Leftovers:
 
 
 def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
-    """Find objects of `run` ("": of all runs except `not_of`), without the Lease's namespace. Raises `RefusedError`."""
+    """Find objects of `run` ("": of all runs except `not_of`), but not the Lease's namespace. Raises `RefusedError`."""
 
     def counts(by: str) -> bool:
         return bool(by) and by != not_of and run in {"", by}

@@ -1,5 +1,5 @@
 """Checks after a failure whether the nodes of a cluster are alive. Observations on a lost node prove nothing. A control
-plane takes 40 s to detect that a kubelet does not respond. The kubelet's Lease, renewed every 10 s, shows it sooner.
+plane takes 40 s to detect that a kubelet does not respond. A Lease that the kubelet no longer renews shows this sooner.
 """
 
 import contextlib

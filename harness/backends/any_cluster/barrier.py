@@ -2,8 +2,8 @@
 
 Proxies watch Services and EndpointSlices in separate streams, so each round renames the port of the barrier's Service
 and publishes an endpoint for the new port name. Until a proxy has received both changes, the endpoint of the previous
-round answers at the same address. An attempt without an answer would take agnhost five seconds, and its retransmitted
-SYNs would look like a fault.
+round answers at the same address. So every attempt gets an answer: without one, an attempt would take agnhost five
+seconds, and its retransmitted SYNs would look like a fault.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 RESTARTED = 120.0
-"""Seconds (times the time scale) to wait after a component is replaced: proxies back off without an API server."""
+"""Time limit in seconds (times the time scale) after a component is replaced: its clients may be backing off."""
 
 CANARY = "zone-canary"
 NOWHERE = "nowhere"

@@ -3,7 +3,7 @@
 agnhost waits five seconds for a connection, and the kernel retransmits a lost SYN several times in that time. So
 agnhost alone would not detect a proxy that drops half of all first packets. A slow request proves nothing, because the
 API server may be slow, too. So after each request that took a second or more, the dialer reads the client pod's count
-of retransmitted SYNs. For each one that no unanswered attempt explains, one answer counts as a timeout.
+of retransmitted SYNs. For each retransmission that no unanswered attempt explains, one answer counts as a timeout.
 """
 
 import threading
@@ -152,7 +152,7 @@ class Dialer:
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[DialResult]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat late requests of `doubted` clients, one attempt per request. Return those that remain doubtful."""
+        """Repeat late requests of `doubted` clients, one attempt per request. Return the clients still in doubt."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})

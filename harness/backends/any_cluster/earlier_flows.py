@@ -106,7 +106,7 @@ def of_new_flows(
 
 
 def enough(probes: int, share: float) -> int:
-    """Return how many probes detect a fault despite earlier flows on a share of ports, or 0 if too many are needed."""
+    """Return how many probes detect a fault if earlier flows used a share of the ports, or 0 if that is too many."""
     miss, fault = DEFAULT_RATES.miss, share + DEFAULT_RATES.leak * (1 - share)
     totals = (times * max(probes, LEAST) for times in TIMES)
     return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)

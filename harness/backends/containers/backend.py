@@ -34,7 +34,7 @@ from harness.probes.loop import Probe, ProbeLoop, Server, ServerPort
 from harness.tracing.path import TracedProbe
 
 STEP = 61
-"""Each scenario's address numbers start this much higher, so that addresses are not reused for 24 scenarios."""
+"""The step between the address numbers of two successive scenarios. No address is reused for 24 scenarios."""
 
 
 class ContainersBackend(NetnsProbing, KubeconfigBackend, ClientNetns, VirtualAddresses):

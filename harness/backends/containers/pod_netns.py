@@ -210,7 +210,7 @@ class PodPool:
         return hosts
 
     def begin_to_change(self, namespace: str, name: str) -> PodKey:
-        """Return the name of a scenario's pod in the API. A pooled pod does not return to the pool after this call."""
+        """Return the API's name of a pod that a scenario will change. The pod will not return to the pool."""
         if (namespace, name) not in self._lent:
             return namespace, name
         self._changed.add((namespace, name))
@@ -236,7 +236,7 @@ class PodPool:
             free.append(own)
 
     def _take(self, node: str) -> PodKey | None:
-        """Take a free pod on a node from the pool. Delete pods without a netns, whose node was switched off."""
+        """Take a free pod on a node from the pool. Delete pods that lost their netns because the node was off."""
         free = self._free.setdefault(node, [])
         while free:
             if self._entered.is_alive(own := free.pop()):

@@ -46,7 +46,7 @@ class ProbeMethod:
 
 
 def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> ProbeMethod:
-    """Return how to send probes from these nodes. Raises `UnavailableError` if `PACKETS` is wanted but not possible."""
+    """Return how to send probes from these nodes. Raises `UnavailableError` if `PACKETS` is set but not possible."""
     if wanted == AGNHOST:
         return ProbeMethod(AGNHOST, "as set by option probes")
     try:

@@ -130,8 +130,8 @@ class KindComponents:
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests and the proxies' DaemonSets if the cluster is kept. Scenarios leave a controller
-        manager without leader election, and DaemonSets that replace a pod only when the pod is deleted.
+        """Restore kubeadm's manifests and the proxies' DaemonSets if the cluster is kept. Scenarios leave behind a
+        controller manager without leader election, and DaemonSets that replace a pod only when the pod is deleted.
         """
         if not self._stays:
             return

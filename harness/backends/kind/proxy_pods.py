@@ -1,7 +1,7 @@
-"""Stops and starts proxies on single nodes of a kind cluster, by changing the nodes that their DaemonSets exclude.
+"""Stops and starts proxies on individual nodes of a kind cluster, by changing the nodes that their DaemonSets exclude.
 
 A proxy is stopped before its replacement starts, because the old proxy might write its rules last. A DaemonSet has only
-one template, so a proxy of another release is a single pod with its release's ConfigMap. The node affinity selects
+one template, so a proxy of another release is a bare pod with a ConfigMap for that release. The node affinity selects
 nodes by the field `metadata.name`, because a changed label would disturb proxies and controllers. While nodes are
 excluded, a DaemonSet replaces pods only when they are deleted (`OnDelete`). Otherwise, a change of the affinity would
 restart the proxies on all other nodes.

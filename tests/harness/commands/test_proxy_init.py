@@ -90,7 +90,7 @@ def test_usage_error_exits_with_4_and_writes_nothing(arguments: tuple[str, ...],
 def test_existing_file_is_replaced_only_with_force() -> None:
     Path("mine.yaml").write_text("name: other\n", encoding="utf-8")
     refused = _init()
-    assert (refused.exit_code, "exists already; --force overwrites it" in refused.output) == (4, True)
+    assert (refused.exit_code, "already exists; --force overwrites it" in refused.output) == (4, True)
     assert Path("mine.yaml").read_text(encoding="utf-8") == "name: other\n"
     assert _init("--force").exit_code == 0
     assert read_recipe("mine.yaml", OF_PROXY).name == "mine"
