@@ -1,6 +1,6 @@
 """Measure for how long the programs of this run could not run, so that time limits can exclude this time.
 
-A limit such as "within 5 s" is about a program, and not about the machine. The kernel counts the time for which each
+A limit such as "within 5 s" applies to a program, and not to the machine. The kernel counts the time for which each
 thread waits for a CPU (`run_delay` in /proc/…/schedstat), and shows a stopped thread as state "T". If a thread wakes
 late although this process used no CPU time, the whole process was stopped, by SIGSTOP or a suspend. The programs are
 this process and its descendants. The waits of all threads are added, up to the elapsed time, because a change passes
@@ -44,7 +44,7 @@ class ThreadTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadSnapshot:
-    """The times of all threads by thread id, and the CPU time of this process (`used`), at the monotonic time `at`.
+    """The times of all threads (keyed by ID), and the CPU time of this process (`used`), at the monotonic time `at`.
 
     `programs` lists two processes per thread: a child of this process, and its descendant that runs the thread.
     """
@@ -84,7 +84,7 @@ class ThreadSnapshot:
 
 
 def sample(without: int = 0) -> ThreadSnapshot:
-    """Return a sample of this process and its descendants, except for the thread with the number `without`."""
+    """Return a sample of this process and its descendants, except for the thread with ID `without`."""
     this = Path(f"/proc/{os.getpid()}")
     threads = dict(threads_of(this))
     threads.pop(str(without), None)

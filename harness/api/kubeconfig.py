@@ -85,7 +85,7 @@ class Kubeconfig:
 
 
 class InClusterConfig(Kubeconfig):
-    """The cluster in which this process runs as a pod, with the permissions of the pod's service account."""
+    """Access to the cluster in which this process runs as a pod, with the permissions of the pod's service account."""
 
     def __init__(self, folder: Path) -> None:
         """Raises `UsageError` outside a pod, and in a pod without the service account's files."""

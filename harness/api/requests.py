@@ -29,7 +29,7 @@ class ApiRequest:
 
     @property
     def read(self) -> str:
-        """Return a description like "list nodes" or "watch pods by name", or "" for other requests than reads."""
+        """Return a description like "list nodes" or "watch pods by name", or "" if the request is not a read."""
         place = _place(self.path)
         if self.method != "GET" or not place.resource:
             return ""

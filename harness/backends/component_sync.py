@@ -59,7 +59,7 @@ class ComponentSync:
 
     def settle(self, within: float | None = None) -> float:
         """Wait until all components are idle. Return for how many seconds they had unfinished work. Raises `EndedError`
-        for the first component that crashed or timed out, and `StarvedError` if the CPU was busy.
+        for the first component that crashed or timed out, and `StarvedError` if they got too little CPU time.
         """
         if self._stopped:
             self.check_progress()

@@ -41,7 +41,7 @@ class ReferenceComponents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Creates a cluster's components under test. `services` contains fields for each new Service that lacks them."""
+    """Creates a cluster's components under test. Each new Service gets the fields of `services` that it lacks."""
 
     control_plane: "MakeControlPlane"
     proxy: "MakeProxy"

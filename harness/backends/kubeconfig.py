@@ -1,5 +1,5 @@
 """Runs scenarios on any cluster with a kubeconfig. Servers and clients are agnhost pods, pinned to nodes. The backend
-uses only the API, even to make clients send probes: it installs nothing, and opens no ports on nodes.
+uses only the API, even to make clients send probes, and installs nothing on nodes.
 """
 
 import contextlib

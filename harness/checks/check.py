@@ -26,7 +26,7 @@ class CheckState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `found` is a sentence without a full stop. `features` are those that a run cannot test."""
+    """A check's result. `found` is a sentence without a full stop. `features` are features that cannot be tested."""
 
     state: CheckState
     found: str

@@ -1,4 +1,4 @@
-"""Check whether this machine can run an embedded cluster: process limits, namespaces and kernel features."""
+"""Check the process limits, network namespaces and kernel features that an embedded cluster needs on this machine."""
 
 import contextlib
 import os

@@ -63,7 +63,7 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     default=0,
     help="Number of packages to compile in parallel. [default: one per CPU]",
 )
-@click.option("--again", is_flag=True, help="Fetch the component again if it is already in the cache.")
+@click.option("--again", is_flag=True, help="Fetch the component even if it is already in the cache.")
 @_cached
 def fetch(
     component: str,

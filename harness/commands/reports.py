@@ -24,7 +24,7 @@ Exit codes, of the verdicts that are derived:
    5  no requirement was selected
   10  nothing failed, but a MUST is inconclusive
   11  nothing failed, but a claimed MUST did not run
-  12  a verdict or message differs from what the run stated, or the run did not trust itself"""
+  12  a verdict or message differs from what the run stated, or the results of the run cannot be trusted"""
 
 _EXAMPLES = examples(
     "judge latest",
@@ -71,9 +71,9 @@ def verify(folder: str, repo: str, suite: str) -> int:
 
     Derives each verdict again. Also checks the schema, the history's chain of digests, the digests of all files, the
     catalogue (no requirement missing or duplicate), messages, statistics, profiles, times, the identity of the
-    implementation, and that the run can be certified. Needs the trafficdist release that made the run, but no
-    cluster, root or network. If gh is installed, an attestation by GitHub is checked. Exits with 13 if the report is
-    refused, after the reasons, and with 4 if FOLDER is not the folder of a run.
+    implementation, and that the run can be certified. Needs the version of trafficdist that executed the run, but
+    no cluster, root or network. If gh is installed, an attestation by GitHub is checked. If the report is refused,
+    prints the reasons and exits with 13. Exits with 4 if FOLDER is not the folder of a run.
     """
     from harness.plugin.suite import rehearsed
     from harness.report.rejudging import place_of
@@ -113,8 +113,8 @@ def tell(place: object, refused: "Sequence[Refusal]") -> int:
 def merge(folders: Sequence[Path], output_dir: str | None, suite: str) -> int:
     """Merge the reports of all parts of a run into one report, which can be certified.
 
-    Each FOLDER is the folder of a run with --shard. All parts need the same suite, seed, options, implementation and
-    cluster, and together they need all requirements of the selection. Needs no cluster, root or network.
+    Each FOLDER is the folder of a run with --shard. All parts must have the same suite, seed, options, implementation
+    and cluster, and together contain all selected requirements. Needs no cluster, root or network.
 
     Exits with 13 if the parts are refused, and otherwise with the exit code of the whole run.
     """
@@ -149,7 +149,7 @@ def merge(folders: Sequence[Path], output_dir: str | None, suite: str) -> int:
     help="Write the page to this file.  [default: report.html in the folder of RUN]",
 )
 @click.option(
-    "--markdown", is_flag=True, help="Print a summary for a pull request instead of the page, failures first."
+    "--markdown", is_flag=True, help="Print a summary for a pull request, with failures first, instead of the page."
 )
 def report(run: str, output: str | None, *, markdown: bool) -> None:
     """Write the page of an earlier run again: report.html, a single file with diagrams that needs no network.

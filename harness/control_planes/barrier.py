@@ -6,10 +6,10 @@ changes, the controller has received all earlier writes. The controller briefly 
 sync after a second, so the barrier then waits until the queue is empty and no retry is pending.
 
 If the node's change arrives last, the slice shows the old zone until the next sync, so the barrier changes its Service
-again. The barrier changes its node only after another node has changed, because the controller may then sync other
-Services, and the harness must not cause such a sync. The only exception is `Nodes.resize`, because controllers would
-not notice a change of a node's CPU without a sync. Proxies ignore the barrier's headless Service. Topology heuristics
-ignore its Node, which has a control plane label.
+again. The barrier changes its node only after another node has changed, because a changed node may make the controller
+sync other Services, and the harness must not cause such a sync. The only exception is `Nodes.resize`, because
+controllers would not notice a change of a node's CPU without a sync. Proxies ignore the barrier's headless Service.
+Topology heuristics ignore its Node, which has a control plane label.
 """
 
 import re

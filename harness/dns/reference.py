@@ -61,7 +61,7 @@ class ReferenceDns:
         return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the server and of the controller, except those of subclasses."""
+        """Return the threads of the server and of the controller, but not those of mutants (subclasses)."""
         own = self._controller if type(self._controller) is PodLocatorController else None
         controller = () if own is None else own.threads
         return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))

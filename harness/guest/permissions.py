@@ -73,7 +73,7 @@ class DeniedRule:
     what: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"may not {', '.join(self.what)} (to {self.rule.why})"
+        return f"may not {', '.join(self.what)} (needed to {self.rule.why})"
 
 
 def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[DeniedRule]:

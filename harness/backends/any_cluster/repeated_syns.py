@@ -1,6 +1,6 @@
 """Counts the lost SYNs of client pods, from the kernel's counts of retransmitted SYNs. SYNs that an unanswered attempt
-may have retransmitted do not count, nor do those of a pending request with a single attempt, which may remain
-unanswered. A request is pending until the pod responds, possibly after the harness has stopped waiting.
+may have retransmitted do not count. The SYNs of a pending request with a single attempt do not count either, because
+the attempt may remain unanswered. A request is pending until the pod responds, even if the harness stops waiting.
 """
 
 import itertools

@@ -73,7 +73,7 @@ def _find_engine(nodes: Sequence[Object]) -> str:
 
 
 def is_elsewhere(node: Object, boot_id: Path = _BOOT_ID) -> str:
-    """Compare boot IDs. Return why a node is not on this machine, or "" if it may be."""
+    """Return an error text if a node's boot ID is not the boot ID of this machine, else ""."""
     reported = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", "")
     try:
         same = reported == boot_id.read_text("ascii").strip()

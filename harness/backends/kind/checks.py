@@ -1,4 +1,4 @@
-"""Checks that this machine can create a kind cluster: the command, the container engine, and resources."""
+"""Checks that this machine has the command, the container engine and the resources that a kind cluster needs."""
 
 import platform
 import re

@@ -49,7 +49,7 @@ def test_each_verb_and_resource_is_reviewed() -> None:
 def test_denied_permissions_are_named(server: HttpServer) -> None:
     rule = Rule(("get", "list"), "apps", ("daemonsets",), why="look")
     api = as_user(server, [{"verbs": ["get"], "apiGroups": ["apps"], "resources": ["daemonsets"]}])
-    assert [str(each) for each in denied(api, (rule,))] == ["may not list daemonsets.apps (to look)"]
+    assert [str(each) for each in denied(api, (rule,))] == ["may not list daemonsets.apps (needed to look)"]
     api.close()
 
 
