@@ -165,7 +165,7 @@ class ProxyLiveness:
         )
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Create a Service. Return a text with the nodes that cannot reach it after `within` seconds, or ""."""
+        """Create a Service. Return a text that names the nodes that cannot reach it after `within` seconds, or ""."""
         if not self._reached_before or not nodes:
             return ""
         self._number += 1

@@ -100,7 +100,7 @@ def _trouble(entry: CacheEntry) -> str:
 
 
 def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
-    """Remove the named versions of a component (all if none is named), or the complete cache."""
+    """Remove the named versions of a component (all if none is named), or the entire cache."""
     if everything == bool(names):
         raise UsageError("name a component and its versions, or use --all")
     if everything:

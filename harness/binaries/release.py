@@ -128,7 +128,7 @@ def architecture() -> str:
 
 
 def _sum_in(text: str, name: str) -> str:
-    """Return the only checksum in a file, or the checksum for `name`. Raises `UnavailableError`."""
+    """Return the checksum for `name`, or the first checksum if `name` is empty. Raises `UnavailableError`."""
     for line in text.lower().splitlines():
         words = line.split()
         if words and _SUM.fullmatch(words[0]) and (not name or words[-1].lstrip("*") == name):

@@ -30,9 +30,9 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     """Check this machine or a cluster before a run. Shows what is missing, which requirements this affects, and the
     fix.
 
-    The default is --backend netns, as for `trafficdist run`, or --backend kubeconfig with --kubeconfig, --context,
-    --allow-disruptive or --proxy installed. Writes nothing. Environment variables TRAFFICDIST_<OPTION> apply as for
-    `trafficdist run`.
+    The default is --backend netns, as for `trafficdist run`. If --kubeconfig, --context, --allow-disruptive or --proxy
+    installed is given, the default is --backend kubeconfig. Environment variables TRAFFICDIST_<OPTION> apply as for
+    `trafficdist run`. Writes nothing.
 
     Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if a run is not possible.
     """

@@ -107,7 +107,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 class EgressProxy(Relay):
     """Connects a real kube-apiserver to pods: an HTTP CONNECT proxy on a Unix socket in a folder that only this user
-    can enter. kube-apiserver runs outside the embedded cluster's network. An EgressSelectorConfiguration sends its
+    can enter. kube-apiserver runs outside the embedded cluster's network. An EgressSelectorConfiguration makes it send
     requests for pods through this proxy, which creates sockets inside that network.
     """
 

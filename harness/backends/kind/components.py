@@ -229,7 +229,7 @@ class KindComponents:
         return pod
 
     def _write(self, name: str, text: str) -> None:
-        """Write a manifest to another file and rename it, because the kubelet might read a partial file."""
+        """Write a manifest to another file and rename that file, because the kubelet might read a partial file."""
         self._on_control_plane("cp", "/dev/stdin", f"{_ASIDE}/{name}.next.yaml", text=text)
         self._on_control_plane("mv", "-f", f"{_ASIDE}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
         self._away.discard(name)
