@@ -30,12 +30,12 @@ _RUNNABLE, _STOPPED = "R", "T"  # states of a thread
 
 
 def time_left(limit: float, passed: float, lost: float, most: float) -> tuple[float, bool]:
-    """Return the seconds left, up to `limit * most` in all, and whether programs could run for the whole limit."""
+    """Return the time left (in s), up to `limit * most` in all, and whether programs could run for the whole limit."""
     return min(limit + lost, limit * most) - passed, passed - lost >= limit
 
 
 class ThreadTimes(NamedTuple):
-    """The state of a thread, and the nanoseconds for which it has run and has waited for a CPU."""
+    """The state of a thread, and for how many nanoseconds it has run and has waited for a CPU."""
 
     state: str
     ran: int
@@ -55,7 +55,7 @@ class ThreadSnapshot:
     programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def lost_since(self, earlier: "ThreadSnapshot") -> float:
-        """Return an upper bound of the seconds since an earlier sample in which some thread could not run.
+        """Return an upper bound (in s) of the time since an earlier sample in which some thread could not run.
 
         A runnable thread with unchanged times has waited: the kernel adds its waiting time only when it runs again.
         """
@@ -171,7 +171,7 @@ class RunDelay:
             self._thread.join()
 
     def lost(self, since: float, until: float | None = None) -> float:
-        """Return an upper bound of the seconds between two monotonic times in which the programs could not run."""
+        """Return an upper bound (in s) of the time between `since` and `until` in which programs could not run."""
         until = time.monotonic() if until is None else until
         if self._watching and until - self._last.at > 2 * EVERY:  # the thread may be late itself
             self._update()

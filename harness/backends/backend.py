@@ -1,4 +1,4 @@
-"""The protocol that all backends implement. Arguments and results use the topology's names of nodes and zones."""
+"""The protocol that all backends implement. Arguments and results use the topology's names for nodes and zones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ class Backend(Protocol):
         """Wait until kubelets report that all pods are in the requested state. Raises `InconclusiveError`."""
 
     def settle(self) -> float:
-        """Wait until components have processed all writes so far. Return how many seconds they were busy."""
+        """Wait until components have processed all writes so far. Return for how many seconds they were busy."""
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` if no observation is reliable, and `InconclusiveError` if recent ones are not."""
@@ -114,7 +114,7 @@ class Backend(Protocol):
         """Return which endpoints the proxies of these nodes chose for a Service, and why, if they report it."""
 
     def decisions(self) -> dict[str, str]:
-        """Return the reported decisions of all proxies with reasons, keyed by node. The result may be empty."""
+        """Return the decisions that proxies report, with their reasons, keyed by node. The result may be empty."""
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()

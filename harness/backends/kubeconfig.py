@@ -52,7 +52,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     def __init__(
         self, target: ClusterTarget, plain_api: Api, *, worker: str = "main", release: Release | None = None
     ) -> None:
-        """`plain_api` uses the cluster's own names of nodes and zones. `close` also closes `plain_api`."""
+        """`plain_api` uses the cluster's own names for nodes and zones. `close` also closes `plain_api`."""
         self._target = target
         self._plain_api = plain_api
         self.name = target.backend

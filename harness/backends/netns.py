@@ -65,7 +65,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, AllAbilities):
         release: Release | None = None,
         names: NameTranslation | None = None,
     ) -> None:
-        """`release` is the release of all components at boot. `names` translates names of nodes in API objects."""
+        """`release` is the release of all components at boot. `names` translates node names in API objects."""
         super().__init__(topology, families)
         self.names = names or NameTranslation()
         self.release = release or Release()

@@ -1,4 +1,4 @@
-"""The cache of binaries, a folder outside any repository that all runs of a user share.
+"""The cache of binaries: a folder that all runs of a user share, outside any repository.
 
     $TRAFFICDIST_CACHE, or $XDG_CACHE_HOME/trafficdist, or ~/.cache/trafficdist
         components/kube-proxy/v1.34.10/kube-proxy      the binary

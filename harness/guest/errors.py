@@ -1,4 +1,4 @@
-"""Translates an error of an API server, a connection, a pod or a node into one line that says how to fix it."""
+"""Translates an error from an API server, a connection, a pod or a node into one line that says how to fix it."""
 
 import re
 import ssl

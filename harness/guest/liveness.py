@@ -64,7 +64,7 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
 
 
 def not_ready(api: Api, nodes: Iterable[str]) -> str:
-    """Return the problem of the first node that is missing or not ready in the API, or "" if all are ready."""
+    """Return what is wrong with the first node that is missing or not ready in the API, or "" if all are ready."""
     listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
     return next(filter(None, (errors.of_node(name, listed.get(name)) for name in nodes)), "")
 

@@ -1,5 +1,5 @@
 """Checks before a run that a cluster is reachable, that it accepts the user, and which permissions are missing. One
-deadline covers all checks, because the time limits of name lookups and credential programs add up to minutes.
+deadline covers all checks, because the time limits of name lookups and credential plugins add up to minutes.
 """
 
 import contextlib

@@ -48,7 +48,7 @@ Bypass = Callable[[ClientPod, str, float], Response]
 """Sends a GET request for a path and query to a client pod, bypassing the API server. Raises `InconclusiveError`."""
 
 Neighbours = Callable[[ClientPod], Sequence[ClientPod]]
-"""Returns spare client pods on a client's node, which can repeat a probe from other source addresses."""
+"""Returns spare client pods on a client's node. They can repeat a probe from other source addresses."""
 
 
 class Dialer:

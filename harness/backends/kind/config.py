@@ -105,7 +105,7 @@ def parse_images(text: str) -> dict[str, str]:
 
 
 def node_names(topology: Topology, cluster: str) -> dict[str, str]:
-    """Return kind's names of the nodes: `{"a1": "CLUSTER-worker", "a2": "CLUSTER-worker2", …}`."""
+    """Return kind's names for the nodes: `{"a1": "CLUSTER-worker", "a2": "CLUSTER-worker2", …}`."""
     return {
         node.name: f"{cluster}-{WORKER}{number if number > 1 else ''}" for number, node in enumerate(topology.nodes, 1)
     }
