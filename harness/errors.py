@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 class HarnessError(Exception):
     """The suite could not do its work. The message describes the problem and how to fix it. `logs` contains the logs of
-    programs that have ended, by file name, because they cannot be gathered later.
+    programs that have ended, keyed by file name, because they cannot be gathered later.
     """
 
     logs: Mapping[str, str] = {}

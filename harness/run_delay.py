@@ -183,7 +183,7 @@ class RunDelay:
         return lost
 
     def busiest(self, since: float) -> tuple[float, str]:
-        """Find the node whose judged programs ran longest. Return their CPU seconds, and their busiest process."""
+        """Find the node whose judged programs ran longest. Return their CPU time (in s) and their busiest process."""
         ran: Counter[tuple[str, str]] = Counter()
         for end, each in reversed(list(self._ran)):
             if end <= since:
@@ -222,7 +222,7 @@ def _command(process: str) -> bytes:
 
 
 def program_text(process: str) -> str:
-    """Return the command line of a process, which is untrusted, or its number if the process has ended."""
+    """Return the untrusted command line of a process, or the process ID if the process has ended."""
     words = _command(process).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
     return words[:_SHOWN] or f"process {process}"
 

@@ -28,7 +28,7 @@ class ComponentReleases:
     """The releases of components in one scenario. Methods raise `UnavailableError` and `EndedError`."""
 
     def __init__(self, backend: Backend, releases: Releases | None) -> None:
-        """The previous scenario left `releases` in place. If None, `end` restores all components."""
+        """The previous scenario left `releases` in place. If it is None, `end` restores all components."""
         self.changes = 0  # number of operations that the scenario has started
         self._backend = backend
         self._is_last = releases is None

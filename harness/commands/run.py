@@ -17,7 +17,7 @@ _EXAMPLES = examples(
     "run                                     the reference on an embedded cluster",
     "run 'KEP-3015/*' -n 2                   some requirements, in two processes",
     "run --kubernetes-version 1.31           the reference as of 1.31",
-    "run --proxy kube-proxy --mode iptables  a real proxy in every node",
+    "run --proxy kube-proxy --mode iptables  a real proxy on every node",
     "run --backend kubeconfig                the cluster in $KUBECONFIG",
     codes=EXIT_CODES,
 )

@@ -1,5 +1,5 @@
 """The record in a cluster's Lease that identifies the holder, and the clock that decides when the Lease expires. Times
-are from the Date header of responses, so wrong clocks of machines do not matter. A run on another machine counts as
+are from the Date header of responses, so the clocks of machines do not matter. A run on another machine counts as
 dead when its Lease has expired. A run on this machine counts as dead when its process has ended. Process ids are
 reused, so the name of a process also contains the boot id, the PID namespace, and the start time.
 """

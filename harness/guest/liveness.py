@@ -23,7 +23,7 @@ class NodeLeaseMonitor:
         self._silent = {name: at for name, at in renewed.items() if at}
 
     def look(self) -> str | None:
-        """Return the problem of a missing, unready or silent node, "" if all nodes are alive, or None if unknown."""
+        """Return what is wrong with a missing, unready or silent node, "" if all are alive, or None if unknown."""
         if why := not_ready(self._api, self._nodes):
             return why
         self._silent = {name: at for name, at in self._silent.items() if _renewed(self._api, self._nodes[name]) == at}

@@ -93,7 +93,7 @@ def _patch(node: Object, labels: Mapping[str, str | None], spec: Object, former:
 
 
 def _by_key(taints: Sequence[Taint]) -> dict[str, Taint]:
-    """Return taints by key and effect, which together identify a taint."""
+    """Index taints by key and effect, which together identify a taint."""
     return {f"{each['key']}:{each.get('effect', '')}": each for each in taints}
 
 

@@ -82,7 +82,7 @@ class PodRunner:
         self.open_gate(namespace, wanted.name, wanted.ready)
 
     def open_gate(self, namespace: str, name: str, ready: bool) -> None:
-        """Set a pod's readiness gate. `settle` waits until the kubelet reports the change."""
+        """Set the condition of a pod's readiness gate. `settle` waits until the kubelet reports the change."""
         path = path_of("pods", namespace, name, "status")
         answer = self._api.request("PATCH", path, pods.gate(ready), content_type=STRATEGIC_MERGE_PATCH)
         if answer.code >= 400:

@@ -113,7 +113,7 @@ def netns_of(engine: ContainerEngine, container: str) -> Namespace:
 
 
 def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: Path = PROC) -> dict[str, Path]:
-    """Return one process folder in `proc` per running pod, keyed by pod UID. Skip processes in the netns `without`."""
+    """Return a folder of `proc` for each running pod, keyed by pod UID. Skip processes in the netns `without`."""
     found: dict[str, Path] = {}
     for inode, processes in processes_by_netns(proc).items():
         for process in processes if inode not in without else ():
