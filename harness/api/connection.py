@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEFAULT = "~/.kube/config"
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""The folder of a pod's service account, with token, CA certificate and namespace."""
+"""The folder with the token, CA certificate and namespace of a pod's service account."""
 
 
 @dataclass(frozen=True, slots=True)

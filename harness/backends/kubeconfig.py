@@ -202,7 +202,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return replace(probe, namespace=self._clients.for_many_flows(probe.namespace))
 
     def proxy_metrics(self, node: str) -> str:
-        """Fetch the proxy's metrics from the node's loopback interface, with a host-network pod."""
+        """Use a host-network pod to fetch the proxy's metrics from the node's loopback interface."""
         return self._dialer.get(self._clients.pod_of(node_client(node)), "127.0.0.1", METRICS_PORT, "metrics")
 
     # Addresses

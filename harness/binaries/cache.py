@@ -131,7 +131,7 @@ def find(component: str, version: str = "", *, cache: Cache | None = None) -> Pa
 
 
 def find_entry(component: str, version: str = "", *, cache: Cache | None = None) -> CacheEntry:
-    """Return a component's binary with its version and origin, like `find`."""
+    """Find a binary like `find`, and return it with its version and origin."""
     component_named(component)  # raises `UsageError`
     wanted = parse_wanted(version)
     there = {entry.version: entry for entry in (cache or Cache()).entries(component)}

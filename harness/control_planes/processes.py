@@ -1,4 +1,4 @@
-"""Manages the processes of one control plane with their folder, ports and time limits."""
+"""Manages the processes of one control plane, and their folder, ports and time limits."""
 
 import contextlib
 import os

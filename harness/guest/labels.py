@@ -9,7 +9,7 @@ from harness.errors import UsageError
 RUN_LABEL = "trafficdist.dev/run"
 
 BEFORE_ANNOTATION = "trafficdist.dev/before"
-"""The annotation with the former state of a node that a run changed (`harness.guest.nodes`)."""
+"""The annotation that stores the former state of a node that a run changed (`harness.guest.nodes`)."""
 
 NAMESPACE = "trafficdist"
 LEASE = "run"

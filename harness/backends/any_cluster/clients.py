@@ -75,7 +75,7 @@ class ClientPods:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return a client's pod or a twin (another pod on the node) in turn. Host-network clients have no twins."""
+        """Return a client's pod and its twins (other pods on the node) in turn. Host-network clients have no twins."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:

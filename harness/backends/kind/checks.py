@@ -97,7 +97,7 @@ def check_engine(name: str, facts: EngineFacts, wanted: KindConfig) -> None:
 
 
 def notes(facts: EngineFacts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> list[str]:
-    """Return a note for each resource that is too scarce for this number of nodes, with a fix."""
+    """Return a note, with a fix, for each resource that is too scarce for this number of nodes."""
     found = []
     if 0 < facts.memory < nodes * _MEMORY_PER_NODE:
         found.append(
