@@ -91,5 +91,5 @@ def version_of(component: Binary, binary: Path) -> Version:
     version = parse_version(found[1]) if found else None
     if ended.returncode != 0 or version is None:
         words = (ended.stdout + ended.stderr).strip()[-300:] or "nothing"
-        raise UnavailableError(f"{shown} does not print a version of {component.name}, but: {words}")
+        raise UnavailableError(f"{shown} does not print a version of {component.name}; it prints: {words}")
     return version

@@ -33,7 +33,7 @@ def _limits(_: object) -> str:
     limit = process_limit()
     if limit is not None and limit < _LOOK_BELOW and (free := limit - _tasks()) < _PROCESSES:
         raise UnavailableError(
-            f"this user can start only {max(0, free)} more processes or threads, of {limit}, but a run needs "
+            f"this user can start only {max(0, free)} more processes or threads (limit: {limit}), but a run needs "
             f"{_PROCESSES}: raise `ulimit -u`"
         )
     return "enough files, address space and processes"

@@ -106,7 +106,7 @@ def test_html_page_is_not_accepted_as_a_checksum(mirror: Mirror, cache: Cache) -
     [
         (script("1.34.1"), r"should be kube-proxy 1\.34\.2, but prints version 1\.34\.1"),
         (b"\x7fELF for another machine", "does not run on this machine"),
-        (b"#!/bin/sh\necho hello\n", "does not print a version of kube-proxy, but: hello"),
+        (b"#!/bin/sh\necho hello\n", "does not print a version of kube-proxy; it prints: hello"),
     ],
 )
 def test_a_binary_that_is_not_that_version_is_not_kept(
