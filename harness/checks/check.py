@@ -48,7 +48,7 @@ def unusable(found: str, remedy: str = "") -> Finding:
 @dataclass(frozen=True, slots=True)
 class Check(Generic[S_contra]):
     """One check of a machine, a cluster or settings. A string that `ask` returns becomes a finding with state `OK`. An
-    `UnavailableError` becomes a finding with state `fault`, and an error from an API server one with `UNKNOWN`.
+    `UnavailableError` becomes a finding with state `fault`. An error from an API server becomes one with `UNKNOWN`.
     `remedy` and `costs` are defaults for the findings. If `gates` is set, a failure ends the checks.
     """
 
