@@ -14,8 +14,8 @@ SETTLED = "all components have worked on what was written"
 
 @dataclass(slots=True)
 class WindowRecord:
-    """A measuring window that began at `at` (monotonic seconds). `of` is the Service and kind of address. `flows` maps
-    each client to its requests if the window has steady traffic. Otherwise, it is empty.
+    """A measuring window that began at `at` (monotonic seconds). `of` is the name of the Service that clients use, and
+    the kind of address. If the window has steady traffic, `flows` maps each client to its requests.
     """
 
     at: float
@@ -38,8 +38,8 @@ class ComparedValues:
 
 @dataclass(slots=True)
 class CaseEvents:
-    """The events of one case, in order of time. `took_up` lists when all changes were processed (monotonic s). `begun`
-    is the start of the scenario, or None in older histories.
+    """The events of one case, in order of time. `took_up` lists the times when all components had processed all
+    changes. `begun` is the start of the scenario, or None if an older version of trafficdist wrote the history.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -49,7 +49,7 @@ class CaseEvents:
     begun: float | None = None
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
-        """Set the titles of windows. A key of `observed` is the number of a window, a dot, a space and the title."""
+        """Set the titles of windows. Keys of `observed` such as "3. TITLE" consist of a window's number and title."""
         for title in observed:
             number, dot, text = title.partition(". ")
             if dot and number.isdecimal() and 1 <= int(number) <= len(self.windows):

@@ -50,7 +50,7 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (setup, call or teardown) and a line about it, or None without judgements."""
+    """Return the verdict on a phase (setup, call or teardown) and a line about it, or None if nothing was judged."""
     if not judgements:
         return None
     decisive = _decisive(judgements)

@@ -121,7 +121,7 @@ def _of_outcome(
 
 
 def _conditions(asked: str, kind: str) -> frozenset[str]:
-    """Return the unusual conditions of connections. `asked` describes client and window, and `kind` the address."""
+    """Return the unusual conditions of connections. `asked` names the client and the window."""
     found = {word for word in (UDP, IPV6) if re.search(rf"\b{word}\b", asked)}
     found |= {NODE_CLIENT} if asked.startswith("node ") else set()
     found |= {EXTERNAL_CLIENT} if asked.startswith("outside ") else set()
@@ -190,7 +190,7 @@ class _Endpoints:
         return TERMINATING if all(each.get("terminating") for each in conditions) else UNREADY
 
     def hinted_elsewhere(self, pod: str, client: _Client) -> bool:
-        """Return whether all endpoints have hints, but the hints on the pod's node omit the client's zone and node."""
+        """Return whether all endpoints have hints, but none on the pod's node names the client's zone or node."""
         hints = [each.get("hints") or {} for each in self._on(_node(pod))]
         if not hints or not client.node or not all(each.get("hints") for each in self._all):
             return False

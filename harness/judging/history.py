@@ -3,8 +3,8 @@
 The file suffices to derive all verdicts. Each line ends with a digest of the line and the previous digest, which
 reveals changed and removed lines. If a process is killed, the last line of its history may be incomplete.
 
-Monotonic clocks of different machines are not comparable. So a history of several machines has the records of each
-machine together, in their own order. Only the first and the last record have times of the wall clocks.
+Monotonic clocks of different machines are not comparable. So a history of several machines groups the records by
+machine, and each group is in order of time. Only the first and the last record have times of the wall clocks.
 
     begin         the worker (in a merged history, all workers), and the version of this format
     run           facts about the run
@@ -266,7 +266,7 @@ class HistoryParts:
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _HistoryPart(path)).new()]
 
     def recorded(self) -> RecordedHistory:
-        """Return all records by time, without end records. A part that has no end record gets a "broken-off" record."""
+        """Return all records in order of time, without end records. A part that has none gets a "broken-off" record."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
         entries.sort(key=lambda record: float(record["mono"]))  # stable: the records of each worker keep their order
@@ -297,7 +297,7 @@ class _HistoryPart:
         return self._records[known:]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return the records except the end record. If there is none, add a "broken-off" record."""
+        """Return the records except the end record. If there is no end record, add a "broken-off" record."""
         found = [record for record in self._records if record["kind"] != "end"]
         last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
         if last["kind"] != "end":

@@ -73,8 +73,8 @@ _FIRST = ord("a")  # the letter of the first outcome
 
 
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:
-    """Return steady traffic as JSON: the time of the first request, the ms between requests, and a letter per request.
-    The letter represents the request's outcome: "a" is the first entry of `outcomes`, "b" the second, and so on.
+    """Return steady traffic as JSON: the time of the first request, the intervals in ms, and a letter per request. The
+    letter represents the request's outcome: "a" is the first entry of `outcomes`, "b" the second, and so on.
     """
     if not samples:
         return {"at": 0.0, "ms": [], "outcomes": [], "saw": ""}
@@ -126,6 +126,6 @@ def rates(value: Rates) -> dict[str, float]:
 
 
 def read_rates(value: Mapping[str, float]) -> Rates:
-    """Read error rates that `rates` wrote. Histories of older releases have only `leak` and `miss`, or no `alarm`."""
+    """Read rates that `rates` wrote. Older versions of trafficdist wrote no `alarm`, or only `leak` and `miss`."""
     alone, chances = value.get("alone", value["leak"]), int(value.get("chances", 1))
     return Rates(value["leak"], value["miss"], alone, chances, value.get("alarm", value["miss"]))

@@ -52,7 +52,7 @@ class JudgedRun:
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-    """Facts about the whole run for the report. Histories of older releases lack them."""
+    """Facts about the whole run for the report. Empty if an older version of trafficdist wrote the history."""
     seconds: dict[Key, float] = field(default_factory=dict)  # the duration of each case that has ended
     starts: dict[Key, float] = field(default_factory=dict)  # the start time of each case (Unix time)
     fails_with: dict[Key, str] = field(default_factory=dict)  # the fewest random values with which a case still fails
@@ -198,7 +198,7 @@ class Judge:
                 worker.story.took_up.append(record["mono"])
 
     def _observed(self, record: Mapping[str, Any], window: WindowRecord) -> None:
-        """Add a client's counts. Record a contradiction if they differ from the counts of its steady traffic."""
+        """Add a client's counts. Record a contradiction if these differ from the requests of its steady traffic."""
         counted = as_json.read_tally(record["tally"])
         window.tallies.setdefault(record["client"], Tally()).add(counted)
         if "flow" in record:
@@ -263,7 +263,7 @@ _ROUNDED_MS = 2.0  # the tolerance in ms for the length of a gap, because the ti
 
 
 def _has_gap(samples: Sequence[Timed], recorded: float) -> bool:
-    """Return whether the longest gap took `recorded` ms. Older releases also recorded gaps without a lost request."""
+    """Return whether the longest gap took `recorded` ms (in old histories, even without a lost request)."""
     longest_of_all = max((after - before for before, after in gaps(samples)), default=0.0) * 1000
     return any(abs(each - recorded) <= _ROUNDED_MS for each in (longest_gap(samples), longest_of_all))
 

@@ -52,7 +52,7 @@ UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One planned test. `reason` is why it does not run, or "" if it runs, and `thing` gives details."""
+    """One planned test. `reason` is the reason to skip the test ("" if it runs), and `thing` gives details."""
 
     nodeid: str
     requirement: str
@@ -200,7 +200,7 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> ExitConditions:
-    """Return what the results say about the exit code. If `strict`, SHOULD counts like MUST."""
+    """Return those inputs to the exit code that follow from the results. If `strict`, SHOULD counts like MUST."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}

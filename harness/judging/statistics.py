@@ -85,7 +85,7 @@ class SamplePlan:
     miss: float
 
     def detects(self) -> tuple[str, str, float]:
-        """Return what the check is, the smallest fault that it detects, and the probability of missing this fault."""
+        """Return the kind of check, the smallest fault that it detects, and the probability of missing this fault."""
         return self.kind, self.smallest_fault, self.miss
 
     def check(self, clients: int = 1) -> dict[str, str | int | float]:
@@ -101,13 +101,13 @@ class SamplePlan:
 
 @cache
 def samples_for_leak(leak: float, miss: float) -> int:
-    """Return how many probes make the probability of missing a share `leak` of wrong answers at most `miss`."""
+    """Return the number of probes that miss a share `leak` of wrong answers with a probability of at most `miss`."""
     rates = Rates(leak, miss)
     return _smallest(lambda n: (1 - rates.leak) ** n <= rates.miss, math.log(miss) / math.log1p(-leak))
 
 
 def samples_for_members(count: int, miss: float) -> int:
-    """Return how many probes make the probability of missing one of `count` equal endpoints at most `miss`."""
+    """Return the number of probes that miss one of `count` equal endpoints with a probability of at most `miss`."""
     if count < 1:
         raise ValueError(f"expected at least one endpoint, not {count}")
     if not 0 < miss < 1:
@@ -119,7 +119,7 @@ def samples_for_members(count: int, miss: float) -> int:
 
 
 def unseen_bound(count: int, samples: int) -> float:
-    """Return the union bound of the probability that `samples` probes miss one of `count` equally likely endpoints."""
+    """Return a union bound on the probability that `samples` probes miss one of `count` equally likely endpoints."""
     return min(1.0, count * (1 - 1 / count) ** samples)
 
 
@@ -139,8 +139,8 @@ def every_probe(kind: Literal["silence", "no-loss"], rates: Rates = DEFAULT_RATE
 @cache
 def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
     """Return the plan for "each of these `count` endpoints gets an equal share". The smallest fault is one endpoint
-    that gets twice, or half, the traffic of each other endpoint. The total false-alarm probability of all endpoints is
-    at most `rates.miss`. The number of probes is the smallest multiple of 10 with this bound on missing the fault.
+    that gets twice, or half, the traffic of each other endpoint. The number of probes is the smallest multiple of 10
+    for which the probability of missing this fault, and the total false-alarm probability, are at most `rates.miss`.
     """
     if count < 2:
         raise ValueError(f"expected at least two endpoints to compare shares, not {count}")
@@ -154,7 +154,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return bounds for each endpoint's answers. All `count` meet them with a probability of at least 1 - `alarm`."""
+    """Return bounds on an endpoint's answers. All `count` endpoints meet them with probability 1 - `alarm` or more."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)

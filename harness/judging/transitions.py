@@ -16,8 +16,8 @@ from harness.model.times import milliseconds
 
 @dataclass(frozen=True, slots=True)
 class ExpectedChange:
-    """A change, and the pods that may answer before and after it. `before` is None if it is unknown. No client may
-    reach the pods in `former` any more. Times are monotonic seconds.
+    """A change, and the pods that may answer before and after it. `before` is None if unknown. After the change, no
+    client may reach the pods in `former`. Times are monotonic seconds.
     """
 
     kind: str
@@ -115,7 +115,7 @@ def _reaction(samples: Sequence[Timed], phase: ExpectedChange) -> dict[str, Any]
 
 
 def reaction_ms(reaction: dict[str, Any]) -> float | None:
-    """Return the ms until an expected pod answers and all answers are correct, or None if they never are."""
+    """Return the time in ms until an expected pod answers and all answers are correct, or None if they never are."""
     if "firstRightMs" not in reaction or "allRightMs" not in reaction:
         return None
     return float(max(reaction["firstRightMs"], reaction["allRightMs"]))

@@ -105,7 +105,7 @@ Expectation = Mapping[str, Expected]  # the expectation for each client
 @dataclass(slots=True)
 class Tally:
     """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason. `gap_ms` is the
-    longest gap between answers with a lost request, or 0. `refused_by` counts refusals by error name.
+    longest gap between answers that contains a lost request, or 0. `refused_by` counts refusals by error name.
     """
 
     pods: Counter[str] = field(default_factory=Counter)

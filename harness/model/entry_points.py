@@ -1,4 +1,4 @@
-"""Find entry points without importing their packages. Skip packages that are missing from the wheel."""
+"""Find entry points without importing their packages. Skip entry points of packages that the wheel omits."""
 
 import importlib.util
 from collections.abc import Iterator

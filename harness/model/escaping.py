@@ -29,12 +29,12 @@ def for_code(text: str) -> str:
 
 
 def for_json(text: str) -> str:
-    """Escape JSON, or YAML whose strings with control codes have double quotes. The parsed value does not change."""
+    """Escape control codes in JSON, or in double-quoted strings of YAML. The parsed value does not change."""
     return text.translate({ord(each): f"\\u{ord(each):04x}" for each in {*text} - {*"\n\t"} if _is_obeyed(each)})
 
 
 def for_viewer(value: Any) -> Any:
-    """Escape all strings of a JSON value like `for_terminal`, because some viewers interpret control codes."""
+    """Escape all strings of a JSON value as `for_terminal` does, because some viewers interpret control codes."""
     if isinstance(value, str):
         return for_terminal(value)
     if isinstance(value, Mapping):

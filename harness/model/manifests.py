@@ -143,7 +143,7 @@ def pod(
     container_ports: Sequence[tuple[str, int, str]] = (),
     host_network: bool = False,
 ) -> Object:
-    """Return a Pod bound to a node. `container_ports` are (name, number, protocol)."""
+    """Return a Pod bound to a node. `container_ports` are tuples (name, number, protocol)."""
     ports = [{"name": name, "containerPort": port, "protocol": protocol} for name, port, protocol in container_ports]
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Make untrusted text on standard output and standard error harmless, such as log lines and names of judged programs.
+"""Make untrusted text, such as log lines and names of judged programs, harmless on standard output and standard error.
 Terminals execute escape sequences, so only colours are passed on, and other control characters become Python escapes.
 Runners of CI jobs execute commands in the output: GitHub `::error::` at the start of a line, after any blanks, and
 `##[error]` anywhere; Azure `##vso[`; TeamCity `##teamcity[`. A `|` inside the prefix makes it ordinary text.

@@ -12,7 +12,7 @@ HIDDEN = "***"
 SOUNDS_SECRET = re.compile(r"token|passw|secret|credential|private_?key|api_?key|access_?key", re.IGNORECASE)
 
 _SHORTEST = 8
-"""The minimum length of a secret. If it has only letters, it may be a word, so the minimum is 50 % higher."""
+"""The minimum length of a secret. It is 50 % higher for a string of letters only, which may be an ordinary word."""
 
 _USER = r"""[^/\s@"'\\<>]+"""  # user and password before the host of a URL
 _IN_URL = re.compile(f"://{_USER}@")

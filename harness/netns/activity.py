@@ -36,7 +36,7 @@ class ActivitySample:
     unread: Mapping[str, int] = field(default_factory=dict)
 
     def hung_since(self, earlier: "ActivitySample") -> bool:
-        """Return whether data has stayed unread since `earlier` although no thread has run or has waited to run."""
+        """Return whether data has stayed unread since `earlier`, and no thread has run or waited to run."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
         return bool(self.threads) and not wants and self._times() == earlier._times() and unread
@@ -67,7 +67,7 @@ class _ActivitySampler:
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Sample each netns. List threads only in netns with unread data, or, if not `unread`, in those without."""
+        """Sample each netns. List its threads only if it has unread data (or has none, if `unread` is false)."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])

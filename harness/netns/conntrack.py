@@ -66,7 +66,7 @@ class ConntrackOverflow:
 
 
 def full_table_drops(text: str) -> int:
-    """Count connections dropped because the table was full. `text` is that of /proc/net/stat/nf_conntrack."""
+    """Count connections dropped because the table was full. `text` is the content of /proc/net/stat/nf_conntrack."""
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
     return max(0, total.get("drop", 0) - total.get("insert_failed", 0)) + total.get("early_drop", 0)
@@ -81,7 +81,7 @@ def as_text(namespace: Namespace) -> str:
 
 
 def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str:
-    """Return the conntrack entry of these addresses and ports as a line of `as_text`, or "" if there is none."""
+    """Return the conntrack entry of these addresses and ports, formatted as in `as_text`, or "" if there is none."""
     number = next(number for number, name in _NAMES.items() if name == protocol)
     family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET  # the kernel searches one family at a time
     wanted = iproute.ports_of(family, number, source[1], destination[1])

@@ -160,7 +160,7 @@ class Network:
         self._silence("del", node_name, f"reconnect {node_name}")
 
     def _silence(self, command: str, node_name: str, what: str) -> None:
-        """Add or delete the rule that drops all packets from a node's link. It applies before any route lookup."""
+        """Add or delete the rule that drops all packets from a node's link before any route lookup."""
         link = link_of(node_name, self.plan(node_name))
         with iproute.routing(self.fabric, what) as ip:
             for family in self.families:

@@ -33,7 +33,7 @@ def tracking(namespace: Namespace, what: str, *, family: int = 0) -> Iterator[An
 
 
 def ports_of(family: int, protocol: int, source: int, destination: int) -> Any:
-    """Return a `Conntrack` filter that matches only ports, because such filters cannot match IPv6 addresses."""
+    """Return a `Conntrack` filter for ports. It omits addresses, because these filters cannot match IPv6 addresses."""
     from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
     return NFCTAttrTuple(family, proto=protocol, sport=source, dport=destination)

@@ -74,7 +74,7 @@ class ProgramHandle(Protocol):
 
 class Process:
     def __init__(self, name: str, handle: ProgramHandle, log: Path, *, begin: int, pid: int = 0) -> None:
-        """`begin` is the offset of the program's output in the log. `pid` is 0 if it runs elsewhere."""
+        """`begin` is the offset of the program's output in the log. `pid` is 0 if the program runs elsewhere."""
         self.name = name
         self.log = log
         self.pid = pid

@@ -3,8 +3,8 @@
 A cluster needs a few hundred operations. One datagram per netns, with one acknowledgement, is much faster than one
 process per operation (`benchmarks/boot.py`). For 30 veth pairs, this module takes 8.7 ms of CPU time, while pyroute2
 takes 104 ms (`benchmarks/netlink.py`). The kernel processes a datagram within `send`, and continues after a failed
-message. Its reply contains the message's sequence number, so every error names its operation. The constants are those
-of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
+message. Each error contains the sequence number of its message, so errors of this module name the operation. The
+constants are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
 
 import errno
@@ -81,7 +81,7 @@ def wait_until_up(namespace: Namespace, index: int) -> None:
     """Wait until a link whose other end is up can send packets. Raises `UnavailableError` after 5 seconds.
 
     The kernel detects the state of the other end in a work queue (linkwatch), and drops packets until then. Without
-    this wait, the first packet was lost in one of fifteen cases. Since Linux 6.8, reading the state updates it.
+    this wait, the first packet was lost in one of fifteen cases. Since Linux 6.8, reading the state also updates it.
     """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         eventually(

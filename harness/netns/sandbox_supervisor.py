@@ -3,7 +3,7 @@
 It runs outside the sandbox (`harness.netns.isolation`) and uses only the standard library. When the harness closes its
 socket or ends, this program kills the init process of the sandbox's PID namespace, and the kernel then kills all
 processes of the sandbox, even detached ones that ignore signals. If this program is killed, the kernel kills init. A
-request is JSON in a memory file. The harness passes its descriptor, and that of a pipe for replies (lines of JSON).
+request is JSON in a memory file. The harness passes descriptors of this file and of a pipe for replies (lines of JSON).
 """
 
 import contextlib
@@ -353,7 +353,7 @@ class Supervisor:
         os.write(self._to_init, b"1")
 
     def _cleared(self) -> bool:
-        """If all programs have ended, reply to the requests that wait for this. Return False if init has ended."""
+        """If all programs have ended, reply to the requests that wait for their end. Return False if init has ended."""
         answers = len(os.read(self._from_init, 4096))
         self._orders -= answers
         if not answers or self._orders:

@@ -1,6 +1,6 @@
 """A smoke test before all other tests: do hints have an effect, including hints that are added to an existing slice?
 
-If hints have no effect, dozens of failures have this cause. The report states it in a note, which affects no verdict.
+If hints have no effect, dozens of tests fail for this reason. A note in the report states it, but affects no verdict.
 """
 
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ PROBES = 24  # without hints, all probes reach the near one of two endpoints onc
 
 
 def hint_facts(backend: "Backend", namespace: str = NAMESPACE) -> dict[str, bool]:
-    """Return whether hints keep traffic in a zone, and whether changes to hints take effect, or {} if unknown."""
+    """Return two facts (hints keep traffic in a zone; changes to hints take effect), or {} if they are unknown."""
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:

@@ -151,7 +151,7 @@ def end_with(result: CaseResult, rerun: str) -> None:
 
 
 def end_of(error: BaseException | None) -> EndedError | None:
-    """Return the error about a component's exit that caused this error, if any."""
+    """If the exit of a component caused this error, return the error that reports this exit."""
     return next((each for each in _chain(error) if isinstance(each, EndedError)), None)
 
 

@@ -193,7 +193,7 @@ class RunProgress:
 
 
 class Eta:
-    """Estimates the seconds left from the expected seconds of each case, and `ending` seconds after the last case."""
+    """Estimates how long a run still takes. `ending` is the expected time after the last case, in seconds."""
 
     def __init__(self, expected: Mapping[str, float], *, at_once: int, ending: float = 0.0) -> None:
         self._ending = ending
@@ -213,7 +213,7 @@ class Eta:
             self._took += now - since
 
     def left(self, now: float) -> float:
-        """Return the estimated seconds left: the expected time, times the ratio of actual to expected times."""
+        """Return the estimated seconds left: the expected duration of unfinished cases, scaled by the pace so far."""
         running, todo = self.running.copy(), self._todo.copy()  # other threads change the two mappings
         late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
         took = _TRUST + self._took + sum(late.values())

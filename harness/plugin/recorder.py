@@ -41,7 +41,7 @@ DISTRUST = "trafficdist_distrust"
 """The user property of a test report that states why the suite does not trust its own instruments."""
 
 MISSING = "trafficdist_missing"
-"""The user property of a test report that names a part which the run's report lacks, and the reason."""
+"""The user property of a test report that names a missing part of the run's report, and why it is missing."""
 
 DISRUPTIVE = frozenset(
     {
@@ -140,7 +140,7 @@ class Recorder:
             check(asked)
 
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
-        """In a worker, run tests of the same cluster together, because each cluster must boot, and long tests first."""
+        """Return a sort key that, in a worker, groups tests by cluster (each must boot) and puts long tests first."""
         requirement = requirement_of(item)
         expensive = random_values.expensive_values(self._plan, requirement) if self._run.worker else ("", "")
         if requirement is None:

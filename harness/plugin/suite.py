@@ -43,7 +43,7 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
 
 
 class _CommandPlugin:
-    """Registered if the `trafficdist` command runs pytest. Informs signal handlers, and handles usage errors."""
+    """Registered if the `trafficdist` command runs pytest. Informs the signal handler, and converts usage errors."""
 
     __name__ = "trafficdist_command"  # the plugin's name in pytest
 
@@ -94,7 +94,7 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
 
 
 def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], ExpectedByCase]:
-    """Return the catalogue, and a function that rehearses the published suite. Raises `DistrustError`."""
+    """Return the catalogue, and a function that returns the expectations of a run's cases. Raises `DistrustError`."""
     arguments = ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="]
     with _without_options():
         found = _collect(lambda collector: run_pytest(arguments, suite=suite, plugins=[collector]))

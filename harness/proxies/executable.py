@@ -37,7 +37,7 @@ class ExecutableProxy:
         self._programs.apply_objects()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the programs on a node. Raises `UnavailableError` for a release other than the first release."""
+        """Start the programs on a node. Raises `UnavailableError` if the release differs from the first."""
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
             raise UnavailableError(f"{self.name} has only one version, which is not release {release}")

@@ -66,7 +66,7 @@ MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]
 
 
 def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
-    """Return the rules of a node by file name, with one text per tool of the mode."""
+    """Return the rules of a node by file name, with one file for each tool that lists rules of the mode."""
     commands = _LISTINGS.get(mode, [_NFT, *_IPTABLES])
     return {f"rules-{node}-{command[0]}.txt": _listed(namespace, command) for command in commands}
 
