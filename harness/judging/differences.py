@@ -39,7 +39,7 @@ RANKS = (
 """Differences in connections, the most informative first. The other differences concern API objects or DNS answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
-"""Unusual conditions, apart from kinds of addresses. They are derived from titles of windows and labels of clients."""
+"""Unusual conditions other than the kind of address. They are derived from titles of windows and labels of clients."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -18,9 +18,9 @@ machine, and each group is in order of time. Only the first and the last record 
     comparison    an expected value, the value that was read, and the verdict
     verdict       verdict on a phase of a test, and whether it follows from the judgements since the previous verdict;
                   a record without a phase has the final verdict on the test, and overrides earlier verdicts
-    took          the seconds of all phases of a test, and the start of the test
+    took          the total seconds of all phases of a test, and its start time
     shrunk        the fewest random values with which a test still fails
-    steps         steps and attachments of a test, in Allure's form; of merged histories, only those of shards have them
+    steps         steps and attachments of a test, in Allure's form; merged histories omit them, except those of shards
     not-run       tests that never began, with their verdict and message
     broken-off    in a merged history: the part of a worker stops here, without an end record
     end           the last record, which is missing if the process was killed

@@ -162,9 +162,9 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 
 @cache
 def bounded_load(count: int, percent: int) -> tuple[int, int]:
-    """Return how many probes show that no endpoint of `count` gets more than `percent` % above an equal share, and the
-    maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half times the allowed
-    traffic. If all endpoints get exactly the allowed traffic, the total false-alarm probability is at most
+    """Return how many probes show that none of `count` endpoints gets more than `percent` % above an equal share, and
+    the maximum number of answers of one endpoint. The smallest fault is one endpoint with one and a half times the
+    allowed traffic. If all endpoints get exactly the allowed traffic, the total false-alarm probability is at most
     `DEFAULT_RATES.miss`.
     """
     may = (1 + percent / 100) / count

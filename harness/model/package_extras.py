@@ -18,4 +18,4 @@ def require(*packages: str, extra: str, feature: str) -> None:
     if missing := [each for each in packages if find_spec(each) is None]:
         command = next(_COMMANDS[file] for file in _COMMANDS if Path(sys.prefix, file).exists())
         shown = command.format(packages=" ".join(missing), extra=extra, prefix=sys.prefix)
-        raise UnavailableError(f"{feature} needs Python package {', '.join(missing)}; install it with `{shown}`")
+        raise UnavailableError(f"{feature} needs the Python package {', '.join(missing)}; install it with `{shown}`")

@@ -32,7 +32,7 @@ class Topology:
         names = [node.name for node in self.nodes]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated or not names:
-            raise UsageError(f"topology {self.name!r} must have unique node names; repeated: {repeated or 'none'}")
+            raise UsageError(f"topology {self.name!r} needs nodes with unique names; repeated: {repeated or 'none'}")
 
     def __str__(self) -> str:
         return self.name

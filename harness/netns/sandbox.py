@@ -34,7 +34,7 @@ def enter() -> None:
     """Enable this process to create and administer network namespaces. Idempotent.
 
     An ordinary user becomes root in a new user namespace and moves to a new netns with loopback up. Files keep their
-    owners. Raises `UnavailableError` with the setting that forbids it, or if the process has several threads.
+    owners. Raises `UnavailableError` if a setting of the machine forbids this, or if the process has several threads.
     """
     raise_descriptor_limit()
     if able():

@@ -84,7 +84,7 @@ def test_missing_extra_is_named_with_its_command(
 ) -> None:
     done = started(tmp_path, "-m", "trafficdist", *command.split())
     text = " ".join((done.stdout + done.stderr).split())
-    said = f"{feature} needs Python package {packages}; install it with `pip install 'trafficdist[{extra}]'`"
+    said = f"{feature} needs the Python package {packages}; install it with `pip install 'trafficdist[{extra}]'`"
     assert said in text
     assert done.returncode == 12, text
     assert "Traceback" not in text

@@ -27,7 +27,7 @@ def test_missing_package_is_named_with_the_command_of_its_installer(
     with pytest.raises(UnavailableError) as raised:
         require("click", "no_such_package", extra="containers", feature="--control-plane containers")
     assert str(raised.value) == (
-        "--control-plane containers needs Python package no_such_package; "
+        "--control-plane containers needs the Python package no_such_package; "
         f"install it with `{command.format(prefix=tmp_path)}`"
     )
 
