@@ -217,8 +217,8 @@ def pods_of(expected: Expected) -> frozenset[str]:
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
-    """Judge observations. A client with fewer observations than `planned`, none of them wrong, is inconclusive. Raises
-    `ValueError` for observations of a client without an expectation.
+    """Judge observations. A client is inconclusive if it has fewer observations than `planned` and none is wrong.
+    Raises `ValueError` for observations of a client without an expectation.
     """
     if strangers := sorted(tallies.keys() - expectation.keys()):
         raise ValueError(f"there is no expectation for clients {', '.join(strangers)}")

@@ -58,7 +58,7 @@ class NetlinkError(HarnessError):
 
 
 def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = ROUTE) -> None:
-    """Execute all requests in a netns, even after a failed request. Raises `NetlinkError` for the first failure."""
+    """Execute all requests in a netns, even if one fails. Raises `NetlinkError` for the first failure."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, family) as sock:
         sock.setsockopt(270, 10, 1)  # SOL_NETLINK, NETLINK_CAP_ACK: a reply repeats our header, not our message
         sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: a reply may contain the kernel's reason as text

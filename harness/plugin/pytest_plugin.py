@@ -32,7 +32,7 @@ _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, co
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance", "conformance of topology-aware Service routing (trafficdist)")
-    group.addoption("--td-options-file", metavar="FILE", help="YAML file with options, without the prefix --td-.")
+    group.addoption("--td-options-file", metavar="FILE", help="YAML file with options; omit the prefix --td- in it.")
     parser.addini("td_options_file", "YAML file with options for trafficdist")
     for option in OPTIONS:
         action: dict[str, Any] = {"value": {}, "list": {"action": "append"}, "flag": {"action": "store_true"}}[

@@ -174,7 +174,7 @@ class KubeProxy:
         return not name or (name in follower.services and name in follower.slices)
 
     def _last_queued(self, node: str) -> dict[str, float] | None:
-        """Return by IP family ("" before 1.33) when it last queued a sync, or None if unknown or before `labels_at`."""
+        """Return by IP family ("" before 1.33) when a sync was last queued (None: unknown, or before `labels_at`)."""
         try:
             answer = http.get(self._connections.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
         except OSError:
