@@ -39,7 +39,7 @@ class ComparedValues:
 @dataclass(slots=True)
 class CaseEvents:
     """The events of one case, in order of time. `took_up` lists the times when all components had processed all
-    changes. `begun` is the start of the scenario, or None if an older version of trafficdist wrote the history.
+    changes. `begun` is the start of the scenario, or None if unknown.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -49,7 +49,7 @@ class CaseEvents:
     begun: float | None = None
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
-        """Set the titles of windows. Keys of `observed` such as "3. TITLE" consist of a window's number and title."""
+        """Set the titles of windows. A key of `observed` is the number of a window, a period, a space and its title."""
         for title in observed:
             number, dot, text = title.partition(". ")
             if dot and number.isdecimal() and 1 <= int(number) <= len(self.windows):

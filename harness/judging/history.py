@@ -331,7 +331,7 @@ def merge(parts: RecordedHistory, out: Path, closing: Sequence[Mapping[str, Any]
 
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
-    """Return a record as a line that ends with its digest, and the digest. `before` is the previous line's digest."""
+    """Return a record as a line that ends with its digest, and this digest. `before` is the previous line's digest."""
     line, digest = history_file.sealed(private(orjson.dumps(record)[:-1].decode()).encode(), before)
     return line + b"\n", digest
 

@@ -177,9 +177,9 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
 
 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
-    """Return the plan of each client of a window. Clients are counted together if they would all see the same fault.
-    Unexpected silence and refusals affect all clients with the same kind of expectation. Wrong answers are possible
-    only for clients that may not reach all pods.
+    """Return the sample plan of each client in a window. Clients are counted together if they would all see the same
+    fault. Unexpected silence and refusals affect all clients with the same kind of expectation. Wrong answers are
+    possible only for clients that may not reach all pods.
     """
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}

@@ -34,7 +34,7 @@ def check(network: Network) -> None:
 
 
 def _deleted(place: str, wanted: Collection[Item], there: Collection[Item]) -> list[str]:
-    """Return a node's missing interfaces, but [] for other netns: the kernel removes both ends of a veth pair."""
+    """Return a node's missing interfaces, but [] for other netns: both ends of a veth pair vanish together."""
     links = {each.name for each in there if isinstance(each, Link)}
     named = [each.name for each in wanted if isinstance(each, Link) and each.name not in links]
     return named if place.startswith("node ") else []

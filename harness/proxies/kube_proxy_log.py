@@ -41,7 +41,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6,
 
 @dataclass(slots=True)
 class SyncTimes:
-    """The syncs of one IP family, or of both. `began` and `ended` are the last start and end times (Unix)."""
+    """The syncs of one IP family, or of both. `began` and `ended` are the last start and end times (Unix time)."""
 
     under_way: int = 0
     began: float = 0.0
