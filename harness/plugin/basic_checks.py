@@ -1,7 +1,7 @@
 """Check before the first test that plain Services, EndpointSlices and DNS work at all.
 
 If node ports never respond, the requirement with `answers={"TCP node-port"}` fails, and other requirements that use
-node ports are inconclusive. Only checks in `answers` run, because a failed check must fail a requirement.
+node ports are inconclusive. Checks without a requirement do not run, because a failed check must fail a requirement.
 
     PROTOCOL KIND [FAMILY]    a plain Service responds on this kind of address, by default in the test's IP family
     EndpointSlices            a Service with a selector gets an endpoint

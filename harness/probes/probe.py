@@ -184,7 +184,7 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
     The kernel may reuse a port while the conntrack entry of an earlier connection still exists: after about 3,000
     connections, or by chance (since Linux 5.18, it chooses a new starting port every ten seconds). A UDP entry (30 to
     120 s) leads to the earlier request's server. A TCP entry (120 s) may belong to a SYN from before the proxy
-    programmed the Service, and leads to no server. Both are correct for the earlier flow, but would count as faults.
+    programmed the Service, and leads to no server. Both are correct for the earlier flow, but would look like faults.
     """
     for left in reversed(range(_PORTS_TRIED)):
         try:

@@ -1,6 +1,6 @@
 """Runs kube-proxy on every node: a binary of any version, configured for a bare netns.
 
-A setting differs from its default only where a netns requires it, or where the default would hide an effect.
+A setting differs from its default only if a netns requires it, or if the default would distort observations.
 """
 
 import functools
