@@ -214,7 +214,7 @@ class Case:
         return self._does(command, rewrites if labels.get(MANAGED_BY) else "")
 
     def ask(self, value: str = "") -> str:
-        """Return the command that makes the Service prefer the zone (or `value`), by annotation in old releases."""
+        """Return the command that makes the Service request its clients' zone, or this value of trafficDistribution."""
         features = self.cluster.features
         if not value and not features.enabled("ServiceTrafficDistribution"):
             return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")
@@ -222,13 +222,13 @@ class Case:
 
     @property
     def _zone_value(self) -> str:
-        """The newest value of trafficDistribution for the zone that the controller and all service proxies know."""
+        """The newest zone value of trafficDistribution that the controller and all service proxies support."""
         same = self.cluster.features.enabled("PreferSameTrafficDistribution") and self.cluster.knows("PreferSameZone")
         return "PreferSameZone" if same else "PreferClose"
 
     @property
     def switch_on(self) -> str:
-        """The settings that make the service proxies of some nodes use hints, as text to append to a command."""
+        """The settings with which proxies other than kube-proxy use hints, as text to append to a command."""
         settings = sorted({each.switch_on for each in self.cluster.others} - {""})
         return "".join(f"; then {each}" for each in settings)
 

@@ -37,9 +37,9 @@ ServiceName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, with its zone ("" if missing), its service proxy, and the CPU that CPU-based hints count.
+    """A node, with its zone ("" if missing), its service proxy, and the CPU that counts for CPU-based hints.
 
-    `version` is the kube-proxy release whose behaviour is assumed on the node, and `age` the reason. `counts` is true
+    `version` is the kube-proxy release whose behaviour is assumed on the node, and `age` explains why. `counts` is true
     if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `doubt` is set if the node's
     rules may be old or missing, because its proxy is not ready or it has no proxy pod.
     """
@@ -141,7 +141,7 @@ class Cluster:
 
     @property
     def is_deaf(self) -> bool:
-        """True if the service proxies of all nodes follow no hints, whatever a Service requests and is set up."""
+        """True if no service proxy can follow hints, whatever Services request and however it is configured."""
         return not any(each.knows("PreferClose") or each.switch_on for _, _, each in self.alike)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Read the feature gates of components from their metrics or settings, and derive the oldest possible release.
+"""Read the components' feature gates from metrics or settings, and derive the control plane's oldest possible release.
 
 Since Kubernetes 1.35 no relevant gate can be disabled. The metrics of kube-controller-manager and kube-proxy are read
 through the pod proxy, which works only for pods that listen on the node's address and require no authorization.

@@ -1,6 +1,6 @@
 """Compute the load of each endpoint of a Service from the location of the clients.
 
-If clients prefer near endpoints, some endpoints may be overloaded (KEP-4444, Risks and Mitigations).
+If clients prefer nearby endpoints, some endpoints may be overloaded (KEP-4444, Risks and Mitigations).
 """
 
 import re

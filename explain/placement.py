@@ -1,4 +1,4 @@
-"""Fixes that add pods: how many pods a Service needs, without overload of a zone, and how to run them in each zone.
+"""Fixes that add pods: how many pods a Service needs so that no zone is overloaded, and how to run them in each zone.
 
 All fixes for a Service use the same number of pods, so no fix undoes another one.
 """
@@ -42,7 +42,7 @@ def endpoints_by_zone(case: Case) -> Zones:
 
 
 def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
-    """Yield each PodDisruptionBudget that permits evicting all pods of a zone, with the allowed evictions and zones."""
+    """Yield each PodDisruptionBudget that permits evicting all pods of a zone: budget, allowed evictions, and zones."""
     zones = endpoints_by_zone(case)
     for each in case.cluster.further["poddisruptionbudgets", case.namespace]:
         allowed = _allowed(each, sum(map(len, zones.values())))
@@ -144,13 +144,13 @@ def moved(case: Case, losing: Iterable[str] = (), *, scale: str = "") -> str:
 
 
 def keeping(case: Case, losing: Iterable[str] = ()) -> str:
-    """Return what must happen before pods are replaced: zones with endpoints, but `losing`, must take new pods."""
+    """Return what must happen before pods are replaced: zones with endpoints (except `losing`) must accept new pods."""
     let = shut_out(case, sorted(endpoints_by_zone(case).keys() - {*losing}))
     return f"first, {let}; then, " * bool(let)
 
 
 def shut_out(case: Case, zones: Sequence[str]) -> str:
-    """Return advice on letting pods start in those of these zones where none can. "" if there are none."""
+    """Return advice on letting pods start in zones that refuse them, or "" if none of these zones does."""
     shut = case.workloads.refusing(zones)
     refusals = case.workloads.refusals
     here = [name for name, each in case.cluster.nodes.items() if each.zone in shut]

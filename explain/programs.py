@@ -29,8 +29,8 @@ _INTERNAL_POLICY = {"kube-router": (2, 1, 0), "Cilium": (1, 13, 0), "Calico eBPF
 UPGRADES = {"Cilium": "upgrade Cilium to 1.20 or newer", "Calico eBPF": "upgrade Calico to 3.31.5 or newer"}
 
 Follows = Literal["all", "each", "zone", "strict", "name", "none", ""]
-"""How a program chooses endpoints: as kube-proxy does ("all"), by zone hints only ("zone"), by hints even if endpoints
-lack them ("each"), by nodeName ("name"), or never those that are hinted for other zones only ("strict").
+"""How a program chooses endpoints: as kube-proxy does ("all"), by zone hints only ("zone"), by hints even if some
+endpoints lack them ("each"), by nodeName ("name"), or never those that are hinted for other zones only ("strict").
 """
 
 
@@ -89,7 +89,7 @@ class ProxyProgram:
         return replace(self, follows="none", refused=refused)
 
     def knows(self, value: str) -> bool:
-        """Return whether the program follows hints of Services with this trafficDistribution, once it is set up to."""
+        """Return whether the program follows hints of Services with this trafficDistribution, if configured to."""
         asked = {"metadata": {}, "spec": {"trafficDistribution": value}}
         if self.name == "GKE Dataplane V2":
             return value == "PreferClose"
@@ -97,7 +97,7 @@ class ProxyProgram:
         return found.follows not in ({"none", "zone"} if value == "PreferSameNode" else {"none"})
 
     def because(self, said: str, *, near: bool) -> str:
-        """Return the reason for a route, adapted to this program. `near` is true if near endpoints are preferred."""
+        """Return the reason for a route, adapted to this program. `near` is true if nearby endpoints are preferred."""
         if self.follows == "name":
             on_node = said.replace("hinted for the node", "on the node")
             return on_node if near else f"no ready endpoint is on it, and {self.name} then uses any"

@@ -25,7 +25,7 @@ from reference.proxy.decision import Behaviour
 Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
 """A reason why connections from a node do not go where the Service requests, with details.
 
-The kinds mean: gate ServiceTopology on, old kube-proxy, node without zone, zone without endpoint, wrong hints.
+The kinds, in order: gate ServiceTopology is on, kube-proxy is old, node has no zone, zone has no endpoint, wrong hints.
 """
 
 _GATES = ("TopologyAwareHints", "ServiceTrafficDistribution", "PreferSameTrafficDistribution")
@@ -159,14 +159,14 @@ def merged_policies(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _target(case: Case, needed: str) -> str:
-    """Return the release to which kube-proxy is upgraded: not newer than the API server, and at most three older."""
+    """Return the release to upgrade kube-proxy to: the API server's, or "1.N or newer" if that is too old."""
     newest, least = case.cluster.objects.version, max(int(needed[2:]), case.cluster.features.version[1] - 3)
     first = " (first upgrade the control plane, unless it is so new)" * (case.cluster.server < (1, least))
     return newest if (version_of(newest) or OLDEST) >= (1, least) else f"1.{least} or newer{first}"
 
 
 def _upgrade(case: Case, names: Sequence[str], what: str, needed: str, gates: Iterable[str] = ()) -> Finding:
-    """Return a finding about old proxies. Its fix enables one of `gates` if they have it, or upgrades them."""
+    """Return a finding about old proxies. The fix upgrades them, or enables one of `gates` if they all have it."""
     nodes = [case.cluster.nodes[each] for each in names]
     releases = "; ".join(sorted({*map(_release, nodes)})[:SHOWN])
     values = {"count": many(len(names), "node", "runs/run"), "releases": releases, "needed": needed, "what": what}

@@ -19,7 +19,7 @@ HASHES = {"deployment": "pod-template-hash", "rollout": "rollouts-pod-template-h
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload, like "deployment/web", as far as objects show it: its own object, or {} if it was not read."""
+    """A workload, like "deployment/web", with its object ({} if it was not read) and its pods."""
 
     name: str
     obj: Object
@@ -126,7 +126,7 @@ class Workloads:
         return {one.zone for name, one in self.cluster.nodes.items() if name not in self.refusals} - {""}
 
     def refusing(self, zones: Iterable[str]) -> list[str]:
-        """Return those of the zones with nodes of which none takes new pods."""
+        """Return those of these zones that have nodes, but none that accepts new pods."""
         known = {one.zone for one in self.cluster.nodes.values()} - self.open_zones
         return sorted({*zones} & known)
 
@@ -139,7 +139,7 @@ class Workloads:
 
     @property
     def own_claims(self) -> bool:
-        """True if volumes keep the pods in their zones, so that only new pods start in other zones."""
+        """True if volumes may keep existing pods in their zones, so that only additional ones start elsewhere."""
         return any(one.own_claims for one in self.movable)
 
     @cached_property
@@ -150,7 +150,7 @@ class Workloads:
         return dict(zip(names, known, strict=True)).get(self.head.name)
 
     def scale(self, replicas: int) -> str:
-        """Return the fix that scales the first workload, or its autoscaler. "" if it has enough pods or no number."""
+        """Return the fix that scales the first workload or its autoscaler, or "" if neither can or need be scaled."""
         replicas -= sum(len(one.pods) or 1 for one in [*self.each.values()][1:])
         if self.autoscaler is not None:
             return self._bound(self.autoscaler, replicas)
@@ -205,7 +205,7 @@ class Workloads:
         return [self.one_by_one(one) for one in self.movable if one.strategy == "Recreate" and not self.stuck]
 
     def in_template(self, owners: Iterable[str]) -> str:
-        """Return a phrase that names the pod templates in which to change these workloads."""
+        """Return a phrase like "in the pod template of deployment/web" for these workloads."""
         known = [self.each.get(each, Workload(each, {}, ())) for each in owners if each]
         if self.pods and not known:
             return "in a Deployment that replaces these pods, which no workload owns"
@@ -246,7 +246,7 @@ class Workloads:
         return ""
 
     def _of_replica_set(self, name: str, labels: Mapping[str, str]) -> str:
-        """Return the owner of a ReplicaSet, or its own name. Without the object, the hash in its name shows it."""
+        """Return the owner of a ReplicaSet, or else the ReplicaSet. If unread, derive a Deployment from its name."""
         own = f"replicaset/{name}"
         if (known := self._read.get(own)) is not None:
             return owner_of(known) or own

@@ -18,7 +18,7 @@ from harness.commands.cli import examples, tell
     "--also",
     multiple=True,
     metavar="VERSION",
-    help="Include the components of another release, for scenarios that change to it. Repeatable.",
+    help="Include the components of another release, for scenarios that upgrade or downgrade to it. Repeatable.",
 )
 @click.option("--suite", default="bookworm", show_default=True, metavar="RELEASE", help="Debian release for the nodes.")
 @click.option("--mirror", default="", metavar="URL", help="Mirror for Debian's packages. [default: mmdebstrap's]")

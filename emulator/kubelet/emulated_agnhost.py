@@ -1,8 +1,8 @@
 """An emulation of the part of `agnhost netexec` that a cluster needs, for machines without Go.
 
 The emulation listens in the pod's netns without a separate process, so a pod becomes ready within milliseconds. Error
-messages are those of Go's network libraries, because clients parse them. `/dial` closes connections with RST, so that
-they leave no ports in TIME_WAIT. `tests/emulator/kubelet/test_emulated_agnhost.py` compares it with the real program.
+messages are those of Go's network libraries, because clients parse them. `/dial` closes connections with RST, to leave
+no ports in TIME_WAIT. `tests/emulator/kubelet/test_emulated_agnhost.py` compares the emulation with the real program.
 """
 
 import asyncio

@@ -29,7 +29,7 @@ class CommandError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Netexec:
-    """The parsed command `netexec`: its ports (UDP port -1 means none), and the seconds that it runs after SIGTERM."""
+    """The parsed command `netexec`: its ports (UDP port -1 means none), and how many seconds it runs after SIGTERM."""
 
     http_port: int = 8080
     udp_port: int = 8081

@@ -81,7 +81,7 @@ class Kubelet:
         dns: str = "",
         trust: KubeletCertificates | None = None,
     ) -> None:
-        """`dns` is the address of the cluster's DNS for programs in pods, or "". Only with `trust`, logs and exec work.
+        """`dns` is the address of the cluster's DNS for programs in pods, or "". Logs and exec need `trust`.
 
         `changed` is called with the network peers of all pods when one of them changes, by one thread at a time.
         """

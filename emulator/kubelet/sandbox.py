@@ -2,7 +2,7 @@
 
 Programs have separate mounts, process ids, host name and IPC, and read-only access to this machine's programs,
 libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run without capabilities, as the user
-nobody or as the ordinary user who runs the cluster. `harness.netns.isolation` hides no files and drops no capabilities.
+nobody or as the ordinary user who runs the cluster. `harness.netns.isolation` does not hide files or drop capabilities.
 """
 
 import contextlib

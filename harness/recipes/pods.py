@@ -1,4 +1,4 @@
-"""Create pod interfaces with the commands of a recipe, like a CNI plugin, for a data plane that is attached to them."""
+"""Create pod interfaces with a recipe's commands, as a CNI plugin does, for data planes that attach to interfaces."""
 
 import contextlib
 import errno

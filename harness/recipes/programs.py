@@ -195,7 +195,7 @@ class Programs:
         return self._parts[0].environment({**self._filled[where], "log_file": log})
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Run a command for up to `within` s (times the time scale), with `more` values. Raises `InconclusiveError`."""
+        """Run a command for up to `within` s (times the time scale). `more` adds values. Raises `InconclusiveError`."""
         values = {**self._filled[where], **more}
         filled = [fill(part, values) for part in command]
         who, log = f"{self._recipe.name} on {where}, to {what},", self._log_of_pods(where)

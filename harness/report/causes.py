@@ -148,7 +148,7 @@ def _failure(result: Result) -> _Failure:
 
 
 def _conditions(draw: str, shown: frozenset[str]) -> frozenset[str]:
-    """Return random values as conditions. The second IP family becomes "IPv6" if `shown` contains it."""
+    """Return random values as conditions. A value in `_SHOWN` becomes its word if `shown` contains this word."""
     words = {value: word for value, word in _SHOWN.items() if word in shown}
     return frozenset(words.get(each, each) for each in _values(draw))
 
@@ -157,7 +157,7 @@ _SHOWN = {f"{FAMILY}=second": seen.IPV6, f"{PROTOCOL}=udp": seen.UDP}  # random 
 
 
 def _values(draw: str) -> list[str]:
-    """Return the values of a draw. A history of another release may have unknown values."""
+    """Return the values of a draw. Another version of trafficdist may have written unknown values."""
     return [each for each in draw.split(",") if "=" in each]
 
 

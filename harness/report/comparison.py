@@ -26,7 +26,7 @@ _WITH_A_PROXY = {Profile.SERVICE_PROXY, Profile.CLUSTER}
 
 
 def judged_by(report: Report) -> str:
-    """Return the basis of a report's verdicts: packets or decisions. Older releases judged only packets."""
+    """Return the basis of a report's verdicts: packets or decisions. Older trafficdist versions judged only packets."""
     return str(report.get("judges", verdict_basis.PACKETS))
 
 

@@ -169,7 +169,7 @@ def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None
 
 
 def check_selection(settings: Settings, ids: Sequence[str]) -> None:
-    """Raise `UsageError` for an unknown requirement id. --run-test is not named, as the id may be an argument."""
+    """Raise `UsageError` for an unknown requirement id. The message omits --run-test: ids may be arguments."""
     check_ids(settings.run_test, ids)
     check_ids(settings.skip_tests, ids, "--skip-tests: ")
 

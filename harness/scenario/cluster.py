@@ -77,8 +77,8 @@ class Cluster(ComponentOperations, Observations):
         `converges_within` is the claimed time limit for changes in seconds (times the time scale), or 0 for no limit.
         `ended_before` returns the components that exited or hung in other scenarios of the run, with descriptions.
         `releases` are the component releases that the previous scenario left running. If None, `close` restores the
-        initial releases. `draw` varies everything that the scenario does not specify. `shared` are the unrelated
-        Services that the previous scenario left. If None, `close` deletes the unrelated Services. `unanswered` returns
+        initial releases. `draw` varies everything that the scenario does not specify. `shared` are unrelated Services
+        that the previous scenario left in place. If None, `close` deletes the unrelated Services. `unanswered` returns
         which of the given basic checks failed, each with the requirements that cover it. `claims` returns whether the
         implementation claims a feature.
         """

@@ -53,7 +53,7 @@ class ComponentOperations:
             self.restart(component, replace(self.release, gates={**self.release.gates, gate: True}))
 
     def bring_to(self, component: Component, release: Release) -> None:
-        """Restart a component at this release, on the nodes where the previous scenario left another release."""
+        """Restart a component at this release, on nodes where the previous scenario left another release running."""
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
         if nodes := self.backend.releases.take_over(component, wanted):

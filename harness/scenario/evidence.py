@@ -1,4 +1,4 @@
-"""The evidence of a failed scenario. To trace a wrong packet, the probe is repeated after the verdict."""
+"""The evidence of a failed scenario. After the verdict, a probe of each failed window is repeated and traced."""
 
 import contextlib
 import re
@@ -46,7 +46,7 @@ class _WrongPath:
 
 
 def explain_failure(cluster: Cluster, record: ScenarioRecord) -> Iterator[tuple[str, str | bytes]]:
-    """Yield (file name, content) for each evidence file: objects, evidence of components, paths of wrong packets."""
+    """Yield (file name, content) for each evidence file: objects, components' evidence, paths of misrouted packets."""
     names = _pod_names(cluster, record)
     components = cluster.backend.booted.evidence(cluster.namespace, since=record.begun)
     yield from components.items()

@@ -50,7 +50,7 @@ class Go:
         return done.stdout
 
     def run_json(self, *arguments: str, folder: Path) -> Any:
-        """Return the value that a go command with -json prints. Raises the errors of `run`, also for its `Error`."""
+        """Return the JSON that a go command prints. Raises the errors of `run`, also if the JSON has an `Error`."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)

@@ -120,7 +120,7 @@ class Collector:
         return entry.path, entry.version
 
     def _substitute(self, name: str, version: Version) -> Path:
-        """Return a program of this project. kind publishes no module of kindnetd, and Kubernetes' `pause` is in C."""
+        """Return our replacement for kindnetd (kind publishes no module of it) or `pause` (Kubernetes' is in C)."""
         return self._compiled(Binary(name, KUBERNETES_MODULE, ".", _NO_VERSION, program=_text(f"{name}.go")), version)
 
     def _compiled(self, binary: Binary, version: Version) -> Path:

@@ -35,7 +35,7 @@ _LONGEST = 400  # maximum length of a message
 class UnmetRequirement:
     """A requirement that is not met or whose verdict is inconclusive.
 
-    `evidence` is a link to its excerpts, such as "evidence.txt#L12", or "". `sentence` is "" without a history.
+    `evidence` is a link to its excerpts, such as "evidence.txt#L12", or "". `sentence` is "" if there is no history.
     """
 
     id: str

@@ -84,7 +84,7 @@ def _cached(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _entry(known: Mapping[str, Any]) -> ShelfEntry | None:
-    """Return a cached entry, or None if another release wrote the entry in a different format."""
+    """Return a cached entry, or None if another trafficdist version wrote it in a different format."""
     try:
         return ShelfEntry.from_json(known)
     except (KeyError, TypeError):

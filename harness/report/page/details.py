@@ -28,7 +28,7 @@ _NAMES = {TimedOut: "timed out", Refused: "refused", Unknown: "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The answers in an interval: the worst kind of answer, the pod that answered most, and a summary of all."""
+    """The answers in an interval: the worst kind of answer, the pod that answered most often, and a summary."""
 
     kind: str = ""  # "lost", "wrong", "right", or "" without an answer
     pod: str = ""
