@@ -91,11 +91,11 @@ class Case:
 
     @cached_property
     def unlisted(self) -> dict[str, str]:
-        """The nodes of ready pods that could be endpoints of some port but are in no EndpointSlice, by pod name."""
+        """Maps ready pods that could be endpoints of some port, but are in no EndpointSlice, to their nodes."""
         return self.unlisted_at(self.spec.get("ports") or ())
 
     def unlisted_at(self, ports: Sequence[Object]) -> dict[str, str]:
-        """Return those of `unlisted` that could be endpoints of some of these ports of the Service."""
+        """Return the items of `unlisted` whose pods could be endpoints of some of these ports."""
         known = {name_of(each) for each, _ in self.endpoints}
         if not all(each.get("targetRef") for each, _ in self.endpoints):
             return {}  # the pods of these endpoints are unknown

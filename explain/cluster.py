@@ -114,7 +114,7 @@ class Cluster:
 
     @cached_property
     def alike(self) -> Mapping[tuple[str, Version, ProxyProgram], list[str]]:
-        """The names of nodes by zone, kube-proxy release and service proxy."""
+        """The names of the nodes, grouped by zone, kube-proxy release and service proxy."""
         groups: dict[tuple[str, Version, ProxyProgram], list[str]] = defaultdict(list)
         for name, each in self.nodes.items():
             groups[each.zone, each.version, each.program].append(name)
@@ -209,7 +209,7 @@ class Cluster:
 
     @cached_property
     def zones_in_slices(self) -> Mapping[str, str]:
-        """The zone of each node by name, according to the endpoints in slices."""
+        """Maps the names of nodes to their zones, according to the endpoints in slices."""
         endpoints = (each for one in self.objects.endpointslices for each in one.get("endpoints") or ())
         return {str(each.get("nodeName")): str(each["zone"]) for each in endpoints if each.get("zone")}
 

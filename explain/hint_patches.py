@@ -52,7 +52,7 @@ def give_family(case: Case, family: str) -> str:
 
 
 def add_ports(case: Case, ports: Sequence[Object], slices: Sequence[Object]) -> str:
-    """Return the commands that add ports to slices. A port that another slice has gets the same number."""
+    """Return the commands that add ports to slices. If another slice has a port, use its number."""
     new, commands, given = [slice_port(each) for each in ports], [], set[str]()
     for each in new:
         known = [one for other in case.slices for one in other.get("ports") or ()]

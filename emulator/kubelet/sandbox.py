@@ -1,8 +1,8 @@
 """The sandbox of a container: it runs this machine's programs, which cannot change anything outside the sandbox.
 
 Programs have separate mounts, process ids, host name and IPC, and read-only access to this machine's programs,
-libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run without capabilities, as the user
-nobody or as the ordinary user who runs the cluster. `harness.netns.isolation` does not hide files or drop capabilities.
+libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run without capabilities, as nobody or
+as the user who runs the cluster. By contrast, `harness.netns.isolation` hides no files and drops no capabilities.
 """
 
 import contextlib

@@ -78,8 +78,8 @@ def parse_installation(given: Any, folder: Path) -> Installation:
     ready = _ready(given["ready"]) if "ready" in given else ready
     if not ready:
         raise UsageError(
-            "key kind.ready is missing: name the workloads to wait for, for example {daemonset: kube-system/mine}; "
-            f"the default is each {', '.join(_WORKLOADS.values())} in kind.objects"
+            "key kind.ready is missing: name the workloads to wait for, for example {daemonset: kube-system/mine}, "
+            f"because kind.objects contains no {', '.join(_WORKLOADS.values())}"
         )
     archives = (
         _file(each, f"key kind.images[{n}]", folder) if each.endswith(".tar") else each

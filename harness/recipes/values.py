@@ -34,7 +34,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOneKey:
-    """A mapping with exactly one key of `kinds`. A dataclass with one field is written as the field's value."""
+    """A mapping with exactly one key, from `kinds`. If its dataclass has a single field, the value is that field's."""
 
     kinds: Mapping[str, type]
 

@@ -74,8 +74,8 @@ class _Candidate:
 class _Failure:
     """The observations of a failed requirement. `conditions` maps each difference to its conditions.
 
-    `sure` has the differences for which `FailurePattern.sure` is true. `drawn` has random values of the test. Without
-    those in `needs`, the test passes.
+    `sure` has the differences for which `FailurePattern.sure` is true. `drawn` has random values of the test, and
+    `needs` has the values without which the test passes.
     """
 
     result: Result

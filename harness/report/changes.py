@@ -38,7 +38,7 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True)
 class NightlyIssue:
-    """An issue about one requirement or about many. Later issues about a requirement have the same title."""
+    """An issue about one requirement or about many. All issues about the same requirement have the same title."""
 
     title: str
     body: str

@@ -30,7 +30,7 @@ from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
 SEALS = "folder"
-"""The value of `seals` if the report lists every file in its folder. Older reports have no `seals` and fewer files."""
+"""The value of `seals` if the report lists every file in its folder. Older reports lack it and list fewer files."""
 
 _LONGEST = 300  # maximum number of characters of the validator's error
 MOST_BYTES = 16 * MEGABYTE  # size limit of a report; a report of the whole suite has about 250 kB

@@ -18,7 +18,7 @@ from harness.report.page.page import code_of
 from harness.report.summary import conclusion
 
 MOST_WHOLE = 35_000
-"""The maximum number of characters of failures that are shown in full, with a map. Other failures get one line."""
+"""The maximum total length of the failures that are shown in full, with a map. Other failures get one line."""
 
 MOST_LINES = 20
 """The maximum number of lines in a list. The report has the complete list."""

@@ -63,7 +63,7 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `additional` has (name, address) of each record in the additional section. `ttl` is how long to cache, in seconds.
+    `additional` has (name, address) of each record in the additional section. `ttl` is the time to live in seconds.
     """
 
     rcode: str
@@ -217,7 +217,7 @@ def _expect_eventually(
     expected: Any,
     families: Sequence[str],
 ) -> None:
-    """The time to live of the first answers extends the time limit. A malformed first answer is judged at once."""
+    """Wait for `expected`. The time to live of the first answers extends the wait. A malformed first answer ends it."""
 
     def look_at_all() -> tuple[Any, Sequence[DnsAnswer]]:
         for family in families:

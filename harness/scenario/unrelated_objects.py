@@ -140,7 +140,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: DrawnValues, obj: Object) -> bool:
-        """As `draw` requires, write a twin, or create the slice with other endpoints. Return True if it was created."""
+        """As `draw` requires, write a twin, or create the slice with other endpoints (and then return True)."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
