@@ -178,7 +178,7 @@ def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, 
 
 
 def with_seen(found_now: Diagnosis, plan: ProbePlan, seen: Sequence[ProbeOutcomes], cluster: Cluster) -> Diagnosis:
-    """Return the diagnosis after a probe. If an outcome contradicts the prediction, this becomes the first cause."""
+    """Return the diagnosis after a probe. An outcome that contradicts the prediction becomes the first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
         if not seen or any(each.verdict != "as expected" for each in seen):

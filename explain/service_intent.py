@@ -330,7 +330,7 @@ def _unanswered(case: Case, lost: Sequence[str], of_nodes: Sequence[Route]) -> F
 
 
 def partly(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
-    """Yield findings about named target ports that ready pods lack, if some port of a slice or pod has the name."""
+    """Yield findings about named target ports that ready pods lack, although a slice or another ready pod has them."""
     for number, port in enumerate(case.spec.get("ports") or ()):
         lack = [each for each in case.ready_pods if not offers(each, port)]
         there = any(one.get("endpoints") and has_port(one, port) for one in case.slices)

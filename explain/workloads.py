@@ -70,8 +70,8 @@ class Workload:
 class Workloads:
     """The workloads that own the pods of a Service.
 
-    `selector` and `pods` are those of the Service, `names` the names of its endpoints, and `unread` those among them
-    that were not read. `does` registers the side effects of a part of a fix.
+    `selector` and `pods` are those of the Service, `names` the names of its endpoints, and `unread` the names of
+    pods among the endpoints that were not read. `does` registers the side effects of a part of a fix.
     """
 
     namespace: str

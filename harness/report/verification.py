@@ -110,7 +110,7 @@ def checked(
     """Derive the results of a run from its history again, for the checks. Raises `UsageError` if this is impossible."""
     history = history_in(folder)
     if history is None:
-        raise UsageError(f"{folder} has no {HISTORIES[0]}: nothing can be derived again")
+        raise UsageError(f"{folder} has no {HISTORIES[0]}, so the results cannot be derived")
     recorded, judged = derive(history)
     known = conformance.with_levels(catalogue, report)
     derived = [each for each in judged.derived() if each.requirement.id in known]
@@ -226,7 +226,7 @@ def _verdicts(run: CheckedReport) -> Iterator[str]:
 
 
 _NOT_DERIVED = (VerdictCause.NOTHING_JUDGED, VerdictCause.OVERRULED)
-"""Causes of passed verdicts that no observation proves."""
+"""Causes of passed verdicts for which no observation is evidence."""
 
 
 def _limits(run: CheckedReport) -> Iterator[str]:

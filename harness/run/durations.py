@@ -34,7 +34,7 @@ _FACTORS = {
 
 
 def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declared: float = 0.0) -> float:
-    """Return the estimated seconds of a requirement. `declared` is the value of the test's marker `takes`, or 0."""
+    """Return a requirement's estimated duration in s. `declared` is the value of the test's marker `takes`, or 0."""
     if declared:
         return declared
     factor = math.prod(each for ability, each in _FACTORS.items() if ability in needed.abilities)
@@ -43,7 +43,7 @@ def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declare
 
 
 def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
-    """Return `TYPICAL` seconds for each requirement in the suite's table of needs that the options select."""
+    """Return the duration `TYPICAL` for each selected requirement in the suite's table of needs."""
     try:
         known = needs.read(suite)
     except UsageError:  # the suite has no table
@@ -53,7 +53,7 @@ def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
 
 
 def by_case(plan: Plan) -> dict[str, float]:
-    """Return the expected seconds of each case, by node id. The cases of a requirement get equal shares of its time."""
+    """Return the expected duration in s of each case, by node id. Cases get equal shares of a requirement's time."""
     cases = [case for case in plan.cases if case.to_run]
     number = Counter(each.requirement for each in cases)
     return {case.nodeid: plan.seconds.get(case.requirement, TYPICAL) / number[case.requirement] for case in cases}

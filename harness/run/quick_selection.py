@@ -53,7 +53,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
 
 
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:
-    """Choose requirements greedily by new mutants per second, for up to `BUDGET` s. Return their seconds by id."""
+    """Choose requirements greedily by new mutants per second, for up to `BUDGET` s. Return durations by id."""
     chosen: dict[str, float] = {}
     new = dict(kills)  # by candidate id, the mutants that no chosen requirement finds
     while new := {each: mutants for each, mutants in new.items() if mutants}:

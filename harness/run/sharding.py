@@ -15,7 +15,7 @@ ELSEWHERE = "in shard "
 def divide(seconds: Mapping[str, float], shard: str) -> dict[str, str]:
     """Return the shard of each requirement, such as "2/5". `seconds` has the expected duration of each requirement.
 
-    The longest requirements come first, and each goes to the shard that has the fewest seconds so far. Raises
+    The longest requirements come first, and each goes to the shard with the shortest total so far. Raises
     `UsageError` if there are more shards than requirements.
     """
     count = int(shard.partition("/")[2])

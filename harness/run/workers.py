@@ -21,7 +21,7 @@ _MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The number of CPUs, and bytes of free memory."""
+    """The number of CPUs, and the free memory in bytes."""
 
     cpus: int
     memory: int
@@ -51,7 +51,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def _free(folder: Path) -> int | None:
-    """Return the free bytes up to the group's limit, including reclaimable caches, or None if it has no limit."""
+    """Return the memory in bytes up to a group's limit, including reclaimable caches, or None without a limit."""
     with contextlib.suppress(ValueError):
         droppable = _figures(folder / "memory.stat").get("inactive_file", 0)
         return int(_text(folder / "memory.max")) - int(_text(folder / "memory.current")) + droppable
@@ -92,12 +92,12 @@ def predicted(workers: int, seconds: Mapping[str, float], cpus: int) -> float:
 
 
 def usual(seconds: Mapping[str, float]) -> float:
-    """Return the median, which replaces unknown durations."""
+    """Return the median duration, which replaces unknown durations."""
     return median(seconds.values()) if seconds else 1.0
 
 
 def _bound(settings: Settings, machine: Machine) -> tuple[int, int]:
-    """Return the maximum number of workers for a machine or a cluster, and the megabytes of memory that each needs."""
+    """Return the maximum number of workers for a machine or a cluster, and the memory in MB that each needs."""
     if settings.backend == "kubeconfig":  # more would burden a shared cluster
         return 4, 200
     if settings.backend == "kind":  # its nodes share the CPUs of this machine

@@ -1,7 +1,7 @@
 """Expectations about answers of the cluster's DNS server, and about PodLocator objects.
 
 One answer contains all records, so a check needs no calculated sample size. It repeats the query several times after
-the first correct answer. Caches may return an old record until its time to live has expired, so a check waits for this.
+the first correct answer. Caches may return an old record until its time to live has expired, so a check waits as long.
 """
 
 import io

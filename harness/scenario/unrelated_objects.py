@@ -216,7 +216,7 @@ class UnrelatedControllerInputs:
             pods.create_pod(self._namespace, replace(other, container_ports=()) if lacks else other)
 
     def accompany_service(self, service: Object) -> None:
-        """Create slices of a Service with a selector: one without a managed-by label, and one of another controller."""
+        """If `draw` requires it, create a slice of a Service without managed-by label, and one of another manager."""
         name, spec = service["metadata"]["name"], service["spec"]
         if not spec.get("selector") or not spec.get("ipFamilies") or not self._applies("slices", name):
             return

@@ -81,7 +81,7 @@ def go_file(component: Binary) -> str:
 
 
 def build_flags(component: Binary, version: Version, *, commit: str = "", time: str = "") -> list[str]:
-    """Return flags for `go build` and `go list`: those of official builds, and the version that the binary reports."""
+    """Return the flags of official builds for `go build` and `go list`, which also set the version to be reported."""
     flags = ["-mod=mod", "-trimpath"]
     if not component.kubernetes:
         stamp = f" -X go.etcd.io/etcd/api/v3/version.GitSHA={commit[:9]}" if commit and component is ETCD else ""
