@@ -124,7 +124,7 @@ def down(name: str) -> str:
 
 
 def _end(state: ClusterState) -> None:
-    """Use a pidfd, because process ids are reused."""
+    """End the process through a pidfd, because process ids are reused."""
     try:
         process = os.pidfd_open(state.pid)
     except ProcessLookupError:

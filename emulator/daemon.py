@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _signal_to_end() -> threading.Event:
-    """Wait without a timeout: if it expired between SIGSTOP and SIGCONT, sigtimedwait might return a false signal."""
+    """Return an event that a signal sets. (sigtimedwait may return a false signal after SIGSTOP and SIGCONT.)"""
     ended = threading.Event()
 
     def wait() -> None:

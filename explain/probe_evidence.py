@@ -66,7 +66,7 @@ class PlannedProbe:
 class ProbePlan:
     """The probes of a Service. `servers` are its endpoints by address. `told` is true if servers return their names.
 
-    `left_out` lists the parts that are not probed, with the reasons.
+    `left_out` lists the ports and nodes that are not probed, with the reasons.
     """
 
     service: Object

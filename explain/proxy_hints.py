@@ -115,7 +115,7 @@ def _of_faults(
 
 
 def of_nodes(case: Case, question: ServicePorts, names: Iterable[str]) -> Iterator[Finding]:
-    """Yield findings about nodes that use other zones: they have no zone, or their zone has no usable endpoint."""
+    """Yield findings about nodes that use other zones, because their own is unknown or has no usable endpoint."""
     alike = defaultdict[str, dict[str, set[str]]](dict)
     for zone, name in sorted((case.cluster.nodes[each].zone, each) for each in names):
         alike[_cause(case, zone, question)].setdefault(zone, set()).add(name)

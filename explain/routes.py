@@ -154,7 +154,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
 
 
 def _seen(program: ProxyProgram, endpoints: Sequence[Endpoint], place: OwnNode) -> Sequence[Endpoint]:
-    """Return the endpoints among which the program chooses on a node as kube-proxy does."""
+    """Return endpoints among which kube-proxy's rules make the same choice as the program on a node."""
     match program.follows:
         case "name":
             return [one._replace(zone_hints=frozenset(), node_hints=frozenset({one.node} - {""})) for one in endpoints]

@@ -23,7 +23,7 @@ SPREAD = 24  # number of clients; they all reach the same one of two endpoints i
 def expect_affinity(
     cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
 ) -> dict[ClientRef, Pod]:
-    """Expect each client to keep reaching one of its allowed pods. Return that pod. Raises `AssertionError`."""
+    """Expect each client to keep reaching one of its allowed pods. Return these pods. Raises `AssertionError`."""
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
