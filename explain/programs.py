@@ -112,7 +112,7 @@ class ProxyProgram:
         return topology if self.name == "Cilium" and self.reads == "none" else UPGRADES[self.name] if old else ""
 
     def after(self, remedy: str) -> "ProxyProgram":
-        """Return the program as a fix leaves it: with another version, or set up to use hints."""
+        """Return the program as it is after a fix: with another version, or configured to use hints."""
         upgraded = re.search(rf"upgrade {self.name.partition(' ')[0]}(?:,|\D* ([\d.]+) or newer)", remedy)
         version = (upgraded[1] or "1.20") if upgraded else self.version
         if self.name == "Calico eBPF" and upgraded and numbers_of(version) >= _CALICO_FIELD:

@@ -67,7 +67,7 @@ class Readiness:
             await asyncio.sleep(self._number("periodSeconds", 10))
 
     async def _succeeds(self, probe: Object) -> bool:
-        """Supports httpGet, tcpSocket and exec. A gRPC probe always fails."""
+        """Return whether an httpGet, tcpSocket or exec probe succeeds. A gRPC probe always fails."""
         seconds = float(self._number("timeoutSeconds", 1))
         if (program := probe.get("exec")) is not None:
             return await self._run(program["command"], seconds) == 0

@@ -1,7 +1,7 @@
 """Write the JUnit XML of a run as a single file, in pytest's latest schema (xunit2).
 
 JUnit has no warnings, so a SHOULD or MAY that is not met is `skipped`. Many viewers hide the message of a skipped test,
-so two properties and the first line of `system-out` name the outcome too.
+so a property and the first line of `system-out` name the outcome too.
 """
 
 import re

@@ -226,7 +226,7 @@ def _verdicts(run: CheckedReport) -> Iterator[str]:
 
 
 _NOT_DERIVED = (VerdictCause.NOTHING_JUDGED, VerdictCause.OVERRULED)
-"""Causes of passed verdicts for which no observation is evidence."""
+"""Causes of passed verdicts without observations that prove them."""
 
 
 def _limits(run: CheckedReport) -> Iterator[str]:

@@ -23,7 +23,7 @@ MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("
 """The kernel mechanisms that proxies program, the default first. Reports contain the chosen mechanism as `mode`."""
 
 CONVERGES_WITHIN = 5.0
-"""The seconds within which the reference and kube-proxy, as configured here, apply a change. No KEP sets a limit."""
+"""The time in s within which the reference and kube-proxy, as configured here, apply a change. No KEP sets it."""
 
 _KUBE_PROXY_HAS = (
     "AffinityRenewal", "ClientAddress", "DropOrReject", "EvenShares", "ExternalIPs", "Hairpin", "HealthCheckNodePort",

@@ -290,7 +290,7 @@ def by_name(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of only these options by key, for commands other than `run`. Raises `UsageError`."""
+    """Return the values of only the given options, by key, for commands other than `run`. Raises `UsageError`."""
     named = by_name(given)
     values, _ = _gather([BY_NAME[name] for name in named], named)
     return _without_none(values)
