@@ -222,7 +222,7 @@ class Case:
 
     @property
     def _zone_value(self) -> str:
-        """The newest zone value of trafficDistribution that the controller and all service proxies support."""
+        """The trafficDistribution value for zones: the newest that the controller and all service proxies support."""
         same = self.cluster.features.enabled("PreferSameTrafficDistribution") and self.cluster.knows("PreferSameZone")
         return "PreferSameZone" if same else "PreferClose"
 

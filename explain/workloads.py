@@ -126,7 +126,7 @@ class Workloads:
         return {one.zone for name, one in self.cluster.nodes.items() if name not in self.refusals} - {""}
 
     def refusing(self, zones: Iterable[str]) -> list[str]:
-        """Return those of these zones that have nodes, but none that accepts new pods."""
+        """Return the given zones that have nodes, but none that accepts new pods."""
         known = {one.zone for one in self.cluster.nodes.values()} - self.open_zones
         return sorted({*zones} & known)
 
@@ -150,7 +150,7 @@ class Workloads:
         return dict(zip(names, known, strict=True)).get(self.head.name)
 
     def scale(self, replicas: int) -> str:
-        """Return the fix that scales the first workload or its autoscaler, or "" if neither can or need be scaled."""
+        """Return the fix that scales the first workload or its autoscaler, or "" if there is nothing to scale."""
         replicas -= sum(len(one.pods) or 1 for one in [*self.each.values()][1:])
         if self.autoscaler is not None:
             return self._bound(self.autoscaler, replicas)
@@ -246,7 +246,7 @@ class Workloads:
         return ""
 
     def _of_replica_set(self, name: str, labels: Mapping[str, str]) -> str:
-        """Return the owner of a ReplicaSet, or else the ReplicaSet. If unread, derive a Deployment from its name."""
+        """Return the owner of a ReplicaSet, or else the ReplicaSet. If it is unread, its name may show a Deployment."""
         own = f"replicaset/{name}"
         if (known := self._read.get(own)) is not None:
             return owner_of(known) or own

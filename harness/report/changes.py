@@ -63,7 +63,7 @@ def _changes(where: str, old: Report, new: Report) -> Iterator[VerdictChange]:
 
 
 def _missing(report: Report, other: Report, *, left_out: bool) -> list[Mapping[str, Any]]:
-    """Return the tests that `other` lacks: those that its options may have excluded if `left_out`, else the rest."""
+    """Return the tests that `other` lacks and that options of its run may (if `left_out`) or cannot have excluded."""
     listed = {test["id"] for test in other["tests"]}
     return [each for each in report["tests"] if each["id"] not in listed and _left_out(each, other) is left_out]
 
