@@ -69,7 +69,7 @@ class _Program:
         self._process.wait()
 
     def decide_all(self, states: Sequence[State]) -> list[Any]:
-        """Send the states of one Service as one line and an empty line after the batch, and return the decisions."""
+        """Send one line for the states of each Service, and an empty line after the batch. Return the decisions."""
         groups = [list(some) for _, some in groupby(states, lambda each: (id(each.endpoints), each[-2:]))]
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -1,7 +1,7 @@
-"""Programs beside the proxy on a node, which have nftables tables of their own in the node's network namespace.
+"""Other programs on the node of a proxy, which have nftables tables of their own in the node's network namespace.
 
-The tables are written with netlink messages, because the messages must be independent of the version of nft on this
-machine: one program owns the tables of the proxy, and another one is newer than this nft.
+The programs send netlink messages, to be independent of the version of nft on this machine: one program takes ownership
+of the proxy's tables, and another one adds tables that only a newer nft can read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Message(NamedTuple):
 
 
 class OtherProgram:
-    """A program on a node. The kernel deletes the tables that it owns when it ends (`close`)."""
+    """A program on a node. When it ends (`close`), the kernel deletes the tables that the program owns."""
 
     def __init__(self, sock: socket.socket, node: str) -> None:
         """`sock` is a netlink socket in the network namespace of the node."""
@@ -78,8 +78,8 @@ class OtherProgram:
     def add_newer_tables(self) -> None:
         """Add one table per family, which sees no packets, and which an older nft cannot read.
 
-        Each table has a set of "typeof queue", and if the kernel knows it (Linux 6.13), a rule with a bitwise operation
-        on two registers. nft 1.0.6 crashes on both when it lists tables, and on the set when it writes any other table.
+        Each table has a set of "typeof queue", and on Linux 6.13 and newer also a rule with a bitwise operation on two
+        registers. nft 1.0.6 crashes on both when it lists tables, and on the set when it writes any other table.
         Raises `IneligibleError` if the kernel refuses the tables.
         """
         errors = self.commit([each for table in NEWER for each in (Message(NEWTABLE, table), _newer_set(table))])

@@ -9,8 +9,8 @@ The number of states is kept small in three ways:
 - Names do not matter. Two nodes in two zones, and clients on these nodes and on a node without a zone, represent all
   others.
 - Three endpoints have only `COMMON` values. All other values occur with at most two endpoints.
-- The order of endpoints does not matter. Two endpoints with `COMMON` values, and two with one address, are checked
-  in both orders. All other sets are checked in one order each, which differs from set to set, so that all orders occur.
+- The order of endpoints does not matter. Two endpoints with `COMMON` values, and two that share an address, are
+  checked in both orders. All other sets are checked in one order, which differs between sets, so all orders occur.
 
 This module has no side effects. `conformance/check_decisions.py` contains the command.
 """
@@ -223,7 +223,7 @@ ALL = [
 
 @cache
 def endpoint(kind: EndpointValues, number: int) -> Endpoint:
-    """Return an endpoint with these values, and with an address that ends in its number."""
+    """Return an endpoint with these values, and with an address that ends in this number."""
     conditions = (kind.ready, kind.serving, kind.terminating)
     return Endpoint(f"10.244.0.{number}", kind.node, ZONES[kind.node], kind.zone_hints, kind.node_hints, *conditions)
 

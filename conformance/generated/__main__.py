@@ -47,7 +47,7 @@ def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycl
 
 
 def shown(lifecycle: Lifecycle) -> Iterator[Hashable]:
-    """Yield the rules that select endpoints in a scenario, and its steps that make one change and affect clients."""
+    """Yield the rules that select endpoints in a scenario, and each visible change that is alone in its step."""
     for state, node in itertools.product(lifecycle.states, lifecycle.nodes):
         found = outcome(lifecycle, state, node)
         by = getattr(found, "by", found)

@@ -190,8 +190,8 @@ def _is_possible(transition: Transition, values: Cell) -> bool:
 def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
     """Return the cell in which `dimension` has `value`, without a target port for 0 or 1 endpoints.
 
-    The grid has no named target ports for 0 or 1 endpoints, and only named target ports for many endpoints. A change
-    between few and many endpoints is in both.
+    The grid requires named target ports for many endpoints, and does not allow them for 0 or 1 endpoints. So a change
+    between these numbers of endpoints is possible only without the target port.
     """
     cell = cell_of(dimension, value, rest)
     few = dimension == "endpoints" and value in {0, 1}

@@ -38,7 +38,7 @@ def combinations() -> Iterator[Combination]:
 
 
 def _asked(names: Sequence[str]) -> bool:
-    """Return whether triples of these dimensions must be covered: see `WAYS`, or `distribution` with a policy."""
+    """Return whether triples of these dimensions must be covered: as in `WAYS`, or `distribution` with a policy."""
     if "distribution" in names and {"internal", "external"} & {*names}:
         return True
     return len(WAYS & {*names}) >= 2 and {*names} <= WAYS | {"hints", "conditions"}

@@ -85,8 +85,8 @@ def test_exactly_20_percent_gives_no_hints(three_zones: Cluster) -> None:
     """Zone a has 22 of 55 cores, so it should get 1.2 of 3 endpoints, and gets one.
 
     In doubles, 22 / 55 * 3 is above 1.2, so a controller that first divides by the total refuses hints, whether it then
-    compares quotients, products or differences. No numbers are right for 22 * 3 / 55 / 1 - 1 < 0.2: 1.2 itself is
-    rounded down.
+    compares quotients, products or differences. A controller that checks 22 * 3 / 55 / 1 - 1 < 0.2 adds hints, and
+    would do so with any numbers, because the double nearest to 1.2 is below 1.2.
     """
     size_zones(three_zones, a=20, b=18, c=15)
     create_pods(three_zones, "abc")

@@ -62,7 +62,7 @@ def _in_utc(text: str) -> str:
 
 
 def _become_ready(cluster: Cluster, service: Service, name: str, *others: str) -> None:
-    """Create a pod that no kubelet reports on, and report it as ready since `BEGUN` after the controller knows it."""
+    """Create a pod that no kubelet reports on. When the controller knows the pod, report it as ready since `BEGUN`."""
     cluster.create_pod(name, "a1", labels=WEB, ready=False, restart_policy="Never")
     known = dict.fromkeys(others, (True, True, False))
     expect_conditions(cluster, service, {**known, name: (False, False, False)})

@@ -89,7 +89,7 @@ def test_failure_after_a_recovery_is_an_event(three_zones: Cluster) -> None:
 def _expect_warned(cluster: Cluster, service: Service, warned: bool, *, unless_written: str = "") -> None:
     """Expect Events of type Warning about a Service, or none.
 
-    The result is inconclusive if no sync failed: slices exist, or an endpoint of the pod `unless_written` exists.
+    If expected Events are missing, the result is inconclusive if slices exist (with the pod `unless_written`, if set).
     """
 
     def succeeded() -> str:

@@ -94,7 +94,7 @@ def test_time_of_the_last_sync_grows_old(three_zones: Cluster) -> None:
 
 
 def _is_aged(cluster: Cluster, seen: list[float]) -> bool:
-    """Return whether the gauge on a1 is unchanged since the last reading and older than `AGED` seconds.
+    """Return whether the gauge on a1 is unchanged since the last reading and its time is over `AGED` seconds ago.
 
     A proxy may sync periodically, so one interval without a sync suffices.
     """
@@ -146,7 +146,7 @@ def test_refused_rules_are_no_sync(three_zones: Cluster) -> None:
 def _refuse(cluster: Cluster, owner: OtherProgram, service: Service, pods: Sequence[Pod]) -> set[str]:
     """Publish each pod as the only endpoint, and wait until the kernel has refused the rules of the proxy on a1.
 
-    Return the IP families whose rules were refused each time, or {""} if metrics of the proxy have no families.
+    Return the IP families whose rules were refused each time, or {""} if the metrics have no label ip_family.
     """
     before = _attempts(cluster)
     for least, pod in enumerate(pods, 1):
@@ -168,7 +168,7 @@ def _expect_attempts(cluster: Cluster, before: Mapping[tuple[str, str], float], 
 
 
 def _families(cluster: Cluster, before: Mapping[tuple[str, str], float], least: int) -> set[str]:
-    """Return the IP families with at least this number of attempts since `before`, by any of the metrics."""
+    """Return the IP families for which one of the metrics has counted at least `least` attempts since `before`."""
     grown = {key: count - before.get(key, 0.0) for key, count in _attempts(cluster).items()}
     return {family for (_, family), count in grown.items() if count >= least}
 

@@ -31,7 +31,7 @@ LOCATORS = "PodLocator"
 """The gate with which the reference reads PodLocators. KEP-536 names no gate."""
 SOURCE = "KEP-536, Kube-proxy changes (for the beta release)"
 ELSEWHERE = {"a1": "b2", "a2": "a1", "b1": "a2"}
-"""The nodes in the PodLocators of the pods on these nodes. Only that of b1 names the rack of its Node."""
+"""Maps the node of each pod to the node in its PodLocator. Only for b1 are both nodes in the same rack."""
 UNPLACED = {"node": None, "zone": None}
 
 

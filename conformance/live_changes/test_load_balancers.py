@@ -111,7 +111,7 @@ def _all_except(address: str) -> list[str]:
 
 
 def _shown(ranges: list[str] | None) -> str:
-    """Name the ranges in a failure. A long list is the output of `_all_except`."""
+    """Return text about the ranges, for messages. A long list is the output of `_all_except`."""
     return f"ranges {ranges}" if len(ranges or ()) < 4 else f"{len(ranges or ())} ranges, which exclude one address"
 
 

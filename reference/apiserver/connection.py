@@ -2,7 +2,7 @@
 
 Nearly all requests are plain: they have a body of known length and no special headers. When any other request arrives
 (a watch, chunks, an upgrade, a large body, unusual syntax), the connection moves permanently to aiohttp, together with
-all unanswered data.
+all data of unanswered requests.
 """
 
 import asyncio

@@ -57,7 +57,7 @@ def delete_collection(
 
 
 def remove(registry: Registry, strategy: Strategy, obj: Object) -> StoredObject:
-    """Remove an object and free its addresses. If its namespace is terminating and now empty, remove it too."""
+    """Remove an object and free its addresses. Then remove its namespace, if that is terminating and now empty."""
     registry.pools.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.key, obj)
     if namespace := obj["metadata"].get("namespace"):

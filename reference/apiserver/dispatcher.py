@@ -20,7 +20,7 @@ from reference.features import GATES, Features, Gate
 LONG_BODY_BYTES = 128 * 1024
 LONG_YAML_BYTES = 8 * 1024
 MOST_AGENTS = 100
-"""The maximum number of user agents with a separate count of written bytes."""
+"""The maximum number of user agents for which written bytes are counted separately."""
 
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 

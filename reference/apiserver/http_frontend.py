@@ -1,4 +1,4 @@
-"""Serves watches, and forwards other requests to the handlers, to pods and to kubelets, with aiohttp."""
+"""An HTTP server (aiohttp) that serves watches, and forwards other requests to the handlers, pods and kubelets."""
 
 import asyncio
 import functools
@@ -28,7 +28,7 @@ from reference.client import ApiError, Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _GRACE = 0.005
-"""Seconds that watches have to end cleanly when the server stops, before their connections are closed."""
+"""The time in seconds for watches to end cleanly when the server stops, before their connections are closed."""
 
 
 class HttpFrontend:

@@ -1,8 +1,8 @@
 """A TCP port that can stop listening and start again, and stays reserved while it does not listen.
 
 If the socket were closed, another program could take the port, and opening the port again in another network namespace
-would need privileges. So the socket stays open. On Linux, `shutdown(SHUT_RD)` makes it stop listening and resets
-connections that wait to be accepted. The socket can then listen again.
+would need privileges. So the socket stays open. On Linux, `shutdown(SHUT_RD)` makes the socket stop listening and
+resets connections that wait to be accepted. The socket can then listen again.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class _Listener(socket.socket):
 
 
 class ListeningPort:
-    """The port of a bound TCP socket, which the object owns. Use it in one event loop only."""
+    """The port of a bound TCP socket, which this object owns. Use it in one event loop only."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock

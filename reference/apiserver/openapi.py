@@ -160,7 +160,7 @@ def _media_of(operation: Operation) -> tuple[str, ...]:
 
 @cache
 def models_by_name() -> Mapping[str, Any]:
-    """Return the models that definitions of built-in kinds need: a description, and type and description by field."""
+    """Return the models of built-in kinds, by name: the description, and the type and description of each field."""
     found: Mapping[str, Any] = orjson.loads(files("reference.apiserver").joinpath("models.json").read_bytes())
     return found
 

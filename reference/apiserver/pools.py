@@ -79,7 +79,7 @@ def band(size: int, divisor: int, most: int) -> int:
 class AddressPool:
     """The usable addresses of a CIDR, without the network address and, for IPv4, the broadcast address.
 
-    The lowest sixteenth (16 to 256 addresses, KEP-3070) is reserved for explicit requests until all others are used.
+    Until all other addresses are used, the lowest sixteenth (16 to 256, KEP-3070) is reserved for explicit requests.
     """
 
     def __init__(self, cidr: str) -> None:

@@ -35,7 +35,7 @@ CHUNK = 64 * 1024
 """The approximate number of bytes per write to a client that catches up. Writing single lines would be slow."""
 
 PAUSE = 0.002
-"""Seconds between deliveries, because each delivery costs a TLS record and a system call for every watcher."""
+"""The time in seconds between deliveries, each of which costs a TLS record and a system call for every watcher."""
 
 _PREFIX = {
     each: b'{"type":"%s","object":' % each.encode() for each in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -77,7 +77,7 @@ class Watcher:
         return self.transport.get_write_buffer_size()
 
     def send(self, lines: bytes) -> None:
-        """Send lines. If too many earlier bytes are unread, set `behind` instead: the client catches up later."""
+        """Send lines. If too many bytes would then be unread, set `behind` instead: the client catches up later."""
         if self.transport.is_closing():
             return
         if len(lines) + self.waiting > MAX_WAITING_BYTES:
@@ -97,7 +97,7 @@ class Watcher:
 
 
 def _send(watcher: Watcher, changes: list[Change], known: dict[object, bytes]) -> None:
-    """Send changes to a watcher, or none if it is behind afterwards. `known` caches lines for other watchers."""
+    """Send changes to a watcher, or none if it falls behind. `known` caches lines for other watchers."""
     # A watch that began in the middle of the changes gets lines of its own.
     key = watcher.sees if watcher.since < changes[0].revision else watcher
     lines = known.get(key)

@@ -199,7 +199,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: StoredObj
 
 
 def _share(new: Object, old: Object) -> None:
-    """Make `new` share unchanged, immutable fields with `old`: copies would slow down the garbage collector."""
+    """Let `new` share unchanged fields with `old`, because copies would slow down the garbage collector."""
     for name, value in old.items():
         if name != "metadata" and name in new and same(new[name], value):
             new[name] = value

@@ -1,4 +1,4 @@
-"""The base class of controllers. Writers never wait for it, and a burst of changes to an object causes one sync."""
+"""The base class of controllers, for which writers never wait. A burst of changes to an object causes one sync."""
 
 import logging
 import threading

@@ -26,7 +26,7 @@ class Threshold:
     may_be_reached: bool
 
     def minimum(self, weight: int, total: int, endpoints: int) -> int:
-        """Return the minimum number of endpoints for a zone with `weight` of the `total` CPU, out of `endpoints`."""
+        """Return how many of `endpoints` a zone with `weight` of the `total` CPU needs at least."""
         dividend, divisor = 100 * weight * endpoints, (100 + self.percent) * total
         return -(-dividend // divisor) if self.may_be_reached else dividend // divisor + 1
 

@@ -125,7 +125,7 @@ class Metrics(Collector):
             self._distribution[key] = value
 
     def _counted_as(self, mechanism: Mechanism) -> str:
-        """Return the label value for a mechanism. Before 1.33, unknown values of trafficDistribution also count."""
+        """Return the label value for a mechanism. Before 1.33, unknown values of trafficDistribution have one too."""
         if isinstance(mechanism, NoHints) and mechanism.unknown and not self._features.at_least(33):
             return IMPLEMENTATION_SPECIFIC if self._features.enabled("ServiceTrafficDistribution") else ""
         return _value(mechanism)

@@ -1,4 +1,4 @@
-"""Writes Events about Services. Reasons and messages are those of Kubernetes' controller, so alerts work with both."""
+"""Writes Events about Services. Reasons and messages are those of Kubernetes' controller, so its alerts work here too."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Finds the heuristics in installed packages, which is slow, only when a Service first requests a heuristic."""
+"""Finds the heuristics in installed packages when a Service first requests a heuristic, because the search is slow."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

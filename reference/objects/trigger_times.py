@@ -23,9 +23,9 @@ def change_times(service: Object, pods: Iterable[Object]) -> Mapping[str, str]:
 
 
 def trigger_time(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
-    """Return the earliest of the times that are new since `before`, or "" if there is none, as kube-controller-manager.
+    """Return the earliest time that is new since `before`, or "" if there is none, like kube-controller-manager.
 
-    A first look (`before` is None) returns the creation time of the Service. UTC times with seconds compare as text.
+    If `before` is None, return the creation time of the Service. Times are in UTC, to the second, so they sort as text.
     """
     if before is None:
         return now[""]

@@ -87,7 +87,7 @@ def _translate(family: Family) -> Rule:
 
 
 def _keep(family: Family, mark: DecodedMark) -> tuple[Rule, ...]:
-    """Return rules that put the identity of the client's endpoint into the mark, and set or clear LOCAL_LIST."""
+    """Return rules that put the identity of the client's endpoint into the mark, with or without the bit LOCAL_LIST."""
     first, after = nft.FIRST_REGISTER, _after_client(family)
     word = f"| {LOCAL_LIST:#010x}" if mark.first else f"& {0xFFFFFFFF & ~LOCAL_LIST:#010x}"
     client = _load_client(family)

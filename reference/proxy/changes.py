@@ -1,6 +1,6 @@
 """The elements of the kernel's maps, and the changes that replace one action of a service address with another.
 
-Changes have two parts, because each packet makes two lookups, which may use two generations of the ruleset.
+Changes have two parts, because each packet causes two lookups, which may use two generations of the ruleset.
 `first_delete` and `first_add` are applied atomically, so that every index that a packet selected before still has an
 endpoint. `later_delete` contains the endpoints that packets no longer select after their count is reduced. An increased
 count needs no second part: a packet that reads the new count also finds the new endpoint.

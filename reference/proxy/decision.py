@@ -35,7 +35,7 @@ Mode = Literal["", "PreferSameNode", "PreferSameZone", "TopologyKeys"]
 
 
 class Endpoint(NamedTuple):
-    """One endpoint address and port. It is a tuple for speed, because each event reads up to 100 endpoints again."""
+    """One endpoint address and port. It is a tuple for speed, because up to 100 are read again after each event."""
 
     address: str
     port: int

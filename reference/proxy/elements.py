@@ -107,9 +107,9 @@ def _goto_element(key: bytes, chain: str) -> bytes:
 def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
     """Read all elements of a set or map with their attributes. `dump` returns the message bodies of one complete dump.
 
-    A dump of a hash table that has just grown can be incomplete. The kernel moves elements in a work queue while it
-    sends a long reply in parts. It then returns some elements twice and skips others, without NLM_F_DUMP_INTR (seen on
-    Linux 6.18). So dumps are repeated until one contains no new element. Duplicates stay in the list.
+    A dump of a hash table that has just grown can be incomplete. While the kernel sends a long reply in parts, one of
+    its work queues moves elements. The dump then has some elements twice and lacks others, without NLM_F_DUMP_INTR
+    (seen on Linux 6.18). So dumps are repeated until one contains no new element. Duplicates stay in the list.
     """
     found: list[Parts] = []
     known: set[bytes] = set()
@@ -153,7 +153,7 @@ def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
 
 
 def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:
-    """Pack an interval set; merge touching ranges, as the kernel requires. Raises `ValueError` for an invalid CIDR."""
+    """Pack an interval set; merge adjacent ranges, as the kernel requires. Raises `ValueError` for an invalid CIDR."""
     networks = [ipaddress.ip_network(each, strict=False) for each in cidrs]
     four = [each for each in networks if isinstance(each, ipaddress.IPv4Network)]
     six = [each for each in networks if isinstance(each, ipaddress.IPv6Network)]

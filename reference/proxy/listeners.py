@@ -31,7 +31,7 @@ class Listeners:
         self._refused: set[int] = set()
 
     def serve(self, port: int, handler: Handler) -> None:
-        """Serve HTTP on this port of all addresses of the node, in both IP families."""
+        """Serve HTTP on this port, on all addresses of the node, in both IP families."""
         self._wanted[port] = dict.fromkeys(SOCKET_FAMILY, handler)
         self._listen(port)
 

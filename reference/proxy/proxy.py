@@ -39,8 +39,8 @@ class ServiceProxy:
     `pod_cidrs` contains the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez),
     10249 (/metrics, from `registry`) and the health check node ports of Services. Proxies in one process may share
     `serving`. With `acknowledge`, the proxy writes a Lease with the resource version of the newest change in its
-    kernel. It watches its own Node, and all Nodes with the gate ServiceTopology (KEP-536). With the gate PodLocator as
-    well, it reads the labels of other nodes from PodLocators instead.
+    kernel. If the gate ServiceTopology is enabled (KEP-536), the proxy watches all Nodes, otherwise only its own Node.
+    If the gate PodLocator is enabled too, it reads the labels of other nodes from PodLocators instead.
 
     `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
     proxy without interrupting traffic. The constructor raises `OSError` if the process may not use netlink. Later

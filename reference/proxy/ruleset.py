@@ -6,9 +6,9 @@ shared maps. So a packet's cost does not grow with the number of Services, and a
 - `services` maps a service address (address, protocol, port) to a mark. The mark represents an action: forward to a
   number of endpoints, drop, or reject.
 - `external` does the same for external traffic, and for traffic from pods on other nodes to node ports, if
-  externalTrafficPolicy is `Local`: other in-cluster traffic may use all endpoints. The marks of this map have the bit
-  LOCAL_LIST, as have the indexes of its endpoints. So in postrouting the mark of a packet shows, without another
-  lookup, that the client's address must be preserved.
+  externalTrafficPolicy is `Local`: other in-cluster traffic may use all endpoints. The marks in this map have the bit
+  LOCAL_LIST, and so have the indexes of the endpoints that these marks select. So in postrouting the mark of a packet
+  shows, without another lookup, that the client's address must be preserved.
 - `actions` maps a mark to the chain that executes the action, for example by selecting an index at random.
 - `endpoints` maps a service address and an index to an endpoint.
 - `hairpin` contains the endpoints on this node or on no known node, which may connect to themselves through a Service.

@@ -189,7 +189,7 @@ class State:
         self._decide_again(changed)
 
     def _decide_again(self, changed: AbstractSet[str]) -> None:
-        """Mark the Services that use `changed` topology keys, so that `compute` decides them again."""
+        """Mark the Services that use `changed` topology keys, so that `compute` makes new decisions for them."""
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:

@@ -17,7 +17,7 @@ Handler = Callable[[str], Response]
 """A function that takes the path of a request (without the query) and returns the response."""
 
 TIMEOUT_SECONDS = 5.0
-"""A client has this many seconds to send its request, and then as many to read the response."""
+"""The time in seconds that a client has to send its request, and again to read the response."""
 
 MOST_HEAD_BYTES = 16 << 10
 

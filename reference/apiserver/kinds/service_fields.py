@@ -36,7 +36,7 @@ def may_have_node_ports(spec: Mapping[str, Any]) -> bool:
 
 
 def wants_node_ports(spec: Mapping[str, Any]) -> bool:
-    """Return whether the server allocates a node port for each port without one."""
+    """Return whether the server allocates a node port for each Service port that has none."""
     if spec.get("type") == "LoadBalancer":
         return spec.get("allocateLoadBalancerNodePorts") is not False
     return spec.get("type") == "NodePort"
@@ -48,7 +48,7 @@ def externally_accessible(spec: Mapping[str, Any]) -> bool:
 
 
 def needs_health_check(spec: Mapping[str, Any]) -> bool:
-    """Return whether the Service has a health check node port, which shows load balancers the nodes with endpoints."""
+    """Return whether a Service has a health check node port, which tells load balancers which nodes have endpoints."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 

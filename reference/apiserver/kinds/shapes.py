@@ -66,7 +66,7 @@ CONDITION: Shape = {
 _NESTED = (dict, list)
 ITEM_WEIGHT = 4
 MAX_WEIGHT = 200_000
-"""At most 50,000 objects in lists, or 200,000 strings. The largest valid EndpointSlice has a weight of 170,000."""
+"""At most 50,000 objects, or 200,000 strings, in lists. The largest valid EndpointSlice has a weight of 170,000."""
 
 _EXACT: Mapping[str, type] = {"string": str, "int32": int, "bool": bool}
 

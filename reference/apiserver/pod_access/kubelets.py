@@ -66,7 +66,7 @@ class KubeletForwarder(Forwarder):
         await super().close()
 
     def _locate(self, request: web.BaseRequest, asked: PodRequest) -> tuple[Location, str] | None:
-        """Return the kubelet's address and the URL path, or None for a log without a node. Raises `ApiError`."""
+        """Return the kubelet's address and the URL path, or None for logs if the pod has no node. Raises `ApiError`."""
         pod = self._registry.get("pods", asked.namespace, asked.identifier).object
         place = f"{asked.namespace}/{asked.identifier}"
         name = _container(request, pod)
