@@ -38,7 +38,7 @@ FULL = 100
     kills={"unready-endpoints-need-no-room", "adds-to-full-slices"},
 )
 def test_unready_endpoints_need_room_too(three_zones: Cluster) -> None:
-    """Pods are added by a change of the selector, so that each slice is also rewritten for another reason."""
+    """Each patch selects more pods and changes a label of the Service, so the controller rewrites every slice anyway."""
     nodes = [node.name for node in three_zones.topology.nodes]
     waves = {name: [f"{name}{number}" for number in range(count)] for name, count in (("p", 195), ("q", 10), ("r", 5))}
     labels = {"p": FIRST, "q": SECOND, "r": WEB}

@@ -1,6 +1,6 @@
 """KEP-3015, Monitoring Requirements: the inherited indicators for the time from a change of a pod to the data plane.
 
-A controller writes the time of the change to the slice, and a proxy measures the time since then. The document inherits
+A controller writes the time of the change to the slice, and a proxy measures the time since then. The KEP inherits
 the objectives from Kubernetes (sig-scalability, network programming latency), which defines both parts.
 """
 
@@ -49,7 +49,7 @@ OTHER_CHANGES = {
 
 
 def _times(cluster: Cluster, service: Service) -> set[str]:
-    """Return the times of changes in the annotations of a Service's slices that have endpoints, in UTC."""
+    """Return the annotated change times of those slices of a Service that have endpoints, in UTC."""
     written = [each["metadata"].get("annotations") or {} for each in cluster.slices(service) if each.get("endpoints")]
     return {_in_utc(each[ANNOTATION]) if ANNOTATION in each else "none" for each in written}
 
@@ -117,7 +117,7 @@ def test_slices_lose_the_time_of_an_earlier_change(three_zones: Cluster) -> None
 
 
 def _publish_ready(cluster: Cluster, service: Service, pod: Pod, begun: str) -> None:
-    """Make a pod ready in the published slices, because of a change at the time `begun`."""
+    """Make a pod ready in the published slices, and give `begun` as the time of the change."""
     ready = {"conditions": {"ready": True}}
     own = {*pod.addresses.values()}
     for each in cluster.slices(service):

@@ -1,6 +1,6 @@
 """KEP-4444, Status Reporting: conditions of a Service that report whether trafficDistribution took effect.
 
-The KEP proposes conditions as an expansion, so the requirements apply only to implementations that claim
+The KEP proposes conditions as a later addition, so the requirements apply only to implementations that claim
 to support them. Conditions must match reality, so each scenario also checks the slices or the packets.
 """
 

@@ -37,7 +37,7 @@ def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
 
 
 _SIXTEEN = [f"example.com/key-{number}" for number in range(15)] + [ANY]
-"""The maximum number of keys that Kubernetes releases with topologyKeys accept."""
+"""As many keys as Kubernetes releases with topologyKeys accept."""
 
 
 @requirement(

@@ -44,7 +44,7 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
     everybody = by_all(a1, b1)
 
     def expect_modes(**modes: str) -> None:
-        """Give the addresses of each node this mode, and expect the clients on nodes with mode VIP to be answered."""
+        """Set the mode of each node's addresses, and expect answers only for clients on nodes with mode VIP."""
         ingress = [
             {"ip": ip, "ipMode": mode}
             for node, mode in modes.items()

@@ -1,4 +1,4 @@
-"""Writes Events about Services. Reasons and messages are those of Kubernetes' controller, so its alerts work here too."""
+"""Writes Events about Services. Reasons and messages are those of Kubernetes' controller, so alerts work for both."""
 
 import logging
 import time
