@@ -363,7 +363,7 @@ def check(
 def check_all(
     decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: AllowedOutcomes = AllowedOutcomes()
 ) -> ScopeResult:
-    """Compare decisions with the oracle in all states of these endpoint sets. Each call decides many states."""
+    """Compare decisions with the oracle in all states of these endpoint sets. `decide_all` decides many at once."""
     number = states = wrong = 0
     simplest: dict[Group, Counterexample] = {}
     remaining = iter(endpoint_sets)

@@ -38,7 +38,7 @@ FULL = 100
     kills={"unready-endpoints-need-no-room", "adds-to-full-slices"},
 )
 def test_unready_endpoints_need_room_too(three_zones: Cluster) -> None:
-    """Each patch selects more pods and changes a label of the Service, so the controller rewrites every slice anyway."""
+    """Each patch selects more pods and changes a label of the Service, so the controller rewrites all slices anyway."""
     nodes = [node.name for node in three_zones.topology.nodes]
     waves = {name: [f"{name}{number}" for number in range(count)] for name, count in (("p", 195), ("q", 10), ("r", 5))}
     labels = {"p": FIRST, "q": SECOND, "r": WEB}

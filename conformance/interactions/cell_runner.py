@@ -83,7 +83,7 @@ def _port(cell: Cell, target: int | str) -> Port:
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
-    """Prove that each Service that must not answer in the test can answer, by publishing temporary servers first."""
+    """Publish temporary servers, to prove that each Service that must not answer later in the test can answer."""
     silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
     if not silent:
         return

@@ -62,4 +62,4 @@ SERVED: Mapping[str, tuple[str, Review]] = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": ("authorization.k8s.io", "SelfSubjectAccessReview"),
     "/apis/authentication.k8s.io/v1/selfsubjectreviews": ("authentication.k8s.io", "SelfSubjectReview"),
 }
-"""Maps the path to which clients POST a review to the review's API group and kind."""
+"""The API group and kind of each review, by the path to which clients POST the review."""

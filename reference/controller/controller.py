@@ -155,7 +155,7 @@ class Controller:
         return True
 
     def _patience(self) -> float | None:
-        """Return the maximum number of seconds to wait for an event, or None if there is no limit."""
+        """Return the maximum time in seconds to wait for an event, or None if there is no limit."""
         if not self._has_state:
             return None
         if self._broken_off:

@@ -1,4 +1,4 @@
-"""Writes Events about Services. Reasons and messages are those of Kubernetes' controller, so alerts work for both."""
+"""Writes Events about Services. Reasons and messages are those of Kubernetes' controller, so the same alerts work."""
 
 import logging
 import time

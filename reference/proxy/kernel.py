@@ -15,7 +15,7 @@ from reference.proxy.ruleset import Ruleset, StaleUdp
 from reference.proxy.state import FAMILIES, State
 
 SECOND_CHECK = 0.1
-"""The number of seconds between the two deletions of UDP connections to an endpoint that has left its Service.
+"""The time in seconds between the two deletions of UDP connections to an endpoint that has left its Service.
 
 The first deletion keeps connections that await a reply. The second one also deletes these, and connections that are
 older than their Service, which have no tag, because no rule translated them. One dump finds all these connections.
@@ -76,7 +76,7 @@ class KernelWriter:
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
-        """Return the seconds until `forget_later` has work to do, or None if no work is scheduled."""
+        """Return the time in seconds until `forget_later` has work to do, or None if no work is scheduled."""
         return max(0.0, self._later[0][0] + SECOND_CHECK + BATCH - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:

@@ -143,7 +143,7 @@ def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
 
 
 def _affinity_seconds(spec: Mapping[str, Any]) -> int:
-    """Return the number of seconds that a client keeps its endpoint, or 0 without sessionAffinity ClientIP."""
+    """Return how long in seconds an idle client keeps its endpoint, or 0 without sessionAffinity ClientIP."""
     if spec.get("sessionAffinity") != "ClientIP":
         return 0
     config = (spec.get("sessionAffinityConfig") or NO_FIELDS).get("clientIP") or NO_FIELDS

@@ -170,7 +170,7 @@ def mark(name: MapName, action: RuleAction) -> int:
 
 
 class DecodedMark(NamedTuple):
-    """A decoded mark: the number of endpoints (0: drop or reject), the first index, and the seconds of affinity."""
+    """A decoded mark: number of endpoints (0: drop or reject), first index, and affinity timeout in seconds."""
 
     endpoints: int
     first: int
