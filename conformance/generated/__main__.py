@@ -27,7 +27,7 @@ def corpus_text(seed: int, count: int) -> str:
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycle]:
-    """Yield scenarios of a group. Each one adds as much new behaviour (see `shown`) as possible."""
+    """Yield scenarios of a group. Each scenario adds as much new behaviour (see `shown`) as possible."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [
         {each for lifecycle in lifecycles for state in lifecycle.states for each in state.zones} for lifecycles in drawn

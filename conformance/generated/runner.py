@@ -16,7 +16,7 @@ CORPUS = Path(__file__).with_name("corpus.yaml")
 """The file of the fixed scenarios. `python -m conformance.generated corpus` writes this file."""
 
 SHRINKING = 40.0
-"""Time limit in seconds for shrinking the failing scenarios of one batch."""
+"""The time limit in seconds for shrinking the failing scenarios of one batch."""
 
 _PATIENCE = 1.0  # seconds to wait for convergence while shrinking, not yet multiplied by the time scale
 
@@ -35,7 +35,7 @@ def corpus() -> tuple[Lifecycle, ...]:
 
 
 def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
-    """Check the fixed, replayed or generated scenarios of a group. `AssertionError` contains failing ones as YAML."""
+    """Check fixed, replayed or new scenarios of a group. Raises `AssertionError` with the failing ones as YAML."""
     group, asked = (name, hints), cluster.generation
     runner = _ScenarioRunner(cluster, run_servers(cluster))
     if asked is None or asked.replay:

@@ -24,7 +24,7 @@ APPLY_PATCH = "application/apply-patch+yaml"  # the body is JSON, which is valid
 
 
 def apply_nodes(cluster: Cluster, manager: str, nodes: Sequence[str]) -> Response:
-    """Server-side apply a slice, with force. The slice has one endpoint, with hints for these nodes."""
+    """Apply a slice with a forced server-side apply. The slice has one endpoint, with hints for these nodes."""
     endpoint = Endpoint({"IPv4": "10.244.1.9"}, node="a1", zone="a", hints=Hints(zones=("a",), nodes=tuple(nodes)))
     body = manifests.endpoint_slice("web", "web", [endpoint])
     query = {"fieldManager": manager, "force": "true"}

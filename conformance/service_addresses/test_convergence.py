@@ -1,4 +1,4 @@
-"""The time until a change affects packets. All other requirements wait for this, and do not judge the time."""
+"""The time until a change affects packets. All other requirements wait for the effect, and do not judge the time."""
 
 from __future__ import annotations
 

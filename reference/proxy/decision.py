@@ -35,7 +35,7 @@ Mode = Literal["", "PreferSameNode", "PreferSameZone", "TopologyKeys"]
 
 
 class Endpoint(NamedTuple):
-    """One endpoint address and port. It is a tuple for speed, because up to 100 are read again after each event."""
+    """One endpoint address and port. It is a tuple for speed, because up to 100 endpoints are read for each event."""
 
     address: str
     port: int

@@ -18,7 +18,7 @@ shared maps. So a packet's cost does not grow with the number of Services, and a
   identity. The identity depends only on the endpoint. So the clients of an endpoint that moves to another index stay
   with it, and the clients of a removed endpoint find no endpoint.
 - `tags`, which the kernel fills, contains a tag (see `flows`) for each pair of service address and endpoint with a UDP
-  connection. The tag stays until the endpoint has left and its connections are deleted.
+  connection. The tag stays until the endpoint has left the Service and its connections are deleted.
 
 The index is passed through the packet's mark because nft 1.0.6 aborts when it lists a rule that puts a random number or
 the result of a map into a register of a concatenation.

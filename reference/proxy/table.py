@@ -26,7 +26,7 @@ _Value = TypeVar("_Value")
 
 
 class Table:
-    """The desired content of the kernel's table of one IP family. It does not access the kernel."""
+    """The desired content of the kernel's table of one IP family. This class does not access the kernel."""
 
     def __init__(self, family: Family, place: Callable[[RuleAction | None, RuleAction], RuleAction] = place) -> None:
         self.family = family

@@ -70,7 +70,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The paths of the fields behind the scale subresource. `selector` is () if the kind has no such field."""
+    """The paths of the fields behind the scale subresource. `selector` is () if the kind has no selector."""
 
     replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
