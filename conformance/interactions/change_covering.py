@@ -157,7 +157,7 @@ def _completed(
     used: Counter[Any],
     without: Collection[tuple[str, Any]],
 ) -> dict[str, Any] | None:
-    """Choose values of other dimensions that let clients observe a transition, uncovered if possible, or return None."""
+    """Choose other dimensions' values that let clients observe a transition, uncovered if possible, or return None."""
     dimension = transition[0]
 
     def search(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any] | None:

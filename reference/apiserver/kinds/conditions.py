@@ -1,4 +1,4 @@
-"""Validates status conditions like apimachinery. Released servers do not validate the conditions of Services (KEP-4444)."""
+"""Validates status conditions like apimachinery. Released servers do not validate those of Services (KEP-4444)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
