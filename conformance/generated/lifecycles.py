@@ -68,7 +68,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A Service and its slices between two changes. `zones` pairs nodes with their zone labels, without default labels.
+    """A Service and its slices between two changes. `zones` pairs nodes with zone labels other than the default.
 
     `ingress` is True if the status has load balancer addresses. `dual` is True if the Service is dual-stack. `exists`
     is False if the Service is deleted, in which case the slices may remain.

@@ -47,8 +47,8 @@ def _asked(names: Sequence[str]) -> bool:
 def shows(cell: Cell, combination: Combination) -> bool:
     """Return whether a complete or partial cell covers this combination of its values.
 
-    If no endpoint can answer, only the values that cause this have a visible effect. With a `Local` policy, hints have
-    no visible effect.
+    If no endpoint can answer, only the values that prevent answers have a visible effect. With a `Local` policy, hints
+    have no visible effect.
     """
     mute = MUTE & cell.items()
     if mute and not mute & combination:
