@@ -164,7 +164,7 @@ def test_hostname_only_in_the_service_of_the_subdomain(three_zones: Cluster) -> 
     _create_reported(three_zones, "plain", "a1")
     specs = {"db-0": {"hostname": "zero", "subdomain": "db"}, "none": {"subdomain": "db"}, "other": {"hostname": "one"}}
     for number, (name, spec) in enumerate(specs.items(), 1):
-        pod = manifests.pod(name, "a1", labels=WEB)
+        pod = manifests.pod(name, "a1", labels=services[0].object["spec"]["selector"])
         three_zones.api.create("pods", three_zones.namespace, {**pod, "spec": {**pod["spec"], **spec}})
         addresses = {"IPv4": f"192.0.2.{number}", "IPv6": f"2001:db8::{number}"}
         _report(three_zones, name, **manifests.pod_status(addresses, None, ready=True))
